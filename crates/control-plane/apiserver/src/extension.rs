@@ -33,6 +33,8 @@ pub struct Extensions {
     pub paths: Vec<Arc<dyn Paths>>,
     /// Asked about bearer tokens and session cookies.
     pub credentials: Vec<Arc<dyn Credentials>>,
+    /// What nodes may read besides what pods on them use; without it nodes are kubelets.
+    pub nodes: Option<Arc<dyn NodeAccess>>,
     /// Asked about evictions of pods, before disruption budgets are checked.
     pub evictions: Vec<Arc<dyn EvictionReview>>,
     /// What their queues do, for the metrics.
@@ -149,6 +151,32 @@ pub trait Credentials: Send + Sync {
     /// Who a token stands for; nobody if it is not one of theirs or not good any more. Asked
     /// with every request that carries a token.
     fn user(&self, token: &str, objects: &dyn Lookup) -> Option<User>;
+}
+
+/// An object of a node's interest that holds what other nodes must not see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeObject<'a> {
+    Secret {
+        namespace: &'a str,
+        name: &'a str,
+    },
+    ConfigMap {
+        namespace: &'a str,
+        name: &'a str,
+    },
+    /// A service account, or a token of it.
+    ServiceAccount {
+        namespace: &'a str,
+        name: &'a str,
+    },
+}
+
+/// What the nodes of this platform may do.
+pub trait NodeAccess: Send + Sync {
+    /// The ClusterRole of all nodes.
+    fn role(&self) -> &'static str;
+    /// Whether something that is placed on the node uses the object.
+    fn relates(&self, node: &str, object: NodeObject<'_>, objects: &dyn Lookup) -> bool;
 }
 
 /// Reviews evictions of pods.

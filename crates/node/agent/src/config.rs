@@ -1,12 +1,15 @@
 //! What `sheaf` tells the agent of the node it runs on.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 use net::LinkName;
+use rustls::ServerConfig;
+use tokio::sync::watch;
 
 /// Everything the agent is told from outside.
 #[derive(Debug, Clone)]
@@ -28,8 +31,47 @@ pub struct Config {
     pub cluster_ranges: Vec<IpNet>,
     /// Whether the environment names a proxy for requests to the outside.
     pub has_proxy: bool,
+    /// What the node is to the cluster.
+    pub role: NodeRole,
+    /// How other nodes reach this one; a node alone has none.
+    pub wire: NodeWire,
     /// Directories whose files HostDisk volumes may be; none by default.
     pub host_disk_paths: Vec<PathBuf>,
+}
+
+/// What a node is to the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeRole {
+    /// It runs the control plane, too.
+    Management,
+    /// It runs machines and stores volumes; the control plane says so in its labels.
+    Worker,
+}
+
+/// Where a node listens for others, over TLS only.
+#[derive(Debug, Clone, Default)]
+pub struct NodeWire {
+    /// Consoles, screens, ports and uploads, for the gateway.
+    pub endpoint: Option<EndpointWire>,
+    /// Replicas, for the engines of other nodes.
+    pub storage: Option<StorageWire>,
+}
+
+/// Where the node endpoint listens besides its socket.
+#[derive(Debug, Clone)]
+pub struct EndpointWire {
+    pub address: SocketAddr,
+    /// What connections are accepted with now; nothing while there is no certificate.
+    pub tls: watch::Receiver<Option<Arc<ServerConfig>>>,
+}
+
+/// Where the storage process listens, and the files of its certificates.
+#[derive(Debug, Clone)]
+pub struct StorageWire {
+    pub address: SocketAddr,
+    pub ca: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 /// The network that guests are on unless they ask for another.

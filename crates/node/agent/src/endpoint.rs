@@ -1,6 +1,7 @@
 //! The node endpoint: what the API server asks of the node that runs a guest.
 //!
-//! HTTP/1.1 on the unix socket `agent/agent.sock` of the data directory, for its owner only.
+//! HTTP/1.1 on the unix socket `agent/agent.sock` of the data directory, for its owner only, and
+//! over TLS for the gateway of a management node elsewhere (`remote`).
 //! Whether a request is allowed was decided by the API server; here it is only carried out.
 //!
 //!   GET /v1/vmis/{namespace}/{name}/{console|vnc|portforward/{port}/{tcp|udp}}
@@ -15,6 +16,7 @@
 //! Errors are JSON with a `message`.
 
 mod act;
+mod remote;
 mod response;
 mod route;
 mod stream;
@@ -33,13 +35,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use crate::image::{Images, UploadChunk};
 use crate::vmi::Machines;
 use crate::volume::{Volumes, WantedExport};
+pub(crate) use remote::serve_remote;
 use response::{EndpointError, ResponseBody, empty};
 use route::{MachineTarget, NoRoute, Route, route};
 
@@ -100,7 +104,10 @@ pub(crate) async fn serve(endpoint: Arc<Endpoint>, listener: UnixListener, mut s
 }
 
 /// One connection, and the stream that it may become.
-async fn connection(endpoint: Arc<Endpoint>, stream: UnixStream) {
+async fn connection<S>(endpoint: Arc<Endpoint>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let mut streams = JoinSet::new();
     let (begin, mut begun) = tokio::sync::mpsc::channel::<stream::PendingStream>(1);
     let service = service_fn(|request| {

@@ -27,7 +27,9 @@ mod usage;
 mod vmi;
 mod volume;
 
-pub use config::{Config, GuestNetwork, GuestNetworkError, Network};
+pub use config::{
+    Config, EndpointWire, GuestNetwork, GuestNetworkError, Network, NodeRole, NodeWire, StorageWire,
+};
 pub use ipnet::IpNet;
 pub use net::LinkName;
 pub use start::{StartError, start};

@@ -170,10 +170,14 @@ async fn machines(
     let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes, images });
     match endpoint::listen(&context.config.socket()) {
         Ok(listener) => {
-            let serve = endpoint::serve(endpoint, listener, tasks.stop_signal());
+            let serve = endpoint::serve(Arc::clone(&endpoint), listener, tasks.stop_signal());
             tasks.spawn("endpoint", serve);
         }
         Err(failure) => error!(error = %Chain(&failure), "console endpoint is unreachable"),
+    }
+    if let Some(wire) = context.config.wire.endpoint.clone() {
+        let serve = endpoint::serve_remote(endpoint, wire, tasks.stop_signal());
+        tasks.spawn("node-endpoint", serve);
     }
     tasks.spawn("state", vmi::sweep(Arc::clone(&context), tasks.stop_signal()));
     let stop = tasks.stop_signal();

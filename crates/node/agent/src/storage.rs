@@ -97,8 +97,14 @@ impl StorageHandle {
         let (wanted, wanting) = watch::channel(has_state);
         let (names, serving) = (VolumeNumbers::default(), AttachedEntry::default());
         let log = dir.join("storage.log");
-        let supervisor =
-            Supervisor { dir: dir.clone(), log, link: link.clone(), wanted: wanting, told };
+        let supervisor = Supervisor {
+            dir: dir.clone(),
+            log,
+            wire: config.wire.storage.clone(),
+            link: link.clone(),
+            wanted: wanting,
+            told,
+        };
         tasks.spawn("storage", supervisor.run(tasks.stop_signal()));
         let records = EngineRecords::new(client.clone());
         let answering = record::serve(

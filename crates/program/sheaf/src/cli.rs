@@ -6,8 +6,10 @@ mod dashboard;
 mod encryption;
 mod image;
 pub(crate) mod kube_apiserver;
+mod node;
 mod oidc;
 mod storage;
+mod token;
 mod user;
 mod value;
 mod vm;
@@ -26,8 +28,12 @@ pub(crate) use connections::ConnectionArgs;
 pub(crate) use dashboard::{DashboardListen, default_address as default_dashboard_address};
 pub(crate) use encryption::{EncryptedStore, EncryptionArgs};
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
+pub(crate) use node::{ClusterCommand, NodeCommand};
 pub(crate) use oidc::OidcArgs;
 pub(crate) use storage::{StorageAction, StorageArgs};
+pub(crate) use token::{
+    NodeRole, TokenCommand, TokenCreateArgs, TokenPrint, TokenUses, UserTokenCommand,
+};
 pub(crate) use user::{UserCommand, UserRoleArg};
 pub(crate) use vm::{ClusterScope, CreateArgs, MachineArg, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
@@ -90,10 +96,16 @@ pub(crate) enum Command {
     Volume(VolumeCommand),
     /// Print the administrator's kubeconfig, or create one for another user.
     Kubeconfig(KubeconfigArgs),
-    /// Manage static bearer tokens, which can be revoked.
+    /// Manage the nodes of the cluster: list, show, label, remove.
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// Show the state of the cluster.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Manage join tokens: create the command that adds a node, list, revoke.
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Manage local users, who log in with a password.
+    /// Manage local users, who log in with a password, and static bearer tokens.
     #[command(subcommand)]
     User(UserCommand),
     /// Back up, restore, re-encrypt or copy the data of the API server.
@@ -169,7 +181,8 @@ pub(crate) struct EtcdArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sheaf server                                   single node, default data directory\n  \
-    sheaf server --data-dir /srv/sheaf --listen 0.0.0.0:6443\n  \
+    sheaf server --data-dir /srv/sheaf --listen 0.0.0.0:6443 --advertise-address 10.0.0.1\n  \
+    sheaf server --join https://10.0.0.1:6443 --token SHEAF1…   a worker of that cluster\n  \
     sheaf server --store etcd --etcd-endpoints https://a:2379,https://b:2379,https://c:2379 \\\n    \
         --etcd-cafile ca.pem --etcd-certfile client.pem --etcd-keyfile client.key\n\n\
     Stop it with Ctrl-C or SIGTERM; SIGHUP reloads the token file.")]
@@ -203,7 +216,7 @@ pub(crate) struct ServerArgs {
     pub(crate) service_cluster_ip_range: String,
     /// File of static tokens (CSV: token,user,uid,"group1,group2").
     ///
-    /// The default is tokens.csv in the data directory, which `sheaf token` manages.
+    /// The default is tokens.csv in the data directory, which `sheaf user token` manages.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
     #[command(flatten)]
@@ -229,6 +242,22 @@ pub(crate) struct ServerArgs {
     /// Name of this node; the default is the host name.
     #[arg(long, value_name = "NAME")]
     pub(crate) node_name: Option<String>,
+    /// Join the cluster of the server at this URL as a node, with --token; this machine then runs
+    /// virtual machines and stores volumes, and has no API server of its own.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "no_agent", "tls_san"])]
+    pub(crate) join: Option<String>,
+    /// Token that `sheaf token create` printed on the management node; needed once.
+    #[arg(long, value_name = "TOKEN", env = "SHEAF_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// What this node does in the cluster that it joins.
+    #[arg(long, value_enum)]
+    pub(crate) role: Option<NodeRole>,
+    /// Port at which the management node reaches consoles and uploads of a node that joined.
+    #[arg(long, value_name = "PORT", default_value_t = 10250)]
+    pub(crate) agent_port: u16,
+    /// Port at which other nodes reach the replicas of this node.
+    #[arg(long, value_name = "PORT", default_value_t = 10270)]
+    pub(crate) storage_port: u16,
     /// IPv4 network of the guests on this node, or `user` for QEMU's user-mode network.
     ///
     /// The bridge with NAT, DHCP and DNS needs root; without root, guests get user-mode networks.
@@ -323,34 +352,6 @@ pub(crate) struct KubeconfigArgs {
     /// Print the path of the administrator's kubeconfig instead of its content.
     #[arg(long, conflicts_with_all = ["user", "server"])]
     pub(crate) path: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TokenCommand {
-    /// Create a token and print it; a running server accepts it at once.
-    Create {
-        #[command(flatten)]
-        data: DataDir,
-        /// User of the token.
-        #[arg(long, value_name = "NAME", value_parser = value::user_name)]
-        user: String,
-        /// Group of the user; may be repeated.
-        #[arg(long, value_name = "GROUP")]
-        group: Vec<String>,
-    },
-    /// List users that have tokens; the tokens themselves are not shown.
-    List {
-        #[command(flatten)]
-        data: DataDir,
-    },
-    /// Revoke all tokens of a user.
-    Revoke {
-        #[command(flatten)]
-        data: DataDir,
-        /// User whose tokens are revoked.
-        #[arg(long, value_name = "NAME", value_parser = value::user_name)]
-        user: String,
-    },
 }
 
 #[derive(Debug, Subcommand)]

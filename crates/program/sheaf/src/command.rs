@@ -7,10 +7,12 @@ mod disk_file;
 mod encryption;
 mod image;
 mod interrupt;
+mod join;
 mod kube_apiserver;
 mod kubeconfig;
 mod link;
 mod manifests;
+mod node;
 mod oidc;
 mod replica;
 mod send;
@@ -20,6 +22,7 @@ mod store;
 mod table;
 mod token;
 mod user;
+mod user_token;
 mod version;
 mod vm;
 mod volume;
@@ -53,8 +56,10 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Vm(command) => vm::run(command),
         Command::Image(command) => image::run(&command),
         Command::Volume(command) => volume::run(&command),
+        Command::Node(command) => node::run(&command),
+        Command::Cluster(command) => node::run_cluster(&command),
         Command::Token(command) => token::run(command),
-        Command::User(command) => user::run(&command),
+        Command::User(command) => user::run(command),
         Command::Store(command) => store::run(command),
         Command::Replica(command) => replica::run(command),
         Command::Storage(args) => storage::run(args),

@@ -83,6 +83,11 @@ impl Layout {
         self.root.join("agent/agent.sock")
     }
 
+    /// The cluster that this directory has joined, if it has.
+    pub(crate) fn membership(&self) -> PathBuf {
+        self.root.join("cluster.json")
+    }
+
     fn lock(&self) -> PathBuf {
         self.root.join("lock")
     }

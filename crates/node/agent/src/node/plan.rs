@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::facts::{HostFacts, Virtualization};
-use crate::config::Config;
+use crate::config::{Config, NodeRole};
 
 /// What the host may keep for itself: the system and `sheaf`.
 const RESERVED_MEMORY: u64 = 512 << 20;
@@ -117,7 +117,10 @@ fn labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {
         set(format!("{prefix}/arch"), virt::ARCHITECTURE);
     }
     set("kubernetes.io/hostname".into(), &config.node_name);
-    set("node-role.kubernetes.io/control-plane".into(), "true");
+    // What others are is said by whoever let them in.
+    if config.role == NodeRole::Management {
+        set("node-role.kubernetes.io/control-plane".into(), "true");
+    }
     let able = !matches!(facts.findings.virtualization, Virtualization::Missing { .. });
     set("kubevirt.io/schedulable".into(), if able { "true" } else { "false" });
     set("machine-type.node.kubevirt.io/q35".into(), "true");
@@ -175,7 +178,8 @@ fn status(config: &Config, facts: &HostFacts, conditions: &[Value], now: Timesta
         .map(|address| json!({"type": "InternalIP", "address": address.to_string()}))
         .collect();
     addresses.push(json!({"type": "Hostname", "address": config.node_name}));
-    json!({
+    let port = config.wire.endpoint.as_ref().map_or(0, |wire| wire.address.port());
+    let mut status = json!({
         "addresses": addresses,
         "capacity": resources(facts, facts.memory.total),
         "allocatable": resources(facts, allocatable_memory(facts.memory.total)),
@@ -192,7 +196,11 @@ fn status(config: &Config, facts: &HostFacts, conditions: &[Value], now: Timesta
             "osImage": facts.os_image,
             "systemUUID": facts.system_uuid,
         },
-    })
+    });
+    if port != 0 {
+        status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+    }
+    status
 }
 
 /// A host too small for the reserve keeps a quarter.

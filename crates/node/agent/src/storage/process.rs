@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::link::{Connection, LinkError, StorageLink};
+use crate::config::StorageWire;
 
 /// What it serves is opened before it says that it is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,6 +50,8 @@ enum ProcessError {
 pub(super) struct Supervisor {
     pub(super) dir: PathBuf,
     pub(super) log: PathBuf,
+    /// Where engines of other nodes reach it, if there are other nodes.
+    pub(super) wire: Option<StorageWire>,
     pub(super) link: StorageLink,
     /// Whether there is anything for it to do.
     pub(super) wanted: watch::Receiver<bool>,
@@ -106,14 +109,27 @@ impl Supervisor {
     async fn find_or_start(&mut self) -> Result<Option<(Connection, Option<Child>)>, ProcessError> {
         if let Ok(found) = self.link.connect().await {
             info!("found a running storage process");
+            self.check_wire().await;
             return Ok(Some((found, None)));
         }
         if self.wanted.wait_for(|wanted| *wanted).await.is_err() {
             return Ok(None);
         }
-        let child = start(&self.dir, &self.log).await?;
+        let child = start(&self.dir, &self.log, self.wire.as_ref()).await?;
         info!(pid = child.id(), "storage process started");
         Ok(Some((self.link.connect().await?, Some(child))))
+    }
+
+    /// One that was started before the node had a wire goes on without.
+    async fn check_wire(&self) {
+        let Some(wire) = &self.wire else { return };
+        if self.link.status().await.is_ok_and(|status| status.listen.is_none()) {
+            warn!(
+                address = %wire.address,
+                "storage process does not listen for other nodes: its replicas stay on this node \
+                 until it is started again (sheaf storage stop)"
+            );
+        }
     }
 
     /// One that serves volumes stays; one that serves none would be left behind for nothing.
@@ -148,7 +164,7 @@ fn report(failure: &LinkError) {
 }
 
 /// Starts the process and waits until it is ready, which it says on its output.
-async fn start(dir: &Path, path: &Path) -> Result<Child, ProcessError> {
+async fn start(dir: &Path, path: &Path, wire: Option<&StorageWire>) -> Result<Child, ProcessError> {
     let fail = |source| ProcessError::Log { path: path.into(), source };
     let anew = std::fs::metadata(path).is_ok_and(|log| log.len() > LOG);
     let mut options = OpenOptions::new();
@@ -158,6 +174,11 @@ async fn start(dir: &Path, path: &Path) -> Result<Child, ProcessError> {
     // Whatever has become of the file it was started from.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("sheaf").arg("storage").arg("--dir").arg(dir).process_group(0);
+    if let Some(wire) = wire.filter(|wire| can_listen(wire)) {
+        command.arg("--listen").arg(wire.address.to_string());
+        command.arg("--ca").arg(&wire.ca).arg("--cert").arg(&wire.certificate);
+        command.arg("--key").arg(&wire.key);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(ProcessError::Start)?;
     let mut output = BufReader::new(child.stdout.take().expect("it was asked for"));
@@ -173,6 +194,23 @@ async fn start(dir: &Path, path: &Path) -> Result<Child, ProcessError> {
             Err(ProcessError::Ended { said: last_line(path) })
         }
         Err(_) => Err(ProcessError::Slow),
+    }
+}
+
+/// Whether a process could listen there. Volumes of this node are worth more than the wire: if the
+/// address is not the node's, or its port is taken, they are served without.
+fn can_listen(wire: &StorageWire) -> bool {
+    if !wire.certificate.exists() {
+        warn!("storage process does not listen for other nodes: this node has no certificate yet");
+        return false;
+    }
+    match std::net::TcpListener::bind(wire.address) {
+        Ok(_) => true,
+        Err(failure) => {
+            let address = wire.address;
+            warn!(%address, error = %Chain(&failure), "storage process does not listen for other nodes");
+            false
+        }
     }
 }
 

@@ -33,6 +33,7 @@ use crate::api::merge;
 use crate::egress::Egress;
 use crate::event::{EventNote, Reporter};
 
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const DESIRED: &str = "cdi.kubevirt.io/storage.import.sourceDesiredDigest";
 const LAST_CRON_TIME: &str = "cdi.kubevirt.io/storage.import.lastCronTime";
 /// After a look that failed.
@@ -169,11 +170,15 @@ impl SourcePoller {
         written.map(drop).map_err(|failure| PollError::Write(Fault(failure)))
     }
 
-    /// Whether this node is the first of those that are ready.
+    /// Whether this node is the first management node of those that are ready: others may not
+    /// write what they find.
     async fn is_first(&self) -> bool {
         let nodes = Api::<Node>::all(self.client.clone());
         let Ok(nodes) = nodes.list(&ListParams::default()).await else { return false };
-        let ready = nodes.items.into_iter().filter(|node| {
+        let manages = |node: &Node| {
+            node.metadata.labels.as_ref().is_some_and(|all| all.contains_key(CONTROL_PLANE))
+        };
+        let ready = nodes.items.into_iter().filter(manages).filter(|node| {
             let status = node.status.as_ref();
             let conditions = status.and_then(|status| status.conditions.as_ref());
             conditions.into_iter().flatten().any(|own| own.type_ == "Ready" && own.status == "True")

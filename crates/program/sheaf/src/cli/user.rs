@@ -2,7 +2,7 @@
 
 use clap::{Subcommand, ValueEnum};
 
-use super::ClusterScope;
+use super::{ClusterScope, UserTokenCommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
@@ -45,6 +45,9 @@ pub(crate) enum UserCommand {
         /// Name of the user.
         name: String,
     },
+    /// Manage static bearer tokens, which can be revoked.
+    #[command(subcommand)]
+    Token(UserTokenCommand),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,5 +1,6 @@
 //! Values of arguments that are checked before anything is done: names and sizes.
 
+use super::token::TokenUses;
 use super::volume::parse_size;
 
 const MIN_MEMORY: u64 = 16 << 20;
@@ -14,6 +15,46 @@ pub(crate) fn object_name(text: &str) -> Result<String, String> {
     Err("a name has at most 253 lower-case letters, digits, '-' and '.', and begins and ends with \
          a letter or digit"
         .to_owned())
+}
+
+/// The name of a node: a DNS subdomain that is also the value of a label.
+pub(crate) fn node_name(text: &str) -> Result<String, String> {
+    if text.len() <= 63 && text.split('.').all(is_label_like) {
+        return Ok(text.to_owned());
+    }
+    Err("a node name has at most 63 lower-case letters, digits, '-' and '.', and begins and ends \
+         with a letter or digit"
+        .to_owned())
+}
+
+/// How long a join token can be used.
+pub(crate) fn token_ttl(text: &str) -> Result<jiff::SignedDuration, String> {
+    let wrong = || "expected a number and s, m, h or d, for example 24h or 7d".to_owned();
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return Err(wrong()),
+    };
+    let number: i64 = number.parse().map_err(|_| wrong())?;
+    let total = number.checked_mul(seconds).filter(|total| *total <= 365 * 24 * 3600);
+    match total {
+        Some(0) => Err("the token would be expired at once".to_owned()),
+        Some(total) => Ok(jiff::SignedDuration::from_secs(total)),
+        None => Err("the maximum is 365d".to_owned()),
+    }
+}
+
+/// How often a join token can be used.
+pub(crate) fn token_uses(text: &str) -> Result<TokenUses, String> {
+    match text.parse::<u32>() {
+        _ if text == "unlimited" => Ok(TokenUses::Unlimited),
+        Ok(uses @ 1..=1000) => Ok(TokenUses::Limited(uses)),
+        _ => Err("expected a number from 1 to 1000, or `unlimited`".to_owned()),
+    }
 }
 
 /// The name of a namespace: a DNS label.
@@ -82,6 +123,34 @@ mod tests {
         assert!(namespace_name("default").is_ok());
         for bad in ["", "a.b", "a/b", "BAD NS", &long] {
             assert!(namespace_name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_has_a_lifetime_and_a_number_of_uses() {
+        let seconds = |text: &str| token_ttl(text).map(|ttl| ttl.as_secs()).ok();
+        for (text, expected) in [
+            ("90s", Some(90)),
+            ("24h", Some(86400)),
+            ("7d", Some(604_800)),
+            ("365d", Some(31_536_000)),
+            ("366d", None),
+            ("0h", None),
+            ("24", None),
+            ("h", None),
+            ("-1h", None),
+            ("1w", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
+        assert_eq!(token_uses("3"), Ok(TokenUses::Limited(3)));
+        assert_eq!(token_uses("unlimited"), Ok(TokenUses::Unlimited));
+        for bad in ["0", "-1", "1001", "many", ""] {
+            assert!(token_uses(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "N2", "a..b", &"a".repeat(64)] {
+            assert!(node_name(bad).is_err(), "{bad}");
         }
     }
 

@@ -5,6 +5,7 @@ mod dashboard;
 mod extensions;
 mod identities;
 pub(super) mod names;
+mod nodes;
 mod signer;
 pub(super) mod tokens;
 
@@ -13,10 +14,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use apiserver::{Api, Settings};
-use auth::pki::Pki;
+use agent::NodeWire;
+use anyhow::{Context as _, Result, bail};
+use apiserver::{Api, Authorization, Settings};
 use auth::pki::tls::Tls;
+use auth::pki::{NodeFiles, Pki};
 use auth::token::{ObjectRef, ServiceAccountTokens};
 use base::{Tasks, clock};
 use controllers::{ControllerSet, Leadership, UploadProxy};
@@ -25,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-use super::encryption;
+use super::{encryption, join};
 use crate::cli::{EncryptedStore, ServerArgs, StoreKind};
 use crate::data_dir::Layout;
 use crate::{in_process, logging, memory};
@@ -40,6 +42,12 @@ const PORT_TIMEOUT: Duration = Duration::from_secs(5);
 const PORT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
+    if join::is_asked_for(args)? {
+        return join::run(args);
+    }
+    if args.role.is_some() || args.token.is_some() {
+        bail!("--role and --token are for nodes that join: --join URL is missing");
+    }
     logging::start(args.log_format, &args.log_level)?;
     let layout = Layout::new(args.data.data_dir.as_deref())?;
     let _lock = layout.take()?;
@@ -122,13 +130,15 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         audit: super::audit::config(&args.audit, Some(layout.audit_log())).await?,
         oidc: super::oidc::login(&args.oidc)?,
         bootstrap_tokens: true,
+        authorization: vec![Authorization::Node, Authorization::Rbac],
         connections: args.connections.limits()?,
         ..Settings::new(advertise, service_range, super::version::VERSION)
     };
     let mint =
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), SecretTokenMinter(mint()));
-    let (extensions, door, rest) = extensions::new(args.ui_dir.clone());
+    let (extensions, door, rest, root_ca) = extensions::new(args.ui_dir.clone());
+    root_ca.set(pki.ca_pem());
     let started = Api::start(config, settings, extensions, tokens, &tasks).await;
     if started.is_err() {
         encryption::give_up(made.as_deref());
@@ -137,7 +147,16 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     certificates::identify(&api, &pki);
     let steve = in_process::client(api.clone(), identities::steve());
     let gateway = in_process::client(api.clone(), identities::gateway());
-    door.open(gateway, steve.clone(), layout.agent_socket());
+    let node_tls = nodes::GatewayTls::default();
+    node_tls.renew(&pki)?;
+    let own = if args.no_agent { None } else { Some(names::node(args)?) };
+    let reached = nodes::ClusterNodes {
+        own: own.clone(),
+        socket: layout.agent_socket(),
+        client: gateway.clone(),
+        tls: node_tls.clone(),
+    };
+    door.open(gateway, steve.clone(), Arc::new(reached));
     rest.open(steve.clone(), &pki.ca_pem());
     let password = first_login(args, layout, steve).await?;
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
@@ -145,15 +164,27 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     certificates::write_kubeconfig(layout, &pki, &url)?;
     let reconcilers = Tasks::default();
     start_controllers(args, layout, &api, &pki, minter, listening, &reconcilers);
-    if !args.no_agent {
-        start_agent(args, layout, advertise, &api, &tasks)?;
+    let node_files = own.as_deref().map(|name| node_files(layout, &pki, name)).transpose()?;
+    if let (Some(node), Some(files)) = (&own, &node_files) {
+        start_agent(args, layout, advertise, &api, (node, files), &tasks)?;
     }
     // Before the first request is answered: its sender may stop the server at once.
     let mut signals = StopSignals::listen()?;
     tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
     let serve = |listener| dashboard::serve(listener, args, api.clone(), tls.clone(), &tasks);
     let dashboard = browsers.map(serve).transpose()?;
-    certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), api, &tasks);
+    let keeper = certificates::CertificateKeeper {
+        pki,
+        names,
+        tls,
+        layout: layout.clone(),
+        url: url.clone(),
+        api,
+        root_ca,
+        node_tls,
+        node: own.zip(node_files),
+    };
+    tasks.spawn("certificates", keeper.run(tasks.stop_signal()));
     announce(layout, &url, dashboard.as_deref(), advertise, password.as_deref())?;
     // This thread did most of the start and has nothing more to do.
     memory::give_back();
@@ -218,15 +249,27 @@ fn start_controllers(
     controllers::start(in_process::client(api.clone(), user), config, tasks);
 }
 
+/// The key and the certificate of this server's own node, for its storage process.
+fn node_files(layout: &Layout, pki: &Pki, node: &str) -> Result<NodeFiles> {
+    let files = NodeFiles::open(&layout.pki()).context("cannot set up the key of this node")?;
+    pki.issue_node(&files, node, clock::now()).context("cannot issue the node's certificate")?;
+    Ok(files)
+}
+
 fn start_agent(
     args: &ServerArgs,
     layout: &Layout,
     advertise: SocketAddr,
     api: &Api,
+    (node, files): (&str, &NodeFiles),
     tasks: &Tasks,
 ) -> Result<()> {
-    let node_name = names::node(args)?;
+    let node_name = node.to_owned();
     let user = identities::node(&node_name);
+    // No other machine reaches a loopback address.
+    let is_reachable = !advertise.ip().is_loopback();
+    let storage = SocketAddr::new(advertise.ip(), args.storage_port);
+    let storage = is_reachable.then(|| join::storage_wire(files, storage));
     let (major, minor) = apiserver::KUBERNETES;
     let config = agent::Config {
         node_name,
@@ -238,6 +281,8 @@ fn start_agent(
         import_allow: args.import_allow.clone(),
         cluster_ranges: args.service_cluster_ip_range.parse().into_iter().collect(),
         has_proxy: names::has_proxy(),
+        role: agent::NodeRole::Management,
+        wire: NodeWire { endpoint: None, storage },
         host_disk_paths: args.host_disk_paths.clone(),
     };
     let client = in_process::client(api.clone(), user);

@@ -1,102 +1,192 @@
-//! `sheaf token`: static tokens in the data directory's token file.
+//! `sheaf token`: join tokens, which the cluster stores as bootstrap tokens in `kube-system`.
 
-use std::fmt::Write as _;
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Signal, kill_process};
+use auth::pki::CertificateFacts;
+use auth::token::bootstrap::{self, NAMESPACE, SECRET_PREFIX, SECRET_TYPE};
+use auth::token::join::{JoinToken, MAX_URLS};
+use base::clock;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
-use crate::cli::TokenCommand;
-use crate::data_dir::Layout;
+use super::link::ClusterClient;
+use super::{table, user_token};
+use crate::cli::{
+    NodeRole, TokenCommand, TokenCreateArgs, TokenPrint, TokenUses, UserTokenCommand,
+};
+
+const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
+/// What lists of a token's users and uses are called in its Secret.
+const USES: &str = "uses";
+const USED_BY: &str = "used-by";
 
 pub(super) fn run(command: TokenCommand) -> Result<()> {
+    // The former spelling, from before tokens were for joining.
+    let command = match command {
+        TokenCommand::Create(args) if args.user.is_some() => {
+            let TokenCreateArgs { place, user, group, .. } = *args;
+            let user = user.unwrap_or_default();
+            return user_token::run(UserTokenCommand::Create { data: place.data, user, group });
+        }
+        TokenCommand::Revoke { place, user: Some(user), .. } => {
+            return user_token::run(UserTokenCommand::Revoke { data: place.data, user });
+        }
+        command => command,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(dispatch(command))
+}
+
+async fn dispatch(command: TokenCommand) -> Result<()> {
     match command {
-        TokenCommand::Create { data, user, group } => {
-            let layout = Layout::new(data.data_dir.as_deref())?;
-            layout.require()?;
-            let token = random_token();
-            let mut lines = read(&layout.tokens())?;
-            lines.push(line(&token, &user, &group)?);
-            write(&layout, &lines)?;
-            super::print(&format!("{token}\n"))
+        TokenCommand::Create(args) => create(&args).await,
+        TokenCommand::List { place } => {
+            let cluster = ClusterClient::to(&place).await?;
+            let path = format!("{SECRETS}?fieldSelector=type={SECRET_TYPE}");
+            let secrets = cluster.items(&path).await?;
+            super::print(&table::align(&rows(&secrets, clock::now())))
         }
-        TokenCommand::List { data } => {
-            let layout = Layout::new(data.data_dir.as_deref())?;
-            let mut table = format!("{:<32} GROUPS\n", "USER");
-            for line in read(&layout.tokens())? {
-                let mut fields = line.splitn(4, ',').skip(1);
-                let user = fields.next().unwrap_or("");
-                let groups = fields.nth(1).unwrap_or("").trim_matches('"');
-                let _ = writeln!(table, "{user:<32} {groups}");
+        TokenCommand::Revoke { place, id, .. } => {
+            let id = id.unwrap_or_default();
+            let cluster = ClusterClient::to(&place).await?;
+            let path = format!("{SECRETS}/{SECRET_PREFIX}{id}");
+            if cluster.find(&path).await?.is_none() {
+                bail!("there is no token {id}; `sheaf token list` shows those that exist");
             }
-            super::print(&table)
-        }
-        TokenCommand::Revoke { data, user } => {
-            let layout = Layout::new(data.data_dir.as_deref())?;
-            let lines = read(&layout.tokens())?;
-            let left: Vec<String> = lines
-                .iter()
-                .filter(|line| line.split(',').nth(1) != Some(&user))
-                .cloned()
-                .collect();
-            let revoked = lines.len() - left.len();
-            if revoked == 0 {
-                bail!("{user} has no tokens; `sheaf token list` shows who does");
-            }
-            write(&layout, &left)?;
-            super::print(&format!("revoked {revoked} token(s) of {user}\n"))
+            cluster.delete(&path).await?;
+            super::print(&format!("token {id} revoked; nodes that joined with it stay\n"))
         }
     }
 }
 
-fn line(token: &str, user: &str, groups: &[String]) -> Result<String> {
-    for text in groups.iter().map(String::as_str).chain([user]) {
-        if text.is_empty() || text.contains([',', '"', '\n']) {
-            bail!(
-                "{text:?} cannot be a user or group: no commas, quotes or line breaks, not empty"
-            );
-        }
+async fn create(args: &TokenCreateArgs) -> Result<()> {
+    if args.role != NodeRole::Worker {
+        bail!(
+            "--role {} is not supported yet: a cluster has one management node, and the nodes \
+             that join are workers",
+            args.role.word()
+        );
     }
-    let uid = uuid_like(token);
-    Ok(format!("{token},{user},{uid},\"{}\"", groups.join(",")))
-}
-
-/// Derived from the token's first half, so that it tells tokens apart without being one.
-fn uuid_like(token: &str) -> String {
-    token.chars().take(8).collect()
-}
-
-fn random_token() -> String {
-    use std::io::Read as _;
-    let mut bytes = [0_u8; 32];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    debug_assert!(read.is_ok(), "every Linux has /dev/urandom");
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
+    let cluster = ClusterClient::to(&args.place).await?;
+    let roots = cluster.config.root_cert.clone().unwrap_or_default();
+    let root = roots.first().context("the kubeconfig names no CA certificate")?;
+    let ca = CertificateFacts::of(root).context("cannot read the CA certificate")?.public_key_pin();
+    let urls = urls(&args.urls, &cluster.config.cluster_url.to_string())?;
+    let exp = clock::now().checked_add(args.ttl).context("--ttl is too long")?;
+    let (id, secret) = bootstrap::generate();
+    let role = args.role.word().to_owned();
+    let token = JoinToken { ca, id, secret, urls, role, exp: Some(exp) };
+    cluster.post(SECRETS, &object(&token, args.uses, args.node.as_deref())).await?;
+    super::print(&match args.print {
+        TokenPrint::Token => format!("{}\n", token.encode()),
+        TokenPrint::Command => instructions(&token, args),
     })
 }
 
-fn read(path: &Path) -> Result<Vec<String>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => {
-            Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+/// Where the new node is to ask: what was given, or what the server advertises.
+fn urls(given: &[String], own: &str) -> Result<Vec<String>> {
+    let own = own.trim_end_matches('/').to_owned();
+    let urls = if given.is_empty() { vec![own] } else { given.to_vec() };
+    if urls.len() > MAX_URLS {
+        bail!("--server is given {} times; at most {MAX_URLS} are used", urls.len());
     }
+    for url in &urls {
+        let uri: http::Uri = url.parse().with_context(|| format!("{url:?} is not a URL"))?;
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        if uri.scheme_str() != Some("https") || host.is_empty() {
+            bail!("{url:?} is not a URL of the form https://HOST:PORT");
+        }
+        let is_loopback = host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        if is_loopback || host == "localhost" {
+            bail!(
+                "other machines cannot reach {url}: start the server with --listen \
+                 0.0.0.0:6443 --advertise-address IP, or give its URL with --server"
+            );
+        }
+    }
+    Ok(urls)
 }
 
-/// Replaces the file at once and tells a running server.
-fn write(layout: &Layout, lines: &[String]) -> Result<()> {
-    let path = layout.tokens();
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    auth::kubeconfig::write_kubeconfig(&path, &text)
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    if let Some(server) = layout.holder() {
-        kill_process(server, Signal::HUP).context("cannot tell the running server")?;
+/// The Secret that the API server and the approving controller read.
+fn object(token: &JoinToken, uses: TokenUses, node: Option<&str>) -> Value {
+    let mut data: BTreeMap<&str, String> = BTreeMap::from([
+        ("token-id", token.id.clone()),
+        ("token-secret", token.secret.clone()),
+        ("usage-bootstrap-authentication", "true".to_owned()),
+        ("auth-extra-groups", format!("system:bootstrappers:sheaf:{}", token.role)),
+        ("description", format!("join token for a {} node", token.role)),
+        ("role", token.role.clone()),
+    ]);
+    if let Some(end) = token.exp {
+        data.insert("expiration", clock::rfc3339(end));
     }
-    Ok(())
+    if let TokenUses::Limited(uses) = uses {
+        data.insert(USES, uses.to_string());
+    }
+    if let Some(node) = node {
+        data.insert("node-name", node.to_owned());
+    }
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
+        "metadata": {"name": format!("{SECRET_PREFIX}{}", token.id), "namespace": NAMESPACE},
+        "stringData": data,
+    })
+}
+
+fn instructions(token: &JoinToken, args: &TokenCreateArgs) -> String {
+    let uses = match args.uses {
+        TokenUses::Limited(1) => "one node".to_owned(),
+        TokenUses::Limited(uses) => format!("{uses} nodes"),
+        TokenUses::Unlimited => "any number of nodes".to_owned(),
+    };
+    let name = args.node.as_ref().map_or_else(String::new, |node| format!(" --node-name {node}"));
+    let until =
+        token.exp.map_or_else(String::new, |end| format!(", until {}", clock::rfc3339(end)));
+    let url = token.urls.first().map_or("", String::as_str);
+    format!(
+        "Run on the new node, as root ({uses}{until}):\n\n  \
+         sheaf server --join {url}{name} --token {}\n\n\
+         Revoke it with: sheaf token revoke {}\n",
+        token.encode(),
+        token.id
+    )
+}
+
+fn rows(secrets: &[Value], now: Timestamp) -> Vec<Vec<String>> {
+    let header = ["ID", "ROLE", "NODE", "USES", "USED BY", "EXPIRES", "STATE"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for secret in secrets {
+        let text = |key: &str| {
+            let bytes = STANDARD.decode(secret["data"][key].as_str().unwrap_or_default());
+            String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+        };
+        let (uses, used_by, expiration) = (text(USES), text(USED_BY), text("expiration"));
+        let used = used_by.split(',').filter(|name| !name.is_empty()).count();
+        let is_used_up = uses.parse::<usize>().is_ok_and(|uses| used >= uses);
+        let is_expired = expiration.parse::<Timestamp>().is_ok_and(|end| end <= now);
+        let state = match (is_expired, is_used_up) {
+            (true, _) => "expired",
+            (false, true) => "used up",
+            (false, false) => "valid",
+        };
+        let total = if uses.is_empty() { "unlimited".to_owned() } else { format!("{used}/{uses}") };
+        rows.push(vec![
+            text("token-id"),
+            text("role"),
+            text("node-name"),
+            total,
+            used_by,
+            expiration,
+            state.to_owned(),
+        ]);
+    }
+    rows
 }
 
 #[cfg(test)]
@@ -104,16 +194,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_would_break_the_file_are_refused() {
-        assert!(line("t", "jane", &["dev".to_owned()]).is_ok());
-        for bad in ["a,b", "a\"b", "a\nb", ""] {
-            assert!(line("t", bad, &[]).is_err(), "{bad:?}");
+    fn a_new_node_is_sent_where_it_can_go() {
+        let own = "https://10.0.0.1:6443/";
+        assert_eq!(urls(&[], own).unwrap(), ["https://10.0.0.1:6443"]);
+        let given = vec!["https://cluster.example:6443".to_owned()];
+        assert_eq!(urls(&given, "https://127.0.0.1:6443").unwrap(), given);
+        for bad in ["https://127.0.0.1:6443", "https://[::1]:6443", "https://localhost:6443"] {
+            let refused = urls(&[], bad).unwrap_err().to_string();
+            assert!(refused.contains("--advertise-address"), "{refused}");
         }
+        for bad in ["http://10.0.0.1:6443", "10.0.0.1", "/x"] {
+            assert!(urls(&[bad.to_owned()], own).is_err(), "{bad}");
+        }
+        assert!(urls(&vec![own.to_owned(); 5], own).is_err());
     }
 
     #[test]
-    fn tokens_are_long_and_differ() {
-        assert_eq!(random_token().len(), 64);
-        assert_ne!(random_token(), random_token());
+    fn a_list_says_which_tokens_still_work() {
+        let secret = |fields: &[(&str, &str)]| {
+            let data: BTreeMap<_, _> =
+                fields.iter().map(|(key, value)| (*key, STANDARD.encode(value))).collect();
+            json!({ "data": data })
+        };
+        let now = "2026-06-01T00:00:00Z".parse().unwrap();
+        let later = ("expiration", "2026-06-02T00:00:00Z");
+        for (fields, uses, state) in [
+            (&[("uses", "1"), later][..], "0/1", "valid"),
+            (&[("uses", "1"), ("used-by", "n2"), later], "1/1", "used up"),
+            (&[("uses", "2"), ("used-by", "n2"), later], "1/2", "valid"),
+            (&[("used-by", "n2,n3"), later], "unlimited", "valid"),
+            (&[("uses", "1"), ("expiration", "2026-06-01T00:00:00Z")], "0/1", "expired"),
+        ] {
+            let rows = rows(&[secret(fields)], now);
+            assert_eq!((rows[1][3].as_str(), rows[1][6].as_str()), (uses, state), "{fields:?}");
+        }
     }
 }

@@ -8,10 +8,10 @@ use serde_json::Value;
 use steve::{NewUser, UserRole, Users};
 
 use super::link::ClusterClient;
-use super::table;
+use super::{table, user_token};
 use crate::cli::{ClusterScope, UserCommand, UserRoleArg};
 
-pub(super) fn run(command: &UserCommand) -> Result<()> {
+pub(super) fn run(command: UserCommand) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -19,28 +19,30 @@ pub(super) fn run(command: &UserCommand) -> Result<()> {
     runtime.block_on(dispatch(command))
 }
 
-async fn dispatch(command: &UserCommand) -> Result<()> {
+async fn dispatch(command: UserCommand) -> Result<()> {
     match command {
-        UserCommand::List { place } => list(&users(place).await?).await,
+        UserCommand::Token(command) => user_token::run(command),
+        UserCommand::List { place } => list(&users(&place).await?).await,
         UserCommand::Create { place, name, role, password } => {
-            let users = users(place).await?;
+            let users = users(&place).await?;
             let password = choose(password.as_deref())?;
             let role = match role {
                 UserRoleArg::Administrator => UserRole::Administrator,
                 UserRoleArg::ReadOnly => UserRole::ReadOnly,
                 UserRoleArg::None => UserRole::None,
             };
-            let new = NewUser { name, password: &password, role, must_change_password: false };
+            let new =
+                NewUser { name: &name, password: &password, role, must_change_password: false };
             users.create(new).await?;
             super::print(&format!("user {name} created\n"))
         }
         UserCommand::Passwd { place, name, password } => {
-            let users = users(place).await?;
-            users.set_password(name, &choose(password.as_deref())?).await?;
+            let users = users(&place).await?;
+            users.set_password(&name, &choose(password.as_deref())?).await?;
             super::print(&format!("password of {name} changed\n"))
         }
         UserCommand::Delete { place, name } => {
-            users(place).await?.delete(name).await?;
+            users(&place).await?.delete(&name).await?;
             super::print(&format!("user {name} deleted\n"))
         }
     }

@@ -1,24 +1,74 @@
-//! What a node may do: what the role `system:node` says, but of secrets, config maps and
-//! claims only those that a pod on it uses.
+//! What a node may do: what the role of nodes says, but of secrets, config maps and claims only
+//! those that a pod on it uses.
+//!
+//! Where the nodes run machines instead of pods, an extension says what their role is called and
+//! what a machine on a node uses; then nodes also have to exist.
 
 use std::sync::Arc;
 
 use auth::rbac::policy::RoleRef;
-use auth::{AccessTarget, Attributes, Decision, User};
+use auth::{AccessTarget, Attributes, Decision, ResourceRequest, User};
 use serde_json::Value;
 
 use crate::access::rights;
 use crate::api::Api;
+use crate::extension::{NodeAccess, NodeObject};
 use crate::schemas::refresh;
 use crate::verbs::object;
 
 const NODES: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
+/// What the table of nodes is called.
+const TABLE: &str = "minions";
+const UNRELATED: &str = "no relationship found between node and this object";
 
 pub(super) fn decide(api: &Api, user: &User, attributes: &Attributes<'_>) -> Decision {
     let Some(node) = user.name.strip_prefix(PREFIX).filter(|_| user.is_in(NODES)) else {
         return Decision::NoOpinion(String::new());
     };
+    match &api.extensions.nodes {
+        Some(access) => decide_platform(api, &**access, node, attributes),
+        None => decide_kubelet(api, node, attributes),
+    }
+}
+
+/// A node of this platform.
+fn decide_platform(
+    api: &Api,
+    access: &dyn NodeAccess,
+    node: &str,
+    attributes: &Attributes<'_>,
+) -> Decision {
+    if api.store.get(TABLE, &object::key("", node)).is_none() {
+        return Decision::NoOpinion(format!("node {node:?} is not part of the cluster"));
+    }
+    if let AccessTarget::Resource(request) = &attributes.target
+        && let Some(related) = related(request, attributes.verb)
+    {
+        let is_used = related.is_some_and(|object| access.relates(node, object, api));
+        return if is_used { allowed() } else { Decision::NoOpinion(UNRELATED.to_owned()) };
+    }
+    by_role(api, access.role(), attributes)
+}
+
+/// The object of a request that needs a relationship: nothing if its kind does not, and no object
+/// if no relationship allows the request.
+#[expect(clippy::option_option, reason = "a kind that needs none is not one that has none")]
+fn related<'a>(request: &ResourceRequest<'a>, verb: &str) -> Option<Option<NodeObject<'a>>> {
+    let ResourceRequest { group, resource, subresource, namespace, name, .. } = *request;
+    let reads = matches!(verb, "get" | "list" | "watch") && subresource.is_empty();
+    let object = match (group, resource) {
+        ("", "secrets") => reads.then_some(NodeObject::Secret { namespace, name }),
+        ("", "configmaps") => reads.then_some(NodeObject::ConfigMap { namespace, name }),
+        ("", "serviceaccounts") => (reads || verb == "create" && subresource == "token")
+            .then_some(NodeObject::ServiceAccount { namespace, name }),
+        _ => return None,
+    };
+    Some(object.filter(|_| !name.is_empty() && !namespace.is_empty()))
+}
+
+/// A kubelet.
+fn decide_kubelet(api: &Api, node: &str, attributes: &Attributes<'_>) -> Decision {
     if let AccessTarget::Resource(request) = &attributes.target
         && request.group.is_empty()
         && let Some(uses) = uses_of(request.resource)
@@ -26,12 +76,15 @@ pub(super) fn decide(api: &Api, user: &User, attributes: &Attributes<'_>) -> Dec
         let named = !request.name.is_empty() && request.subresource.is_empty();
         let reads = matches!(attributes.verb, "get" | "list" | "watch");
         let used = named && reads && is_used(api, node, request.namespace, request.name, uses);
-        let whose = "no relationship found between node and this object";
-        return if used { allowed() } else { Decision::NoOpinion(whose.to_owned()) };
+        return if used { allowed() } else { Decision::NoOpinion(UNRELATED.to_owned()) };
     }
+    by_role(api, "system:node", attributes)
+}
+
+fn by_role(api: &Api, name: &str, attributes: &Attributes<'_>) -> Decision {
     let role = RoleRef {
         kind: "ClusterRole".to_owned(),
-        name: "system:node".to_owned(),
+        name: name.to_owned(),
         api_group: auth::rbac::GROUP.to_owned(),
     };
     let rules = rights::policy(api).resolve(&role, "");
@@ -106,6 +159,34 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_named_objects_can_have_a_relationship() {
+        let request = |resource, subresource, namespace, name| ResourceRequest {
+            group: "",
+            version: "v1",
+            resource,
+            subresource,
+            namespace,
+            name,
+        };
+        let secret = NodeObject::Secret { namespace: "n", name: "x" };
+        let account = NodeObject::ServiceAccount { namespace: "n", name: "x" };
+        for (verb, asked, expected) in [
+            ("get", request("secrets", "", "n", "x"), Some(Some(secret))),
+            ("watch", request("secrets", "", "n", "x"), Some(Some(secret))),
+            ("list", request("secrets", "", "n", ""), Some(None)),
+            ("list", request("secrets", "", "", ""), Some(None)),
+            ("list", request("secrets", "", "", "x"), Some(None)),
+            ("update", request("secrets", "", "n", "x"), Some(None)),
+            ("create", request("serviceaccounts", "token", "n", "x"), Some(Some(account))),
+            ("create", request("serviceaccounts", "", "n", "x"), Some(None)),
+            ("get", request("serviceaccounts", "token", "n", "x"), Some(None)),
+            ("get", request("nodes", "", "", "x"), None),
+        ] {
+            assert_eq!(related(&asked, verb), expected, "{verb} {asked:?}");
+        }
+    }
 
     #[test]
     fn a_pod_uses_what_its_volumes_and_its_environment_name() {

@@ -14,6 +14,8 @@ fn config() -> Config {
         import_allow: Vec::new(),
         cluster_ranges: Vec::new(),
         has_proxy: false,
+        role: NodeRole::Management,
+        wire: crate::NodeWire::default(),
         host_disk_paths: Vec::new(),
     }
 }
@@ -51,6 +53,17 @@ fn at(second: i64) -> Timestamp {
 fn a_node_that_is_up_to_date_is_not_written() {
     let node = birth(&config(), &facts(), at(0));
     assert_eq!(patches(&config(), &facts(), &node, at(100)), NodePatches::default());
+}
+
+#[test]
+fn a_worker_does_not_say_what_it_is_to_the_cluster() {
+    let roles = |config: &Config| {
+        let node = birth(config, &facts(), at(0));
+        let labels = node["metadata"]["labels"].as_object().unwrap().clone();
+        labels.keys().filter(|key| key.starts_with("node-role")).count()
+    };
+    assert_eq!(roles(&config()), 1);
+    assert_eq!(roles(&Config { role: NodeRole::Worker, ..config() }), 0);
 }
 
 #[test]

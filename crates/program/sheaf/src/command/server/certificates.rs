@@ -6,10 +6,12 @@ use anyhow::{Context as _, Result};
 use apiserver::Api;
 use auth::kubeconfig::{Credential, kubeconfig, write_kubeconfig as write};
 use auth::pki::tls::Tls;
-use auth::pki::{Pki, ServingNames};
-use base::{Chain, Tasks, clock};
+use auth::pki::{NodeFiles, Pki, ServingNames};
+use base::{Chain, Stop, clock};
 use tracing::{error, info};
 
+use super::extensions::RootCa;
+use super::nodes::GatewayTls;
 use crate::data_dir::Layout;
 
 /// Certificates live for months; looking once an hour is plenty.
@@ -28,42 +30,49 @@ pub(super) fn identify(api: &Api, pki: &Pki) {
     api.identify(&proxy.cert_pem, &proxy.key_pem);
 }
 
-/// Renews what is due, for as long as the server runs.
-pub(super) fn keep_fresh(
-    mut pki: Pki,
-    names: ServingNames,
-    tls: Tls,
-    layout: Layout,
-    url: String,
-    api: Api,
-    tasks: &Tasks,
-) {
-    let mut stop = tasks.stop_signal();
-    tasks.spawn("certificates", async move {
+/// Everything that is renewed while the server runs.
+pub(super) struct CertificateKeeper {
+    pub(super) pki: Pki,
+    pub(super) names: ServingNames,
+    pub(super) tls: Tls,
+    pub(super) layout: Layout,
+    pub(super) url: String,
+    pub(super) api: Api,
+    pub(super) root_ca: RootCa,
+    pub(super) node_tls: GatewayTls,
+    /// The node of this server and its files, if it has an agent.
+    pub(super) node: Option<(String, NodeFiles)>,
+}
+
+impl CertificateKeeper {
+    /// Renews what is due until `stop`.
+    pub(super) async fn run(mut self, mut stop: Stop) {
         loop {
             tokio::select! {
                 () = stop.requested() => return,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            match pki.renew_if_due(&names, clock::now()) {
-                Ok(changes) if changes.is_empty() => continue,
-                Ok(changes) => {
-                    for change in &changes {
-                        info!(file = change.file, reason = ?change.reason, "certificate written");
-                    }
-                }
-                Err(error) => {
-                    error!(error = %Chain(&error), "cannot renew certificates");
-                    continue;
-                }
-            }
-            if let Err(error) = tls.reload(&pki) {
-                error!(error = %Chain(&error), "cannot use renewed certificates");
-            }
-            identify(&api, &pki);
-            if let Err(error) = write_kubeconfig(&layout, &pki, &url) {
-                error!(error = %Chain(&*error), "cannot write the administrator's kubeconfig");
+            if let Err(error) = self.renew() {
+                error!(error = %Chain(&*error), "cannot renew certificates");
             }
         }
-    });
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        let changes = self.pki.renew_if_due(&self.names, clock::now())?;
+        for change in &changes {
+            info!(file = change.file, reason = ?change.reason, "certificate written");
+        }
+        self.node_tls.renew(&self.pki)?;
+        if let Some((node, files)) = &self.node {
+            self.pki.issue_node(files, node, clock::now())?;
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.tls.reload(&self.pki).context("cannot use renewed certificates")?;
+        self.root_ca.set(self.pki.ca_pem());
+        identify(&self.api, &self.pki);
+        write_kubeconfig(&self.layout, &self.pki, &self.url)
+    }
 }

@@ -2,8 +2,10 @@
 //!
 //! Only adapters; what a request means is decided in `virt` and `gateway`.
 
+mod node;
 mod pages;
 mod rest;
+mod root_ca;
 mod rules;
 
 use std::io;
@@ -18,19 +20,20 @@ use apiserver::{HttpReply, Upgrade};
 use auth::User;
 use client::Caller;
 use futures_util::future::BoxFuture;
-use gateway::{Gateway, NodeConnection, Nodes};
+use gateway::{Gateway, Nodes};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::Value;
-use tokio::net::UnixStream;
 
 pub(super) use rest::RestHandle;
+pub(super) use root_ca::RootCa;
 
 /// The additions, and the place where their client is put once there is a server to be a
 /// client of. `ui_dir` has the dashboard's pages if they are not the built-in ones.
-pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHandle) {
+pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHandle, RootCa) {
     let door = GatewayHandle::default();
     let rest = RestHandle::default();
+    let root_ca = RootCa::default();
     let machines: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::GROUP,
@@ -72,6 +75,7 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHa
             Arc::new(rules::MachineRules),
             Arc::new(rules::Appliance),
             Arc::new(rules::Inactive),
+            Arc::new(node::NodeRestriction),
         ],
         groups: vec![machines, uploads, metrics, templates],
         paths: vec![
@@ -79,13 +83,15 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHa
             Arc::new(ImageData { door: door.clone() }),
             Arc::new(Exports { door: door.clone() }),
             Arc::new(rest.clone()),
+            Arc::new(root_ca.clone()),
             Arc::new(pages::DashboardPages(ui::Dashboard::new(ui_dir))),
         ],
         credentials: vec![Arc::new(rest::LocalUsers)],
+        nodes: Some(Arc::new(node::PlatformNodes)),
         evictions: vec![Arc::new(LauncherEvictions { door: door.clone() })],
         loads: base::Workloads::default(),
     };
-    (extensions, door, rest)
+    (extensions, door, rest, root_ca)
 }
 
 /// The gateway, as soon as it can be reached.
@@ -93,11 +99,10 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHa
 pub(super) struct GatewayHandle(Arc<OnceLock<Gateway>>);
 
 impl GatewayHandle {
-    /// From here on requests are answered. `impersonator` may act as any user; `socket` is where
-    /// the agent of this node listens.
-    pub(super) fn open(&self, client: Client, impersonator: Client, socket: PathBuf) {
+    /// From here on requests are answered. `impersonator` may act as any user.
+    pub(super) fn open(&self, client: Client, impersonator: Client, nodes: Arc<dyn Nodes>) {
         // Opened twice would be a mistake of ours, and the first remains good.
-        let _ = self.0.set(Gateway::new(client, impersonator, Arc::new(OwnNode { socket })));
+        let _ = self.0.set(Gateway::new(client, impersonator, nodes));
     }
 
     fn pass(&self, asked: AuthorizedRequest, to: GatewayPart) -> BoxFuture<'_, HttpReply> {
@@ -134,20 +139,6 @@ enum GatewayPart {
     Upload,
     Image,
     Export,
-}
-
-/// The node that this process is; there are no others yet.
-struct OwnNode {
-    socket: PathBuf,
-}
-
-impl Nodes for OwnNode {
-    fn connect<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn NodeConnection>>> {
-        Box::pin(async move {
-            let stream = UnixStream::connect(&self.socket).await?;
-            Ok(Box::new(stream) as Box<dyn NodeConnection>)
-        })
-    }
 }
 
 struct ExtensionHandler {

@@ -10,7 +10,8 @@ use base::{Chain, Tasks};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
-/// A file that was changed by hand counts within this time; `sheaf token` sends a signal.
+/// A file that was changed by hand counts within this time; `sheaf user token` sends a
+/// signal.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 pub(in crate::command) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Result<()> {

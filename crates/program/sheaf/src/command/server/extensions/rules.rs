@@ -267,7 +267,7 @@ impl Client<'_> {
     }
 }
 
-struct ExtensionReader<'a>(&'a dyn Lookup);
+pub(super) struct ExtensionReader<'a>(pub(super) &'a dyn Lookup);
 
 impl Objects for ExtensionReader<'_> {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {

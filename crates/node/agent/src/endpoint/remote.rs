@@ -1,0 +1,84 @@
+//! The node endpoint on the network: TLS with certificates on both sides. Who may connect is in
+//! the configuration of TLS; certificates that are renewed count from the next connection on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Chain, Stop};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, info, warn};
+
+use super::{Endpoint, connection};
+use crate::config::EndpointWire;
+
+/// More connections than this are not accepted at a time.
+const MAX_CONNECTIONS: usize = 1024;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// After a port was in use, or connections could not be accepted.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Serves until `stop`; streams that are open end with it.
+pub(crate) async fn serve_remote(endpoint: Arc<Endpoint>, wire: EndpointWire, mut stop: Stop) {
+    let listener = tokio::select! {
+        listener = listen(wire.address) => listener,
+        () = stop.requested() => return,
+    };
+    info!(address = %wire.address, "node endpoint serves the gateway");
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                Ok((stream, from)) => {
+                    let tls = wire.tls.borrow().clone();
+                    let Some(tls) = tls else {
+                        debug!(%from, "node endpoint has no certificate yet");
+                        continue;
+                    };
+                    let endpoint = Arc::clone(&endpoint);
+                    connections.spawn(handshake(endpoint, TlsAcceptor::from(tls), stream, from));
+                }
+                Err(failure) => {
+                    warn!(error = %Chain(&failure), "cannot accept a connection");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = stop.requested() => return,
+        }
+    }
+}
+
+/// A server that was killed keeps its port for a moment.
+async fn listen(address: SocketAddr) -> TcpListener {
+    let mut is_told = false;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return listener,
+            Err(failure) => {
+                if !is_told {
+                    is_told = true;
+                    warn!(%address, error = %Chain(&failure), "node endpoint cannot listen yet");
+                }
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+        }
+    }
+}
+
+async fn handshake(
+    endpoint: Arc<Endpoint>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    from: SocketAddr,
+) {
+    let _ = stream.set_nodelay(true);
+    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => connection(endpoint, stream).await,
+        Ok(Err(failure)) => warn!(%from, error = %Chain(&failure), "connection is refused"),
+        Err(_) => debug!(%from, "handshake took too long"),
+    }
+}

@@ -1,0 +1,185 @@
+//! `sheaf server --join`: a node of another server's cluster. It runs the agent and the storage
+//! process and nothing of the control plane, as a client with the rights of one node.
+
+mod connection;
+mod enroll;
+mod membership;
+mod plan;
+mod renewal;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use agent::{EndpointWire, GuestNetwork, NodeWire, StorageWire};
+use anyhow::{Context as _, Result, bail};
+use auth::kubeconfig::Credential;
+use auth::pki::{NodeCertificate, NodeFiles};
+use auth::token::join::JoinToken;
+use base::Tasks;
+use tokio::sync::watch;
+use tracing::info;
+
+use self::membership::Membership;
+use self::renewal::CertificateRenewal;
+use super::server::{SHUTDOWN_TIMEOUT, StopSignals, in_runtime, names};
+use crate::cli::{NodeRole, ServerArgs};
+use crate::data_dir::Layout;
+use crate::{logging, memory};
+
+/// Whether this data directory is that of a node of another server's cluster, or is to be.
+pub(super) fn is_asked_for(args: &ServerArgs) -> Result<bool> {
+    let layout = Layout::new(args.data.data_dir.as_deref())?;
+    Ok(args.join.is_some() || layout.membership().exists())
+}
+
+pub(super) fn run(args: &ServerArgs) -> Result<()> {
+    logging::start(args.log_format, &args.log_level)?;
+    if args.role.is_some_and(|role| role != NodeRole::Worker) {
+        bail!(
+            "--role {} is not supported yet: nodes that join are workers",
+            args.role.unwrap_or(NodeRole::Worker).word()
+        );
+    }
+    let layout = Layout::new(args.data.data_dir.as_deref())?;
+    if layout.database().exists() {
+        bail!(
+            "the data directory {} has a cluster of its own: choose another --data-dir to join \
+             another cluster; nothing was changed",
+            layout.root.display()
+        );
+    }
+    let token = args.token.as_deref().map(JoinToken::parse).transpose()?;
+    let _lock = layout.take()?;
+    in_runtime(serve(args, &layout, token))
+}
+
+async fn serve(args: &ServerArgs, layout: &Layout, token: Option<JoinToken>) -> Result<()> {
+    let known = Membership::load(layout)?;
+    let given = args.join.iter().map(|url| url.trim_end_matches('/').to_owned());
+    let membership = match (known, &token) {
+        (Some(known), token) => {
+            let pin = token.as_ref().map(|token| token.ca.as_str());
+            known.check(&layout.root, args.node_name.as_deref(), pin)?;
+            let mut urls: Vec<String> = given.collect();
+            urls.extend(known.urls.iter().filter(|url| Some(*url) != args.join.as_ref()).cloned());
+            Membership { urls, ..known }
+        }
+        (None, None) => bail!(
+            "this machine has not joined yet: --token is needed; create one with `sheaf token \
+             create` on the management node"
+        ),
+        (None, Some(token)) => {
+            let mut urls: Vec<String> = given.collect();
+            urls.extend(token.urls.iter().filter(|url| Some(*url) != args.join.as_ref()).cloned());
+            enroll::join(layout, token, urls, &names::node(args)?).await?
+        }
+    };
+    work(args, layout, membership).await
+}
+
+/// The life of a node that has joined. It needs no server to begin: guests are looked after at
+/// once, and the rest follows when a server answers.
+async fn work(args: &ServerArgs, layout: &Layout, membership: Membership) -> Result<()> {
+    let files = NodeFiles::open(&layout.pki()).context("cannot open the key of this node")?;
+    let ca = files.ca_pem()?.context("the cluster's CA is missing from the data directory")?;
+    let own = files.identity(NodeCertificate::Client)?;
+    let own = own.context("the certificate of this node is missing from the data directory")?;
+    let address = match args.advertise_address {
+        Some(address) => address,
+        None => address_towards(&membership.urls)?,
+    };
+    let pool = connection::pool(&membership.urls, &ca, Credential::Certificate(&own)).await?;
+    let (endpoint, tls) = watch::channel(None);
+    let wire = NodeWire {
+        endpoint: Some(EndpointWire { address: SocketAddr::new(address, args.agent_port), tls }),
+        storage: Some(storage_wire(&files, SocketAddr::new(address, args.storage_port))),
+    };
+    let Membership { node, urls, .. } = membership;
+    let renewal =
+        CertificateRenewal { files, node: node.clone(), urls, pool: pool.clone(), endpoint };
+    renewal.apply().await.context("cannot use the certificates of this node")?;
+    let tasks = Tasks::default();
+    let mut signals = StopSignals::listen()?;
+    agent::start(pool.client(), agent_config(args, layout, &node, address, wire), &tasks)
+        .context("cannot start the agent")?;
+    tasks.spawn("certificates", renewal.run(tasks.stop_signal()));
+    info!(node, %address, "serving as a worker");
+    super::print(&format!(
+        "\nSheaf is running: this machine is the node {node} of a cluster.\n\n\
+         On the management node:\n  kubectl get nodes\n  sheaf node list\n\n\
+         Stop with Ctrl-C; machines go on running.\n\n"
+    ))?;
+    memory::give_back();
+    signals.received().await;
+    info!("stopping");
+    tasks.stop(SHUTDOWN_TIMEOUT).await;
+    Ok(())
+}
+
+/// Where the storage process of a node listens, with the node's certificate.
+pub(super) fn storage_wire(files: &NodeFiles, address: SocketAddr) -> StorageWire {
+    StorageWire {
+        address,
+        ca: files.ca_file(),
+        certificate: files.certificate_file(NodeCertificate::Client),
+        key: files.key_file(),
+    }
+}
+
+fn agent_config(
+    args: &ServerArgs,
+    layout: &Layout,
+    node: &str,
+    address: IpAddr,
+    wire: NodeWire,
+) -> agent::Config {
+    let (major, minor) = apiserver::KUBERNETES;
+    agent::Config {
+        node_name: node.to_owned(),
+        data_dir: layout.root.clone(),
+        addresses: vec![address],
+        version: super::version::VERSION.sheaf.to_owned(),
+        kubernetes_version: format!("v{major}.{minor}.0"),
+        network: match args.guest_network {
+            GuestNetwork::User => agent::Network::User,
+            GuestNetwork::Nat(cidr) => agent::Network::Nat {
+                bridge: args.guest_bridge.clone(),
+                cidr,
+                host_tcp: Default::default(),
+            },
+        },
+        import_allow: args.import_allow.clone(),
+        cluster_ranges: args.service_cluster_ip_range.parse().into_iter().collect(),
+        has_proxy: names::has_proxy(),
+        role: agent::NodeRole::Worker,
+        wire,
+        host_disk_paths: args.host_disk_paths.clone(),
+    }
+}
+
+/// The address of this machine on the way to the first server that has one.
+fn address_towards(urls: &[String]) -> Result<IpAddr> {
+    let towards = |url: &String| -> Option<IpAddr> {
+        let uri: http::Uri = url.parse().ok()?;
+        let host = uri.host()?.trim_matches(['[', ']']).to_owned();
+        let ip = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());
+        let any = if ip { "[::]:0" } else { "0.0.0.0:0" };
+        // Nothing is sent: connecting chooses the address.
+        let socket = UdpSocket::bind(any).ok()?;
+        socket.connect((host.as_str(), uri.port_u16().unwrap_or(443))).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    let found = urls.iter().find_map(towards);
+    found.context("cannot tell the address of this machine; use --advertise-address")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_address_is_that_on_the_way_to_the_server() {
+        let urls = ["nonsense".to_owned(), "https://127.0.0.1:6443".to_owned()];
+        assert_eq!(address_towards(&urls).unwrap().to_string(), "127.0.0.1");
+        assert!(address_towards(&[]).is_err());
+    }
+}

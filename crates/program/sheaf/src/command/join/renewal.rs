@@ -1,0 +1,93 @@
+//! The certificates of a node that has joined: renewed while it runs, and used from then on by the
+//! client of the API and by the node's endpoint.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use auth::kubeconfig::Credential;
+use auth::pki::endpoint::endpoint_config;
+use auth::pki::{NodeCertificate, NodeFiles};
+use base::{Chain, Stop, clock};
+use client::ServerPool;
+use rustls::ServerConfig;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::{connection, enroll};
+
+/// Certificates live for months; looking once an hour is plenty.
+const CHECK_INTERVAL: Duration = Duration::from_secs(3600);
+/// While one is missing or could not be renewed.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
+
+pub(super) struct CertificateRenewal {
+    pub(super) files: NodeFiles,
+    pub(super) node: String,
+    pub(super) urls: Vec<String>,
+    pub(super) pool: ServerPool,
+    pub(super) endpoint: watch::Sender<Option<Arc<ServerConfig>>>,
+}
+
+impl CertificateRenewal {
+    pub(super) async fn run(self, mut stop: Stop) {
+        let mut is_failing = false;
+        loop {
+            let renewed = tokio::select! {
+                renewed = self.renew() => renewed,
+                () = stop.requested() => return,
+            };
+            let wait = match renewed {
+                Ok(()) => {
+                    is_failing = false;
+                    CHECK_INTERVAL
+                }
+                Err(error) => {
+                    if !is_failing {
+                        warn!(error = %Chain(&*error), "cannot renew the certificates of this node");
+                    }
+                    is_failing = true;
+                    RETRY_DELAY
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = stop.requested() => return,
+            }
+        }
+    }
+
+    /// Renews what is due, and takes over what the cluster trusts now.
+    async fn renew(&self) -> Result<()> {
+        let client = self.pool.client();
+        for which in [NodeCertificate::Client, NodeCertificate::Serving] {
+            if !self.files.is_due(which, clock::now())? {
+                continue;
+            }
+            let pem = enroll::certificate(&client, &self.files, which, &self.node).await?;
+            self.files.store(which, &pem)?;
+            info!(?which, "certificate of this node written");
+        }
+        let request = http::Request::get("/cacerts").body(Vec::new());
+        let bundle = client.request_text(request.context("cannot build a request")?).await;
+        let bundle = bundle.context("cannot read the cluster's CA")?;
+        if self.files.ca_pem()?.as_deref() != Some(bundle.as_str()) {
+            self.files.store_ca(&bundle)?;
+        }
+        self.apply().await
+    }
+
+    /// Uses what the files have.
+    pub(super) async fn apply(&self) -> Result<()> {
+        let ca = self.files.ca_pem()?.context("the cluster's CA is missing")?;
+        let own = self.files.identity(NodeCertificate::Client)?;
+        let own = own.context("the certificate of this node is missing")?;
+        let (first, others) =
+            connection::clients(&self.urls, &ca, Credential::Certificate(&own)).await?;
+        self.pool.replace(first, others);
+        if let Some(serving) = self.files.identity(NodeCertificate::Serving)? {
+            self.endpoint.send_replace(Some(endpoint_config(&ca, &serving)?));
+        }
+        Ok(())
+    }
+}

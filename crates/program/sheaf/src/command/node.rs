@@ -1,0 +1,163 @@
+//! `sheaf node` and `sheaf cluster`: the nodes of a cluster, thin over the API.
+
+mod view;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Map, Value, json};
+
+use self::view::NodeLoad;
+use super::link::ClusterClient;
+use super::table;
+use crate::cli::{ClusterCommand, ClusterScope, NodeCommand};
+
+const NODES: &str = "/api/v1/nodes";
+const MACHINES: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
+const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+
+pub(super) fn run(command: &NodeCommand) -> Result<()> {
+    in_runtime(async {
+        match command {
+            NodeCommand::List { place } => list(place).await,
+            NodeCommand::Show { place, name } => show(place, name).await,
+            NodeCommand::Label { place, name, labels } => label(place, name, labels).await,
+            NodeCommand::Remove { place, name, force } => remove(place, name, *force).await,
+        }
+    })
+}
+
+pub(super) fn run_cluster(command: &ClusterCommand) -> Result<()> {
+    let ClusterCommand::Status { place } = command;
+    in_runtime(async {
+        let cluster = ClusterClient::to(place).await?;
+        let nodes = nodes(&cluster).await?;
+        let loads = Loads::read(&cluster).await?;
+        let volumes = cluster.items(&format!("{LONGHORN}/volumes")).await?;
+        super::print(&view::status(&nodes, &loads.machines, &volumes))
+    })
+}
+
+fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(work)
+}
+
+async fn nodes(cluster: &ClusterClient) -> Result<Vec<Node>> {
+    let items = cluster.items(NODES).await?;
+    let typed = items.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
+    typed.context("cannot read the nodes")
+}
+
+/// What is placed on nodes.
+struct Loads {
+    machines: Vec<Value>,
+    replicas: Vec<Value>,
+}
+
+impl Loads {
+    async fn read(cluster: &ClusterClient) -> Result<Self> {
+        let machines = cluster.items(MACHINES).await?;
+        let replicas = cluster.items(&format!("{LONGHORN}/replicas")).await?;
+        Ok(Self { machines, replicas })
+    }
+
+    fn of(&self, node: &str) -> NodeLoad {
+        NodeLoad::of(node, &self.machines, &self.replicas)
+    }
+}
+
+async fn list(place: &ClusterScope) -> Result<()> {
+    let cluster = ClusterClient::to(place).await?;
+    let loads = Loads::read(&cluster).await?;
+    let mut rows = vec![view::HEADER.map(str::to_owned).to_vec()];
+    for node in nodes(&cluster).await? {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        rows.push(view::row(&node, &loads.of(&name)));
+    }
+    super::print(&table::align(&rows))
+}
+
+async fn find(cluster: &ClusterClient, name: &str) -> Result<Node> {
+    let found = cluster.find(&format!("{NODES}/{name}")).await?;
+    let Some(found) = found else {
+        bail!("there is no node {name}; `sheaf node list` shows those that exist");
+    };
+    serde_json::from_value(found).context("cannot read the node")
+}
+
+async fn show(place: &ClusterScope, name: &str) -> Result<()> {
+    let cluster = ClusterClient::to(place).await?;
+    let node = find(&cluster, name).await?;
+    super::print(&view::description(&node, &Loads::read(&cluster).await?.of(name)))
+}
+
+async fn label(place: &ClusterScope, name: &str, labels: &[String]) -> Result<()> {
+    let patch = json!({"metadata": {"labels": changes(labels)?}});
+    let cluster = ClusterClient::to(place).await?;
+    find(&cluster, name).await?;
+    cluster.merge(&format!("{NODES}/{name}"), &patch).await?;
+    super::print(&format!("node {name} labelled\n"))
+}
+
+/// `KEY=VALUE` sets a label and `KEY-` removes one.
+fn changes(labels: &[String]) -> Result<Map<String, Value>> {
+    let mut changes = Map::new();
+    for label in labels {
+        let (key, value) = match (label.split_once('='), label.strip_suffix('-')) {
+            (Some((key, value)), _) => (key, Value::from(value)),
+            (None, Some(key)) => (key, Value::Null),
+            (None, None) => bail!("{label:?} is neither KEY=VALUE nor KEY-"),
+        };
+        if key.is_empty() {
+            bail!("{label:?} has no key");
+        }
+        changes.insert(key.to_owned(), value);
+    }
+    Ok(changes)
+}
+
+async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
+    let cluster = ClusterClient::to(place).await?;
+    let node = find(&cluster, name).await?;
+    if view::is_management(&node) {
+        bail!("node {name} is the management node: the cluster ends with it");
+    }
+    let load = Loads::read(&cluster).await?.of(name);
+    if !load.is_empty() && !force {
+        bail!(
+            "node {name} has {load}: move or delete them first, or remove it nevertheless with \
+             --force; nothing was changed"
+        );
+    }
+    cluster.delete(&format!("{NODES}/{name}")).await?;
+    for path in [format!("{LEASES}/{name}"), format!("{LONGHORN}/nodes/{name}")] {
+        if cluster.find(&path).await?.is_some()
+            && let Err(error) = cluster.delete(&path).await
+        {
+            super::print(&format!("{path} stays: {error:#}\n"))?;
+        }
+    }
+    super::print(&format!(
+        "node {name} removed; stop Sheaf on that machine. To let it in again, remove its data \
+         directory and create a token: sheaf token create\n"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_set_and_removed() {
+        let words = |list: &[&str]| list.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let changed = changes(&words(&["a=b", "c=", "d-"])).unwrap();
+        assert_eq!(Value::Object(changed), json!({"a": "b", "c": "", "d": null}));
+        for bad in ["a", "=b", "-", ""] {
+            assert!(changes(&words(&[bad])).is_err(), "{bad:?}");
+        }
+    }
+}

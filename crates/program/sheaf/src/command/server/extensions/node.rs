@@ -1,0 +1,160 @@
+//! What the nodes of the cluster may read and write, handed from the crates `virt` and `hci` to
+//! the server.
+
+use apiserver::extension::{Denial, ExtensionRules, Lookup, NodeAccess, NodeObject, Review};
+use auth::rbac::bootstrap::NODE_ROLE;
+use auth::user::{MASTERS, NODES};
+use hci::cluster::node_of_user;
+use hci::node_restriction::{self, NodeWrite};
+use serde_json::Value;
+use virt::node_access::{self, NodeReference};
+use virt::v1::VirtualMachineInstanceSpec;
+
+use super::rules::ExtensionReader;
+
+/// Secrets and certificates that a claim is filled with.
+const CLAIM_SECRET: &str = "cdi.kubevirt.io/storage.import.secretName";
+const CLAIM_CERTIFICATES: &str = "cdi.kubevirt.io/storage.import.certConfigMap";
+/// Where a volume names the secret with its passphrase.
+const VOLUME_SECRETS: [&str; 3] =
+    ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
+
+/// The Node authorizer's view of this platform.
+pub(super) struct PlatformNodes;
+
+impl NodeAccess for PlatformNodes {
+    fn role(&self) -> &'static str {
+        NODE_ROLE
+    }
+
+    fn relates(&self, node: &str, object: NodeObject<'_>, objects: &dyn Lookup) -> bool {
+        let (kind, namespace, name) = match object {
+            NodeObject::Secret { namespace, name } => (NodeReference::Secret, namespace, name),
+            NodeObject::ConfigMap { namespace, name } => {
+                (NodeReference::ConfigMap, namespace, name)
+            }
+            NodeObject::ServiceAccount { namespace, name } => {
+                (NodeReference::ServiceAccount, namespace, name)
+            }
+        };
+        machine_uses(node, kind, namespace, name, objects)
+            || claim_uses(node, kind, namespace, name, objects)
+            || kind == NodeReference::Secret && volume_uses(node, namespace, name, objects)
+            || kind == NodeReference::Secret && image_uses(node, namespace, name, objects)
+    }
+}
+
+fn machine_uses(
+    node: &str,
+    kind: NodeReference,
+    namespace: &str,
+    name: &str,
+    objects: &dyn Lookup,
+) -> bool {
+    let machines = objects.list("kubevirt.io", "virtualmachineinstances", namespace);
+    machines.into_iter().filter(|vmi| vmi["status"]["nodeName"] == node).any(|mut vmi| {
+        let spec = serde_json::from_value::<VirtualMachineInstanceSpec>(vmi["spec"].take());
+        spec.is_ok_and(|spec| node_access::uses(&spec, kind, name))
+    })
+}
+
+/// A claim that is filled on the node, from a place that needs credentials.
+fn claim_uses(
+    node: &str,
+    kind: NodeReference,
+    namespace: &str,
+    name: &str,
+    objects: &dyn Lookup,
+) -> bool {
+    let note = match kind {
+        NodeReference::Secret => CLAIM_SECRET,
+        NodeReference::ConfigMap => CLAIM_CERTIFICATES,
+        NodeReference::ServiceAccount => return false,
+    };
+    let reader = ExtensionReader(objects);
+    let claims = objects.list("", "persistentvolumeclaims", namespace);
+    claims
+        .iter()
+        .filter(|claim| claim["metadata"]["annotations"][note] == name)
+        .any(|claim| node_restriction::claim_concerns(node, claim, &reader))
+}
+
+/// An encrypted volume that is attached to the node.
+fn volume_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) -> bool {
+    let reader = ExtensionReader(objects);
+    let named = |volume: &Value| {
+        let csi = &volume["spec"]["csi"];
+        let is_named =
+            |field: &str| csi[field]["name"] == name && csi[field]["namespace"] == namespace;
+        VOLUME_SECRETS.iter().any(|field| is_named(field))
+    };
+    let volumes = objects.list("", "persistentvolumes", "");
+    volumes.iter().filter(|volume| named(volume)).any(|volume| {
+        let handle = volume["spec"]["csi"]["volumeHandle"].as_str().unwrap_or_default();
+        node_restriction::is_stored_on(node, handle, &reader)
+    })
+}
+
+/// An image of the node's disks that is encrypted or decrypted there.
+fn image_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) -> bool {
+    let own = objects.get("longhorn.io", "nodes", hci::longhorn::NAMESPACE, node);
+    let own = own.unwrap_or_default();
+    let disks = own["status"]["diskStatus"].as_object().into_iter().flat_map(|map| map.values());
+    let disks: Vec<&Value> = disks.map(|disk| &disk["diskUUID"]).collect();
+    let images = objects.list("longhorn.io", "backingimages", "");
+    images.iter().any(|image| {
+        let spec = &image["spec"];
+        let parameters = &spec["sourceParameters"];
+        let wanted = spec["disks"].as_object().into_iter().flat_map(|map| map.keys());
+        parameters["secret"] == name
+            && parameters["secret-namespace"] == namespace
+            && wanted.into_iter().any(|disk| disks.iter().any(|own| *own == disk))
+    })
+}
+
+/// Restricts what nodes write.
+pub(super) struct NodeRestriction;
+
+impl ExtensionRules for NodeRestriction {
+    fn concern(&self, _: &str, _: &str) -> bool {
+        true
+    }
+
+    fn complete(&self, _: &Review<'_>, _: &mut Value, _: Option<&Value>) -> Result<(), Denial> {
+        Ok(())
+    }
+
+    fn validate(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<Vec<String>, Denial> {
+        let user = review.user;
+        // Whoever is in this group may do anything under any name.
+        if !user.is_in(NODES) || user.is_in(MASTERS) {
+            return Ok(Vec::new());
+        }
+        let is_deletion = review.act == apiserver::extension::ExtensionOperation::Delete;
+        let write = NodeWrite {
+            node: node_of_user(&user.name).unwrap_or_default(),
+            group: review.group,
+            resource: review.resource,
+            namespace: review.namespace,
+            name: review.name,
+            object: object.filter(|_| !is_deletion),
+            old,
+            objects: &ExtensionReader(review.objects),
+        };
+        let kind = match review.group {
+            "" => review.resource.to_owned(),
+            group => format!("{}.{group}", review.resource),
+        };
+        node_restriction::check(&write).map(|()| Vec::new()).map_err(|denial| Denial {
+            code: 403,
+            reason: "Forbidden",
+            message: format!("{kind} {:?} is forbidden: {denial}", review.name),
+            causes: Vec::new(),
+        })
+    }
+}

@@ -71,7 +71,7 @@ fn a_certificate_names_its_user_and_groups() {
 #[test]
 fn a_token_can_be_made_used_and_revoked_while_the_server_runs() {
     let sheaf = Sheaf::start();
-    let token = sheaf.run("token create --user robot --group machines");
+    let token = sheaf.run("user token create --user robot --group machines");
     let robot = sheaf.bearer(token.trim());
     eventually("the token is known", || {
         robot.get("/version").status == 200 && robot.get(REVIEWS).status != 401
@@ -81,7 +81,8 @@ fn a_token_can_be_made_used_and_revoked_while_the_server_runs() {
         (name.as_str(), groups.as_slice()),
         ("robot", &["machines".to_owned(), "system:authenticated".to_owned()][..])
     );
-    assert_has(sheaf.run("token list"), "robot");
+    assert_has(sheaf.run("user token list"), "robot");
+    // The former spelling.
     sheaf.run("token revoke --user robot");
     eventually("the token is refused", || robot.get("/api/v1/namespaces").status == 401);
     assert_has(robot.get("/api/v1/namespaces").refused(401), "Unauthorized");

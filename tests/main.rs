@@ -14,6 +14,7 @@ mod bad_input;
 mod certificates;
 mod cli;
 mod clients;
+mod cluster;
 mod conversion;
 mod crd;
 mod dashboard;

@@ -42,6 +42,21 @@ impl Node {
         Self::begin(sheaf, None)
     }
 
+    /// A management node that others reach at this address of the test's machine.
+    pub(crate) fn management(address: &str) -> Self {
+        let listen = format!("{address}:0");
+        Self::with(&["--guest-network", "user", "--listen", &listen], None)
+    }
+
+    /// A machine in a network namespace that is to join a cluster; nothing runs on it yet.
+    pub(crate) fn outsider(namespace: &str, arguments: &[&str]) -> Self {
+        let mut sheaf = Sheaf::prepared(&[&["--guest-network", "user"], arguments].concat());
+        let above = sheaf.data().parent().unwrap().to_owned();
+        fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();
+        sheaf.run_in(namespace);
+        Self { sheaf, bridge: None }
+    }
+
     fn with(arguments: &[&str], bridge: Option<&str>) -> Self {
         let sheaf = Sheaf::prepared(&[&["--node-name", "one"], arguments].concat());
         Self::begin(sheaf, bridge)

@@ -25,6 +25,8 @@ pub(crate) struct Sheaf {
     provoked: Vec<String>,
     /// Who it runs as; ourselves if nobody is named.
     user: Option<u32>,
+    /// The network namespace it runs in; ours if none is named.
+    namespace: Option<String>,
 }
 
 impl Sheaf {
@@ -54,7 +56,13 @@ impl Sheaf {
             process: None,
             provoked: Vec::new(),
             user: None,
+            namespace: None,
         }
+    }
+
+    /// Runs the server in a network namespace from now on.
+    pub(crate) fn run_in(&mut self, namespace: &str) {
+        self.namespace = Some(namespace.to_owned());
     }
 
     /// Runs the server as somebody else from now on, who gets the directory.
@@ -69,7 +77,7 @@ impl Sheaf {
         assert!(self.process.is_none(), "it runs already");
         let mut process = self.spawn();
         poll("the server announces itself", || {
-            if self.announced().is_some() {
+            if self.has_announced() {
                 return Ok(());
             }
             if let Ok(Some(status)) = process.try_wait() {
@@ -85,14 +93,20 @@ impl Sheaf {
         let file = |name: &str| File::create(self.directory.path().join(name)).unwrap();
         // Somebody else may not be able to walk to the program, but can run what is open.
         let program = File::open(binary()).unwrap();
-        let mut command = match self.user {
-            Some(user) => {
+        let mut command = match (self.user, &self.namespace) {
+            (_, Some(namespace)) => {
+                let mut command = Command::new("nsenter");
+                command.arg(format!("--net=/run/netns/{namespace}")).arg(binary());
+                command
+            }
+            (Some(user), None) => {
                 let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
                 command.uid(user).gid(user);
                 command
             }
-            None => Command::new(binary()),
+            (None, None) => Command::new(binary()),
         };
+        let has = |flag: &str| self.arguments.iter().any(|argument| argument == flag);
         // Only a server that is told the name of its node has an agent.
         if !self.arguments.iter().any(|argument| argument == "--node-name") {
             command.arg("server").arg("--no-agent");
@@ -106,8 +120,11 @@ impl Sheaf {
                 command.args(["--host-disk-path", "/"]);
             }
         }
+        if !has("--listen") && !has("--join") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         command
-            .args(["--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["--log-format", "json"])
             .arg("--data-dir")
             .arg(self.data())
             .args(&self.arguments)
@@ -240,6 +257,12 @@ impl Sheaf {
     /// What the server wrote to its log since it was last started.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// Whether it serves: a server with its URL, or a node that has joined.
+    fn has_announced(&self) -> bool {
+        let text = fs::read_to_string(self.directory.path().join("stdout")).unwrap_or_default();
+        text.contains("Stop with")
     }
 
     fn announced(&self) -> Option<String> {

@@ -1,0 +1,4 @@
+//! Several nodes: a management node here, and a worker in a network namespace of its own.
+
+mod join;
+mod lab;

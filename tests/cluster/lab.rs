@@ -1,0 +1,111 @@
+//! Two machines on a wire: this one and a network namespace.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use auth::token::join::JoinToken;
+use kube::config::Kubeconfig;
+use serde_json::{Value, json};
+
+use crate::harness::{Http, Node};
+
+/// The wire, and the namespace at its other end.
+pub(super) struct Wire {
+    namespace: String,
+    link: String,
+    prefix: String,
+}
+
+impl Wire {
+    /// `name` has at most ten letters, and no other test may use it.
+    pub(super) fn new(name: &str, prefix: &str) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "this test makes networks: run it as root");
+        let wire = Self {
+            namespace: name.to_owned(),
+            link: format!("{name}0"),
+            prefix: prefix.to_owned(),
+        };
+        wire.remove();
+        let (link, space) = (&wire.link, &wire.namespace);
+        for line in [
+            format!("netns add {space}"),
+            format!("link add {link} type veth peer name eth0 netns {space}"),
+            format!("addr add {prefix}.1/24 dev {link}"),
+            format!("link set {link} up"),
+            format!("-n {space} addr add {prefix}.2/24 dev eth0"),
+            format!("-n {space} link set eth0 up"),
+            format!("-n {space} link set lo up"),
+        ] {
+            let output = ip(&line);
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "ip {line}: {complaint}");
+        }
+        wire
+    }
+
+    fn remove(&self) {
+        ip(&format!("link del {}", self.link));
+        ip(&format!("netns del {}", self.namespace));
+    }
+
+    pub(super) fn here(&self) -> String {
+        format!("{}.1", self.prefix)
+    }
+
+    pub(super) fn there(&self) -> String {
+        format!("{}.2", self.prefix)
+    }
+
+    /// A machine at the other end.
+    pub(super) fn outsider(&self, url: &str, token: &str, name: &str) -> Node {
+        let arguments = ["--join", url, "--token", token, "--node-name", name];
+        Node::outsider(&self.namespace, &arguments)
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn ip(line: &str) -> Output {
+    Command::new("ip").args(line.split(' ')).output().unwrap()
+}
+
+/// The token in what `sheaf token create` prints, and the URL to join at.
+pub(super) fn token(printed: &str) -> (String, String) {
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    let after = |flag: &str| {
+        let at = words.iter().position(|word| *word == flag).unwrap();
+        words[at + 1].to_owned()
+    };
+    (after("--join"), after("--token"))
+}
+
+/// The same token for another cluster.
+pub(super) fn with_other_pin(token: &str) -> String {
+    let token = JoinToken::parse(token).unwrap();
+    JoinToken { ca: "ab".repeat(32), ..token }.encode()
+}
+
+/// What a start that must fail says.
+pub(super) fn refusal(outsider: &Node) -> String {
+    let output = outsider.sheaf.spawn().wait().unwrap();
+    assert!(!output.success(), "it joined: {}", outsider.sheaf.log());
+    outsider.sheaf.log()
+}
+
+/// Requests with the certificate of a node that has joined.
+pub(super) fn as_node(management: &Node, worker: &Node) -> Http {
+    let mut config: Value =
+        serde_json::to_value(Kubeconfig::read_from(management.sheaf.kubeconfig()).unwrap())
+            .unwrap();
+    let pki = worker.sheaf.data().join("pki");
+    config["users"][0]["user"] = json!({
+        "client-certificate": pki.join("node.crt"), "client-key": pki.join("node.key"),
+    });
+    let path = worker.sheaf.scratch("node.kubeconfig");
+    fs::write(&path, config.to_string()).unwrap();
+    Http::from_kubeconfig(&path)
+}

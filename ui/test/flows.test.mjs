@@ -219,6 +219,49 @@ test("an image is uploaded, a machine made from it, and its console answers", { 
   await page.getByRole("row", { name: /before Ready/ }).waitFor({ timeout: 60_000 });
 });
 
+test("disks of a running machine are attached, grown and detached", { skip: guest ? false : "build the guest with scripts/guest" }, async () => {
+  await visit(server, page, "/volumes");
+  await page.getByRole("button", { name: "Create volume" }).click();
+  await page.getByLabel("Name").fill("extra");
+  await page.getByLabel("Size in Gi").fill("1");
+  await page.getByRole("button", { name: "Create", exact: true }).click();
+  await page.getByRole("row", { name: /extra default (Not in use|Ready)/ }).waitFor();
+  await visit(server, page, "/machines/default/guest/disks");
+  await page.getByRole("button", { name: "Attach volume" }).click();
+  await page.getByRole("dialog").getByLabel("Volume").selectOption("extra");
+  await page.getByRole("dialog").getByRole("button", { name: "Attach" }).click();
+  await page.getByRole("row", { name: /extra extra 1 Gi/ }).waitFor();
+  await page.getByRole("button", { name: "Actions of extra" }).click();
+  await page.getByRole("menuitem", { name: "Grow…" }).click();
+  await page.getByLabel("New size in Gi").fill("2");
+  await page.getByRole("button", { name: "Grow", exact: true }).click();
+  await page.getByRole("row", { name: /extra extra 2 Gi/ }).waitFor();
+  await page.getByRole("button", { name: "Actions of extra" }).click();
+  await page.getByRole("menuitem", { name: "Detach" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Detach" }).click();
+  await page.getByRole("row", { name: /extra/ }).waitFor({ state: "detached" });
+});
+
+test("a machine goes back to its snapshot, and is cloned", { skip: guest ? false : "build the guest with scripts/guest" }, async () => {
+  await visit(server, page, "/machines/default/guest/snapshots");
+  await page.getByRole("button", { name: "Actions of before" }).click();
+  await page.getByRole("menuitem", { name: "Restore…" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Restore" }).click();
+  const complete = async () => {
+    const restores = await api(page, "GET", "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/virtualmachinerestores");
+    return restores.body.items.some((one) => one.status?.complete);
+  };
+  const until = Date.now() + 120_000;
+  while (!(await complete())) {
+    assert.ok(Date.now() < until, "the restore does not end");
+    await page.waitForTimeout(200);
+  }
+  await visit(server, page, "/machines");
+  await page.getByRole("button", { name: "Actions of guest", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Clone" }).click();
+  await page.getByRole("row", { name: /guest-clone/ }).waitFor({ timeout: 60_000 });
+});
+
 test("nothing broke the rules of the page", () => {
   assert.deepEqual(page.problems, []);
 });

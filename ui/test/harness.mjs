@@ -3,7 +3,7 @@
 //   UI_DIR  pages to serve instead of those in the binary
 //   BASE    a dashboard that runs already, with PASSWORD of admin, instead
 import { spawn } from "node:child_process";
-import { chmodSync, mkdtempSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,6 +16,14 @@ const FLAGS = [
   "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--force-prefers-reduced-motion",
 ];
+
+function commandOf(id) {
+  try {
+    return readFileSync(`/proc/${id}/cmdline`, "utf8");
+  } catch {
+    return "";
+  }
+}
 
 export class Server {
   password = process.env.PASSWORD ?? "dashboard-test-1";
@@ -56,6 +64,10 @@ export class Server {
 
   async remove() {
     await this.stop();
+    // Guests and the storage process outlive their server.
+    for (const id of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+      if (this.folder && commandOf(id).includes(this.folder)) process.kill(Number(id), "SIGKILL");
+    }
     if (this.folder) rmSync(this.folder, { recursive: true, force: true });
   }
 }

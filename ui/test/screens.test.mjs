@@ -82,7 +82,7 @@ test("pictures of the guide", { skip: folder ? false : "set PICTURES to a folder
     ["dark", 1280, [["/", "overview-dark"], ["/machines/default/demo/console?view=both", "console-dark"]]],
     ["light", 390, [["/machines", "machines-phone"]]],
   ]) {
-    const page = await open(server, chrome, { theme, width, height: width < 700 ? 720 : 720 });
+    const page = await open(server, chrome, { theme, width, height: 720 });
     await page.getByRole("heading", { name: "Overview" }).waitFor();
     for (const [path, name] of shots) {
       await visit(server, page, path);

@@ -85,7 +85,7 @@ fn a_fresh_cluster_has_templates_and_settings() {
     let kubectl = sheaf.kubectl();
     eventually("the templates have their versions", || {
         let shown = kubectl.run("get vmtemplate -n harvester-public -o wide");
-        shown.lines().filter(|line| line.contains("-template ")).count() == 5
+        shown.lines().filter(|line| line.contains("-template ")).count() == 4
             && !shown.contains("<none>")
     });
     let shown = kubectl.run("get lhs -n longhorn-system default-replica-count");

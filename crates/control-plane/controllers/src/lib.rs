@@ -5,8 +5,10 @@
 //! of changes through one feed of metadata, and keep no copies of objects.
 
 mod active;
+mod addon;
 mod certificate;
 mod claim;
+mod cluster_setting;
 mod condition;
 mod data_import_cron;
 mod data_source;
@@ -42,6 +44,7 @@ mod service_account;
 mod start;
 mod storage_profile;
 mod storage_protection;
+mod support_bundle;
 #[cfg(test)]
 mod tests;
 mod vm;

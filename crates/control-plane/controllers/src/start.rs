@@ -15,10 +15,10 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
-    claim, data_import_cron, data_source, data_volume, hub, image, installation, key_pair,
-    longhorn, populator, storage_profile, storage_protection, vm, vm_backup, vm_claims, vm_clone,
-    vm_export, vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request,
-    vmi, vmi_replica_set,
+    addon, claim, cluster_setting, data_import_cron, data_source, data_volume, hub, image,
+    installation, key_pair, longhorn, populator, storage_profile, storage_protection,
+    support_bundle, vm, vm_backup, vm_claims, vm_clone, vm_export, vm_memory_dump, vm_pool,
+    vm_restore, vm_snapshot, vm_template, vm_template_request, vmi, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, horizontal_pod_autoscaler, namespace, node, quota, role_aggregation,
@@ -210,9 +210,26 @@ impl Started<'_> {
         outlets.push(tokens);
     }
 
+    /// Those that keep what operators of a cluster switch.
+    fn operations(&self, outlets: &mut Vec<ChangeOutlet>) {
+        let client = || self.client.clone();
+        outlets.push(self.add("addon", addon::AddonMapper, addon::AddonReconciler::new(client())));
+        outlets.push(self.add(
+            "cluster-setting",
+            cluster_setting::SettingMapper,
+            cluster_setting::SettingReconciler::new(client()),
+        ));
+        outlets.push(self.add(
+            "support-bundle",
+            support_bundle::SupportBundleMapper,
+            support_bundle::SupportBundleReconciler::new(client()),
+        ));
+    }
+
     /// Those that make virtual machines.
     fn machines(&self, uploads: Option<UploadProxy>, outlets: &mut Vec<ChangeOutlet>) {
         let client = || self.client.clone();
+        self.operations(outlets);
         let waiting = vmi::Waiting::default();
         let placer = vmi::VmiReconciler::new(client(), waiting.clone());
         outlets.push(self.add("vmi", waiting, placer));

@@ -8,6 +8,9 @@ mod image;
 mod key_pair;
 mod longhorn;
 mod machine;
+mod machine_defaults;
+mod machine_devices;
+mod operation;
 mod recurring_job;
 mod reference;
 mod storage_class;
@@ -33,6 +36,8 @@ pub struct Write<'a> {
     pub trusted: bool,
     pub objects: &'a dyn Objects,
     pub writer: &'a dyn RequestUser,
+    /// Makes random UUIDs.
+    pub uuid: &'a dyn Fn() -> String,
 }
 
 /// Who writes.
@@ -102,8 +107,14 @@ pub fn concerns(group: &str, resource: &str) -> bool {
         (group, resource),
         (
             HARVESTER,
-            "keypairs"
+            "addons"
+                | "keypairs"
+                | "resourcequotas"
                 | "settings"
+                | "supportbundles"
+                | "upgradelogs"
+                | "upgrades"
+                | "versions"
                 | "virtualmachinebackups"
                 | "virtualmachineimages"
                 | "virtualmachinerestores"
@@ -111,7 +122,8 @@ pub fn concerns(group: &str, resource: &str) -> bool {
                 | "virtualmachinetemplateversions"
         ) | (LONGHORN, "settings" | "volumes" | "nodes" | "recurringjobs")
             | (STORAGE, "storageclasses")
-            | ("", "persistentvolumeclaims")
+            | ("", "persistentvolumeclaims" | "secrets")
+            | ("snapshot.storage.k8s.io", "volumesnapshots")
             | ("kubevirt.io", "virtualmachines")
             | ("cdi.kubevirt.io", "datavolumes" | "dataimportcrons")
             | ("snapshot.kubevirt.io", "virtualmachinesnapshotcontents")
@@ -127,6 +139,7 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
             template::complete(object);
             Ok(())
         }
+        ("kubevirt.io", "virtualmachines") => machine_defaults::complete(write, object),
         (LONGHORN, "volumes") => {
             longhorn::complete_volume(object);
             Ok(())
@@ -146,7 +159,13 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
 /// Whether the write may be done.
 pub fn validate(write: &Write<'_>) -> AdmissionResult {
     match (write.group, write.resource) {
+        (HARVESTER, "addons") => operation::validate_addon(write),
         (HARVESTER, "keypairs") => key_pair::validate(write),
+        (HARVESTER, "resourcequotas") => operation::validate_quota(write),
+        (HARVESTER, "supportbundles") => operation::validate_support_bundle(write),
+        (HARVESTER, "upgradelogs") => operation::validate_upgrade_log(write),
+        (HARVESTER, "upgrades") => operation::validate_upgrade(write),
+        (HARVESTER, "versions") => operation::validate_version(write),
         (HARVESTER, "settings") => cluster_setting::validate(write),
         (HARVESTER, "virtualmachinebackups") => backup::validate(write),
         (HARVESTER, "virtualmachineimages") => image::validate(write),
@@ -159,6 +178,11 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (LONGHORN, "recurringjobs") => recurring_job::validate(write),
         (STORAGE, "storageclasses") => storage_class::validate(write),
         ("", "persistentvolumeclaims") => claim::validate(write),
+        ("", "secrets") => operation::validate_secret(write),
+        ("snapshot.storage.k8s.io", "volumesnapshots") => operation::validate_snapshot(write),
+        ("cdi.kubevirt.io", "datavolumes") if write.object.is_none() => {
+            operation::validate_data_volume(write)
+        }
         ("kubevirt.io", "virtualmachines") => machine::validate(write),
         (
             "cdi.kubevirt.io" | "pool.kubevirt.io" | "snapshot.kubevirt.io",

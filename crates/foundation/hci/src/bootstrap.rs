@@ -1,5 +1,6 @@
 //! What a cluster has of Harvester's and Longhorn's objects from its first start.
 
+mod roles;
 mod templates;
 
 use serde_json::{Value, json};
@@ -9,14 +10,21 @@ use crate::cluster_setting::{CLUSTER_SETTINGS, ClusterSetting};
 use crate::longhorn::NAMESPACE;
 use crate::setting::SETTINGS;
 
+/// Namespaces of the system, as clients of Harvester expect them.
+const NAMESPACES: &[&str] = &[
+    NAMESPACE,
+    "harvester-system",
+    "harvester-public",
+    "cattle-local-user-passwords",
+    "cattle-logging-system",
+    "cattle-monitoring-system",
+];
+
 /// The objects in the order of their creation. They are created if they are missing and then
 /// belong to the administrator.
 pub fn first_objects() -> Vec<Value> {
-    let mut objects: Vec<Value> =
-        [NAMESPACE, "harvester-system", "harvester-public", "cattle-local-user-passwords"]
-            .map(namespace)
-            .into();
-    objects.extend(public_reader());
+    let mut objects: Vec<Value> = NAMESPACES.iter().copied().map(namespace).collect();
+    objects.extend(roles::objects());
     objects.extend(SETTINGS.iter().map(|setting| {
         json!({
             "apiVersion": "longhorn.io/v1beta2",
@@ -33,6 +41,7 @@ pub fn first_objects() -> Vec<Value> {
         "spec": {"backupTargetURL": "", "credentialSecret": "", "pollInterval": "5m0s"},
     }));
     objects.extend(templates::objects());
+    objects.extend(crate::addon::DEFAULT_ADDONS.iter().map(crate::addon::object));
     objects
 }
 
@@ -48,31 +57,6 @@ fn cluster_setting(setting: &ClusterSetting) -> Value {
         object["value"] = setting.default.into();
     }
     object
-}
-
-/// Everybody who is authenticated may use what is in the namespace for that.
-fn public_reader() -> [Value; 2] {
-    let metadata =
-        json!({"name": "harvesterhci.io:public-reader", "namespace": "harvester-public"});
-    let (group, api_version) = ("rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1");
-    let resources = [
-        "virtualmachineimages",
-        "virtualmachinetemplates",
-        "virtualmachinetemplateversions",
-        "keypairs",
-    ];
-    let rule = json!({
-        "apiGroups": ["harvesterhci.io"], "resources": resources, "verbs": ["get", "list", "watch"],
-    });
-    let role = json!({
-        "apiVersion": api_version, "kind": "Role", "metadata": metadata, "rules": [rule],
-    });
-    let binding = json!({
-        "apiVersion": api_version, "kind": "RoleBinding", "metadata": metadata,
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": metadata["name"]},
-        "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:authenticated"}],
-    });
-    [role, binding]
 }
 
 fn namespace(name: &str) -> Value {

@@ -1,5 +1,6 @@
 //! Harvester's settings: their defaults, and which values they take. Pure.
 
+mod effect;
 mod rule;
 
 use serde_json::{Map, Value};
@@ -32,6 +33,8 @@ pub const SERVER_VERSION: &str = "v1.8.1";
 const fn row(name: &'static str, default: &'static str, rule: ValueRule) -> ClusterSetting {
     ClusterSetting { name, default, rule }
 }
+
+pub use effect::{SettingEffect, effect};
 
 use ValueRule::{Any, Bool, Number, Object, OneOf, Text};
 use rule::{
@@ -136,6 +139,16 @@ pub const UNDELETABLE: &[&str] = &[
     "storage-network",
     "vm-migration-network",
 ];
+
+/// The value of a setting that counts: the one that somebody chose, or the default. `object` is
+/// the setting as it is stored, if it is.
+pub fn effective(name: &str, object: Option<&Value>) -> String {
+    let text = |field: &str| object.and_then(|object| object[field].as_str());
+    let chosen = text("value").filter(|value| !value.is_empty());
+    let stored = chosen.or_else(|| text("default").filter(|value| !value.is_empty()));
+    let built_in = || CLUSTER_SETTINGS.iter().find(|setting| setting.name == name);
+    stored.or_else(|| built_in().map(|setting| setting.default)).unwrap_or_default().to_owned()
+}
 
 /// Why a value is not possible for the setting of a name. Unknown settings take any.
 pub fn check(name: &str, value: &str) -> Result<(), String> {

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::admit::{HARVESTER, LONGHORN};
+use crate::cluster_setting::{SettingEffect, effect};
 
 /// One kind without effect.
 struct Row {
@@ -38,12 +39,10 @@ const KINDS: &[Row] = rows! {
     },
     "migrations.kubevirt.io" => { "migrationpolicies": "MigrationPolicy" },
     HARVESTER => {
-        "addons": "Addon",
         "blockdevices": "BlockDevice",
         "lvmvolumegroups": "LVMVolumeGroup",
         "resourcequotas": "ResourceQuota of harvesterhci.io",
         "schedulevmbackups": "ScheduleVMBackup",
-        "supportbundles": "SupportBundle",
         "upgrades": "Upgrade",
         "virtualmachineimagedownloaders": "VirtualMachineImageDownloader",
         "volumeremotebackups": "VolumeRemoteBackup",
@@ -70,14 +69,11 @@ fn service_part(service: &Value) -> Option<String> {
     (kind == "LoadBalancer").then(|| "the load balancer of this Service".to_owned())
 }
 
-/// Settings of Harvester that take effect.
-const EFFECTIVE: &[&str] = &["csi-driver-config", "kubeconfig-default-token-ttl-minutes"];
-
-/// Few settings of Harvester have an effect yet; one without a value asks for none.
+/// Settings that are stored without effect; one without a value asks for none.
 fn setting(setting: &Value) -> Option<String> {
     let name = setting.pointer("/metadata/name").and_then(Value::as_str)?;
     let value = setting.get("value").and_then(Value::as_str)?;
-    let inactive = !value.is_empty() && !EFFECTIVE.contains(&name);
+    let inactive = !value.is_empty() && matches!(effect(name), SettingEffect::Stored(_));
     inactive.then(|| format!("setting {name:?}"))
 }
 
@@ -106,7 +102,7 @@ mod tests {
     #[test]
     fn objects_without_effect_are_warned_of() {
         let balancer = json!({"spec": {"type": "LoadBalancer"}});
-        let setting = json!({"metadata": {"name": "log-level"}, "value": "Debug"});
+        let setting = json!({"metadata": {"name": "vip-pools"}, "value": "{}"});
         for (group, resource, object, expected) in [
             ("networking.k8s.io", "networkpolicies", json!({}), Some("NetworkPolicy")),
             ("harvesterhci.io", "schedulevmbackups", json!({}), Some("ScheduleVMBackup")),
@@ -119,7 +115,7 @@ mod tests {
                 json!({"spec": {"type": "ClusterIP", "externalIPs": ["192.0.2.7"]}}),
                 None,
             ),
-            ("harvesterhci.io", "settings", setting, Some("setting \"log-level\"")),
+            ("harvesterhci.io", "settings", setting, Some("setting \"vip-pools\"")),
             ("harvesterhci.io", "settings", json!({"metadata": {"name": "x"}}), None),
             ("kubevirt.io", "virtualmachines", json!({}), None),
             (

@@ -1,6 +1,7 @@
 //! Harvester's and Longhorn's kinds, as their clients know them: types, definitions, defaults,
 //! rules, the objects of a fresh cluster, and where replicas are placed. No I/O, no clock.
 
+pub mod addon;
 pub mod admit;
 mod bootstrap;
 mod claim_template;

@@ -1,9 +1,12 @@
-//! Machines, as far as Harvester has a say: the claims they bring along.
+//! Machines, as far as Harvester has a say: the claims they bring along, and for its own also
+//! their devices.
 
 use serde_json::Value;
 
-use super::{AdmissionResult, Refusal, Write, reference, text};
+use super::{AdmissionResult, Refusal, Write, machine_devices, reference, text};
 use crate::claim_template::{claim_templates, requested};
+
+pub(super) const RESERVED_MEMORY: &str = "/metadata/annotations/harvesterhci.io~1reservedMemory";
 
 const STRATEGIES: [&str; 4] =
     ["Migrate", "Shutdown", "ShutdownAndRestartAfterEnable", "ShutdownAndRestartAfterDisable"];
@@ -39,14 +42,21 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     if !is_known {
         reference::authorize_machine(write, &object["metadata"], &object["spec"])?;
     }
-    validate_sharing(write, object)
+    machine_devices::validate_classes(&had, &wanted)?;
+    if !is_harvesters(object) {
+        return Ok(());
+    }
+    machine_devices::validate_image(write, &wanted)?;
+    machine_devices::validate_stop(write, object)?;
+    validate_sharing(write, object)?;
+    machine_devices::validate(write, object)
 }
 
 /// A disk of a Harvester machine belongs to that machine alone unless it can be shared. KubeVirt
 /// has no such rule: there only two guests that run at once conflict.
 fn validate_sharing(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let own = claims(object);
-    if !is_harvesters(object) || own.is_empty() || write.old.is_some_and(|old| claims(old) == own) {
+    if own.is_empty() || write.old.is_some_and(|old| claims(old) == own) {
         return Ok(());
     }
     let others = write.objects.list("kubevirt.io", "virtualmachines", write.namespace);
@@ -67,13 +77,13 @@ fn validate_sharing(write: &Write<'_>, object: &Value) -> AdmissionResult {
 }
 
 /// Whether a machine was made through Harvester, which labels or annotates its machines.
-fn is_harvesters(machine: &Value) -> bool {
+pub(super) fn is_harvesters(machine: &Value) -> bool {
     let maps = ["labels", "annotations"].iter().map(|field| &machine["metadata"][*field]);
     let mut keys = maps.filter_map(Value::as_object).flat_map(serde_json::Map::keys);
     keys.any(|key| key.starts_with("harvesterhci.io/"))
 }
 
-fn claims(machine: &Value) -> Vec<&str> {
+pub(super) fn claims(machine: &Value) -> Vec<&str> {
     let volumes = machine.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
     let names = volumes.into_iter().flatten().map(|volume| {
         let claim = text(volume, "/persistentVolumeClaim/claimName");
@@ -84,8 +94,5 @@ fn claims(machine: &Value) -> Vec<&str> {
 
 fn is_shared(write: &Write<'_>, claim: &str) -> bool {
     let claim = write.objects.get("", "persistentvolumeclaims", write.namespace, claim);
-    claim.is_none_or(|claim| {
-        let modes = claim["spec"]["accessModes"].as_array();
-        modes.into_iter().flatten().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany")
-    })
+    claim.is_none_or(|claim| machine_devices::can_be_shared(write, &claim))
 }

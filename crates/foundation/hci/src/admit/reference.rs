@@ -201,6 +201,7 @@ mod tests {
             trusted: false,
             objects: &Cluster,
             writer: &Tenant,
+            uuid: &super::super::tests::uuid,
         };
         validate(&write).map_or_else(|refusal| refusal.message, |()| "admitted".to_owned())
     }

@@ -8,8 +8,12 @@ use super::{LONGHORN_WEBHOOK, RequestUser, WEBHOOK, Write, complete, recurring_j
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
 
+pub(super) fn uuid() -> String {
+    "5f0c9d3a-1b2c-4d5e-8f90-112233445566".to_owned()
+}
+
 /// Group, plural and the object.
-struct Cluster(Vec<(&'static str, &'static str, Value)>);
+pub(super) struct Cluster(pub(super) Vec<(&'static str, &'static str, Value)>);
 
 impl Objects for Cluster {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
@@ -54,6 +58,7 @@ fn judged(
         trusted: false,
         objects: cluster,
         writer: cluster,
+        uuid: &uuid,
     };
     validate(&write).map_err(|refusal| {
         let webhook =
@@ -188,6 +193,7 @@ fn an_image_takes_after_the_class_that_is_wished_for() {
         trusted: false,
         objects: &cluster,
         writer: &cluster,
+        uuid: &uuid,
     };
     complete(&write, &mut image).unwrap();
     assert_eq!(image["metadata"]["labels"], json!({"harvesterhci.io/imageDisplayName": "a"}));
@@ -268,6 +274,7 @@ fn completed(mut image: Value, cluster: &Cluster) -> Value {
         trusted: false,
         objects: cluster,
         writer: cluster,
+        uuid: &uuid,
     };
     complete(&write, &mut image).unwrap();
     image
@@ -423,6 +430,7 @@ fn there_is_one_default_class_and_reserved_ones_stay() {
         trusted: true,
         objects: &cluster,
         writer: &cluster,
+        uuid: &uuid,
     };
     super::complete(&write, &mut own).unwrap();
     assert_eq!(own["metadata"]["annotations"][default], "false", "the server's own gives way");
@@ -463,8 +471,9 @@ fn only_harvesters_machines_may_not_name_the_disk_of_another() {
     let machine = |name: &str, metadata: Value| {
         let mut machine = named(
             name,
-            &json!({"spec": {"runStrategy": "Halted", "template": {"spec": {"volumes": [
-                {"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]}}}}),
+            &json!({"spec": {"runStrategy": "Halted", "template": {"spec": {
+                "domain": {"memory": {"guest": "1Gi"}},
+                "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]}}}}),
         );
         for (field, value) in metadata.as_object().unwrap() {
             machine["metadata"][field] = value.clone();

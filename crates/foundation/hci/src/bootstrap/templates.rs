@@ -15,7 +15,6 @@ struct Template {
     disks: &'static [TemplateDisk],
     user_data: Option<&'static str>,
     windows: bool,
-    secure: bool,
 }
 
 struct TemplateDisk {
@@ -45,7 +44,6 @@ const LINUX: Template = Template {
     disks: &[],
     user_data: None,
     windows: false,
-    secure: false,
 };
 
 const WINDOWS: Template = Template { windows: true, ..LINUX };
@@ -79,16 +77,6 @@ const TEMPLATES: &[Template] = &[
         version: "windows-iso-image-base-version",
         about: "Template for booting a Windows machine from an ISO image",
         disks: &[cdrom(1, "20Gi"), root("scsi", 2, "32Gi", false)],
-        ..WINDOWS
-    },
-    Template {
-        name: "windows-w11-iso-template",
-        version: "windows-w11-iso-optimized",
-        about: "Template for installing Windows 11 with secure boot and a TPM",
-        cpu: 4,
-        memory: "8Gi",
-        disks: &[cdrom(1, "20Gi"), root("virtio", 2, "64Gi", false)],
-        secure: true,
         ..WINDOWS
     },
 ];
@@ -211,10 +199,6 @@ fn machine(template: &Template) -> Value {
             },
         });
     }
-    if template.secure {
-        domain["firmware"] = json!({"bootloader": {"efi": {"secureBoot": true}}});
-        domain["devices"]["tpm"] = json!({});
-    }
     json!({
         "runStrategy": "RerunOnFailure",
         "template": {
@@ -233,7 +217,7 @@ fn device(disk: &TemplateDisk) -> Value {
     json!({"name": disk.name, kind: {"bus": disk.bus}, "bootOrder": disk.order})
 }
 
-/// What Windows runs better with.
+/// Features of KVM that Windows runs faster with.
 fn windows_features() -> Value {
     json!({
         "acpi": {"enabled": true},

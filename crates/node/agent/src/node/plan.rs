@@ -123,6 +123,8 @@ fn labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {
     }
     let able = !matches!(facts.findings.virtualization, Virtualization::Missing { .. });
     set("kubevirt.io/schedulable".into(), if able { "true" } else { "false" });
+    // The agent pins processors for machines that ask for it.
+    set("cpumanager".into(), "true");
     set("machine-type.node.kubevirt.io/q35".into(), "true");
     set("machine-type.node.kubevirt.io/pc".into(), "true");
     if let Some(accelerator) = accelerator(&facts.findings.virtualization) {

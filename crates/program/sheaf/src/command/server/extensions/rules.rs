@@ -105,6 +105,7 @@ impl Appliance {
             trusted: is_trusted(review),
             objects,
             writer,
+            uuid: &|| uuid::Uuid::new_v4().to_string(),
         }
     }
 }

@@ -1,0 +1,121 @@
+//! Roles of a fresh cluster: for everybody, for the REST API, and for guest clusters.
+
+use serde_json::{Value, json};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+
+pub(super) fn objects() -> Vec<Value> {
+    let mut objects: Vec<Value> = public_reader().into();
+    objects.extend(password_keeper());
+    objects.extend([cloud_provider(), csi_driver()]);
+    objects
+}
+
+/// A role of a namespace and its binding to one subject.
+fn role(namespace: &str, name: &str, rule: &Value, subject: (&str, &str)) -> [Value; 2] {
+    let metadata = json!({"name": name, "namespace": namespace});
+    let role = json!({
+        "apiVersion": API_VERSION, "kind": "Role", "metadata": metadata, "rules": [rule],
+    });
+    let binding = json!({
+        "apiVersion": API_VERSION, "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name},
+        "subjects": [{"apiGroup": GROUP, "kind": subject.0, "name": subject.1}],
+    });
+    [role, binding]
+}
+
+/// Everybody who is authenticated may use what is in the namespace for that.
+fn public_reader() -> [Value; 2] {
+    let resources = [
+        "virtualmachineimages",
+        "virtualmachinetemplates",
+        "virtualmachinetemplateversions",
+        "keypairs",
+    ];
+    let rule = json!({
+        "apiGroups": ["harvesterhci.io"], "resources": resources, "verbs": ["get", "list", "watch"],
+    });
+    let subject = ("Group", "system:authenticated");
+    role("harvester-public", "harvesterhci.io:public-reader", &rule, subject)
+}
+
+/// The REST API reads and writes the passwords of local users, in their namespace only.
+fn password_keeper() -> [Value; 2] {
+    let rule = json!({
+        "apiGroups": [""], "resources": ["secrets"],
+        "verbs": ["get", "list", "create", "patch", "delete"],
+    });
+    let name = "system:sheaf-steve";
+    role("cattle-local-user-passwords", name, &rule, ("User", name))
+}
+
+fn cluster_role(name: &str, rules: &[(&str, &[&str], &[&str])]) -> Value {
+    let rules: Vec<Value> = rules
+        .iter()
+        .map(|(group, resources, verbs)| {
+            json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+        })
+        .collect();
+    json!({
+        "apiVersion": API_VERSION, "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": rules,
+    })
+}
+
+const READ: &[&str] = &["get", "list", "watch"];
+
+/// What the cloud provider of a guest cluster does in the namespace of its machines.
+fn cloud_provider() -> Value {
+    let volumes = [
+        "virtualmachines/addvolume",
+        "virtualmachines/removevolume",
+        "virtualmachineinstances/addvolume",
+        "virtualmachineinstances/removevolume",
+        "virtualmachineinstances/guestosinfo",
+    ];
+    cluster_role(
+        "harvesterhci.io:cloudprovider",
+        &[
+            (
+                "loadbalancer.harvesterhci.io",
+                &["loadbalancers"],
+                &["get", "list", "watch", "update", "create", "delete"],
+            ),
+            ("subresources.kubevirt.io", &volumes, &["get", "update"]),
+            ("kubevirt.io", &["virtualmachines", "virtualmachineinstances"], READ),
+            ("", &["pods"], READ),
+            ("", &["persistentvolumeclaims", "persistentvolumeclaims/status"], &["*"]),
+        ],
+    )
+}
+
+/// What the CSI driver of a guest cluster reads and makes in the whole cluster.
+fn csi_driver() -> Value {
+    let snapshots = [
+        "volumesnapshots",
+        "volumesnapshotcontents",
+        "volumesnapshotclasses",
+        "volumesnapshots/status",
+        "volumesnapshotcontents/status",
+    ];
+    let settings = json!({
+        "apiGroups": ["harvesterhci.io"], "resources": ["settings"], "verbs": ["get", "list"],
+        "resourceNames": ["csi-online-expand-validation", "csi-driver-config"],
+    });
+    let mut role = cluster_role(
+        "harvesterhci.io:csi-driver",
+        &[
+            ("storage.k8s.io", &["storageclasses", "volumeattachments"], READ),
+            ("harvesterhci.io", &["volumeremotebackups", "volumeremoterestores"], &["*"]),
+            ("longhorn.io", &["volumes", "volumes/status"], &["get", "list"]),
+            ("snapshot.storage.k8s.io", &snapshots, &["*"]),
+            ("kubevirt.io", &["virtualmachines"], &["patch"]),
+        ],
+    );
+    if let Some(rules) = role["rules"].as_array_mut() {
+        rules.push(settings);
+    }
+    role
+}

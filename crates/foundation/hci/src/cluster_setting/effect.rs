@@ -1,0 +1,95 @@
+//! Which settings change something here, and why the others do not. Pure.
+
+/// What a value of a setting does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingEffect {
+    /// The cluster follows it.
+    Applied,
+    /// It is kept for clients; the text says why nothing follows.
+    Stored(&'static str),
+}
+
+use SettingEffect::{Applied, Stored};
+
+const NO_CHARTS: &str = "there are no charts or containers of the system to configure";
+const NO_BACKUPS: &str = "backups to a target are not supported in this version";
+const NO_MIGRATION: &str = "virtual machines do not migrate in this version";
+const NO_UPGRADE: &str = "the program is upgraded by replacing its file";
+const NO_V2_ENGINE: &str = "there is one data engine";
+const NO_OWN_NETWORK: &str = "storage and migration use the network of the nodes";
+const OWN_PAGES: &str = "the dashboard is part of the program";
+const HOST: &str = "the operating system of the nodes is configured by its administrator";
+const STORED: &str = "the value is kept for clients";
+
+/// What a value of the setting of this name does. Unknown settings are kept.
+pub fn effect(name: &str) -> SettingEffect {
+    match name {
+        "additional-guest-memory-overhead-ratio"
+        | "csi-driver-config"
+        | "default-vm-termination-grace-period-seconds"
+        | "kubeconfig-default-token-ttl-minutes"
+        | "log-level"
+        | "overcommit-config"
+        | "server-version"
+        | "ssl-certificates"
+        | "support-bundle-expiration"
+        | "support-bundle-file-name"
+        | "support-bundle-namespaces" => Applied,
+        "api-ui-version"
+        | "ui-index"
+        | "ui-path"
+        | "ui-plugin-bundled-version"
+        | "ui-plugin-index"
+        | "ui-source" => Stored(OWN_PAGES),
+        "auto-disk-provision-paths" | "ntp-servers" => Stored(HOST),
+        "auto-rotate-rke2-certs" => Stored("certificates are always renewed before they expire"),
+        "backup-target" | "volume-snapshot-class" => Stored(NO_BACKUPS),
+        "containerd-registry"
+        | "cluster-pod-security-standard"
+        | "harvester-csi-ccm-versions"
+        | "instance-manager-resources"
+        | "support-bundle-image"
+        | "traefik-default-tls-options" => Stored(NO_CHARTS),
+        "kubevirt-migration" => Stored(NO_MIGRATION),
+        "longhorn-v2-data-engine-enabled"
+        | "longhorn-v2-data-engine-hugepage-enabled"
+        | "longhorn-v2-data-engine-memory-size" => Stored(NO_V2_ENGINE),
+        "release-download-url"
+        | "upgradable-versions"
+        | "upgrade-checker-enabled"
+        | "upgrade-checker-url"
+        | "upgrade-config" => Stored(NO_UPGRADE),
+        "rwx-network" | "storage-network" | "vm-migration-network" => Stored(NO_OWN_NETWORK),
+        "cluster-registration-url" | "rancher-cluster" => {
+            Stored("the cluster does not register itself with Rancher; the value is kept")
+        }
+        "csi-online-expand-validation" => Stored("volumes grow while they are in use, always"),
+        "default-storage-class" => Stored("the annotation of a storage class makes it the default"),
+        "max-hotplug-ratio" => Stored("the ratio of KubeVirt's configuration applies"),
+        "support-bundle-node-collection-timeout" | "support-bundle-timeout" => {
+            Stored("a support bundle is collected while it is downloaded")
+        }
+        "vip-pools" => Stored("pools of addresses are not supported in this version"),
+        "additional-ca" | "http-proxy" | "ssl-parameters" | "vm-force-reset-policy" => {
+            Stored("the value is not used in this version")
+        }
+        _ => Stored(STORED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster_setting::CLUSTER_SETTINGS;
+
+    #[test]
+    fn every_setting_is_applied_or_says_why_not() {
+        let unknown: Vec<&str> = CLUSTER_SETTINGS
+            .iter()
+            .map(|setting| setting.name)
+            .filter(|name| effect(name) == Stored(STORED))
+            .collect();
+        assert_eq!(unknown, [""; 0], "settings without a reason of their own");
+        assert_eq!(effect("overcommit-config"), Applied);
+    }
+}

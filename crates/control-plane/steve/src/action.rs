@@ -6,8 +6,11 @@
 mod key_pair;
 mod machine;
 mod machine_change;
+mod machine_device;
 mod node;
 mod possible;
+mod quota;
+mod template;
 mod volume;
 mod volume_object;
 
@@ -39,6 +42,15 @@ impl Input {
         self.0.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// A whole number, which some clients send as a text; 0 if it is missing.
+    pub(crate) fn number(&self, name: &str) -> i64 {
+        match self.0.get(name) {
+            Some(Value::Number(number)) => number.as_i64().unwrap_or(0),
+            Some(Value::String(text)) => text.parse().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// A flag, which some clients send as a text.
     pub(crate) fn flag(&self, name: &str) -> bool {
         match self.0.get(name) {
@@ -67,6 +79,7 @@ pub(crate) async fn answer(
     };
     let outcome = match (&*call.kind.group, &*call.kind.plural) {
         ("kubevirt.io", "virtualmachines") => machine::run(call, target, action, &input).await,
+        ("", "namespaces") => quota::run(call, target, action, &input).await,
         ("", "nodes") => node::run(call, target, action, &input).await,
         _ => volume::run(call, target, action, &input).await,
     };

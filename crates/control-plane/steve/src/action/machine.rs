@@ -4,7 +4,10 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::machine_change::{self as change, ChangeError};
-use super::{ActionTarget, Input, done, impossible, invalid, suffix};
+use super::{
+    ActionTarget, Input, done, impossible, invalid, machine_device as device, quota, suffix,
+    template,
+};
 use crate::error::SteveError;
 use crate::objects::ResourceCall;
 use crate::reply::{self, SteveResult};
@@ -35,10 +38,29 @@ pub(super) async fn run(
         // The client creates the object; the action only tells that it may.
         "snapshot" => drop(machine.read().await?),
         "restore" => machine.restore(input).await?,
-        "createTemplate" => machine.create_template(input).await?,
+        "createTemplate" => {
+            let vm = machine.read().await?;
+            template::create(call, target, &vm, input).await?;
+        }
         "addVolume" => machine.add_volume(input).await?,
         "removeVolume" => machine.remove_volume(input).await?,
         "ejectCdRomVolume" => machine.eject(input).await?,
+        "insertCdRomVolume" => machine.insert(input).await?,
+        "addNic" => machine.add_nic(input).await?,
+        "removeNic" => machine.remove_nic(input).await?,
+        "findHotunpluggableNics" => {
+            let vm = machine.read().await?;
+            let found = json!({"interfaces": device::unpluggable_nics(&vm)});
+            return Ok(reply::json(StatusCode::OK, &found));
+        }
+        "cpuAndMemoryHotplug" => machine.grow(input).await?,
+        "updateResourceQuota" | "deleteResourceQuota" => {
+            return quota::run(call, target, action, input).await;
+        }
+        "storageMigration" | "cancelStorageMigration" => {
+            machine.read().await?;
+            return Err(storage_migration(action, input));
+        }
         "clone" => machine.clone(input).await?,
         "dismissInsufficientResourceQuota" => {
             let patch = json!({"metadata": {"annotations": {QUOTA: null}}});
@@ -89,6 +111,15 @@ impl Machine<'_> {
 
     async fn start(&self) -> Result<(), SteveError> {
         let vm = self.read().await?;
+        for name in change::claims(&vm) {
+            let claim = self.find_claim(&name).await?;
+            if claim.is_some_and(|claim| is_resizing(&claim)) {
+                return Err(impossible(format!(
+                    "can not start the VM {}/{} which has a resizing volume {name}",
+                    self.target.namespace, self.target.name
+                )));
+            }
+        }
         match change::start(&vm) {
             Some(patch) => {
                 let outcome = self.call.session.merge(self.target.path, &patch).await;
@@ -173,43 +204,73 @@ impl Machine<'_> {
         self.call.session.post(&path, &body).await.map(drop)
     }
 
-    async fn create_template(&self, input: &Input) -> Result<(), SteveError> {
-        let name = input.text("name");
-        if name.is_empty() {
-            return Err(invalid("Template name is required"));
-        }
-        if input.flag("withData") {
-            return Err(impossible("templates with the data of volumes are not supported yet"));
-        }
-        let vm = self.read().await?;
-        let namespace = self.target.namespace;
-        let id = format!("{namespace}/{name}");
-        let template = json!({
-            "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineTemplate",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"description": input.text("description")},
-        });
-        let base = format!("{HARVESTER}/namespaces/{namespace}");
-        self.call.session.post(&format!("{base}/virtualmachinetemplates"), &template).await?;
-        let version = json!({
-            "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineTemplateVersion",
-            "metadata": {
-                "generateName": format!("{name}-"), "namespace": namespace,
-                "labels": {"template.harvesterhci.io/templateID": name},
-            },
-            "spec": {
-                "templateId": id, "description": input.text("description"),
-                "vm": change::template_source(&vm),
-            },
-        });
-        let path = format!("{base}/virtualmachinetemplateversions");
-        self.call.session.post(&path, &version).await.map(drop)
-    }
-
     async fn claim(&self, name: &str) -> Result<Value, SteveError> {
         let namespace = self.target.namespace;
         let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
         self.call.session.get(&path).await
+    }
+
+    async fn find_claim(&self, name: &str) -> Result<Option<Value>, SteveError> {
+        let namespace = self.target.namespace;
+        let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
+        match self.call.session.find(&path).await {
+            // Rights to volumes are not needed to start a machine.
+            Err(error) if error.status == StatusCode::FORBIDDEN => Ok(None),
+            found => found,
+        }
+    }
+
+    async fn insert(&self, input: &Input) -> Result<(), SteveError> {
+        // Clients write the parameter both ways.
+        let device = match input.text("DeviceName") {
+            "" => input.text("deviceName"),
+            device => device,
+        };
+        let id = input.text("imageName");
+        let mut vm = self.read().await?;
+        let Some((namespace, name)) = id.split_once('/') else {
+            let message = format!("invalid image name: {id}, should be namespace/name");
+            return Err(invalid(&message));
+        };
+        let path = format!("{HARVESTER}/namespaces/{namespace}/virtualmachineimages/{name}");
+        let image = self.call.session.get(&path).await?;
+        let claim = format!("{}-{device}-{}", self.target.name, suffix());
+        device::insert_cdrom(&mut vm, device, id, &image, &claim)
+            .map_err(|error| invalid(&error.to_string()))?;
+        self.write(&vm).await
+    }
+
+    async fn add_nic(&self, input: &Input) -> Result<(), SteveError> {
+        let (interface, network) = (input.text("interfaceName"), input.text("networkName"));
+        if interface.is_empty() || network.is_empty() {
+            return Err(invalid("Parameter `interfaceName` and `networkName` are required"));
+        }
+        let (namespace, name) = network.split_once('/').unwrap_or((self.target.namespace, network));
+        let path = format!(
+            "/apis/k8s.cni.cncf.io/v1/namespaces/{namespace}/network-attachment-definitions/{name}"
+        );
+        self.call.session.get(&path).await?;
+        let mut vm = self.read().await?;
+        device::add_nic(&mut vm, interface, network, input.text("macAddress"))
+            .map_err(|error| impossible(error.to_string()))?;
+        self.write(&vm).await
+    }
+
+    async fn remove_nic(&self, input: &Input) -> Result<(), SteveError> {
+        let interface = input.text("interfaceName");
+        if interface.is_empty() {
+            return Err(invalid("Parameter `interfaceName` is required"));
+        }
+        let mut vm = self.read().await?;
+        device::remove_nic(&mut vm, interface).map_err(|error| impossible(error.to_string()))?;
+        self.write(&vm).await
+    }
+
+    async fn grow(&self, input: &Input) -> Result<(), SteveError> {
+        let vm = self.read().await?;
+        let patch = device::grow(&vm, input.number("sockets"), input.text("memory"))
+            .map_err(|error| invalid(&error.to_string()))?;
+        self.call.session.merge(self.target.path, &patch).await.map(drop)
     }
 
     async fn add_volume(&self, input: &Input) -> Result<(), SteveError> {
@@ -263,5 +324,24 @@ impl Machine<'_> {
         let path =
             format!("/apis/kubevirt.io/v1/namespaces/{}/virtualmachines", self.target.namespace);
         self.call.session.post(&path, &copy).await.map(drop)
+    }
+}
+
+fn is_resizing(claim: &Value) -> bool {
+    let conditions = claim["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|own| own["type"] == "Resizing" && own["status"] == "True")
+}
+
+/// Volumes of running machines do not move in this version.
+fn storage_migration(action: &str, input: &Input) -> SteveError {
+    let (source, target) = (input.text("sourceVolume"), input.text("targetVolume"));
+    match action {
+        "cancelStorageMigration" => impossible("no active storage migration found"),
+        _ if source.is_empty() || target.is_empty() => {
+            invalid("Parameter `sourceVolume` and `targetVolume` are required")
+        }
+        _ if source == target => invalid("source and target volumes must be different"),
+        _ => impossible("volumes of virtual machines do not migrate in this version"),
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 const RUN_STRATEGY: &str = "harvesterhci.io/vmRunStrategy";
-const CLAIM_TEMPLATES: &str = "harvesterhci.io/volumeClaimTemplates";
+pub(super) const CLAIM_TEMPLATES: &str = "harvesterhci.io/volumeClaimTemplates";
 /// What a copy keeps of the annotations.
 const KEPT: [&str; 2] =
     ["harvesterhci.io/reservedMemory", "harvesterhci.io/enableCPUAndMemoryHotplug"];
@@ -45,7 +45,7 @@ pub(super) fn stop(vm: &Value) -> Option<Value> {
     Some(patch)
 }
 
-fn list<'a>(spec: &'a mut Value, path: &[&str]) -> &'a mut Vec<Value> {
+pub(super) fn list<'a>(spec: &'a mut Value, path: &[&str]) -> &'a mut Vec<Value> {
     let mut at = spec;
     for key in path {
         if !at[*key].is_object() && !at[*key].is_array() {
@@ -60,8 +60,8 @@ fn list<'a>(spec: &'a mut Value, path: &[&str]) -> &'a mut Vec<Value> {
     at.as_array_mut().expect("it was made one")
 }
 
-const DISKS: [&str; 5] = ["template", "spec", "domain", "devices", "disks"];
-const VOLUMES: [&str; 3] = ["template", "spec", "volumes"];
+pub(super) const DISKS: [&str; 5] = ["template", "spec", "domain", "devices", "disks"];
+pub(super) const VOLUMES: [&str; 3] = ["template", "spec", "volumes"];
 
 /// Adds a claim as a hot-plugged disk.
 pub(super) fn add_volume(vm: &mut Value, disk: &str, claim: &Value) -> Result<(), ChangeError> {
@@ -211,17 +211,17 @@ pub(super) fn template_source(vm: &Value) -> Value {
     json!({"metadata": {"labels": vm["metadata"]["labels"], "annotations": annotations}, "spec": spec})
 }
 
-fn name(vm: &Value) -> String {
+pub(super) fn name(vm: &Value) -> String {
     let part = |field: &str| vm["metadata"][field].as_str().unwrap_or_default();
     format!("{}/{}", part("namespace"), part("name"))
 }
 
-fn templates(vm: &Value) -> Vec<Value> {
+pub(super) fn templates(vm: &Value) -> Vec<Value> {
     let text = vm["metadata"]["annotations"][CLAIM_TEMPLATES].as_str().unwrap_or("[]");
     serde_json::from_str(text).unwrap_or_default()
 }
 
-fn write_templates(vm: &mut Value, templates: &[Value]) {
+pub(super) fn write_templates(vm: &mut Value, templates: &[Value]) {
     if !vm["metadata"]["annotations"].is_object() {
         vm["metadata"]["annotations"] = json!({});
     }

@@ -32,6 +32,7 @@ pub(super) async fn run(
         "disableMaintenanceMode" => {
             Err(impossible(format!("Node {name} is not in maintenance mode")))
         }
+        "enableCPUManager" | "disableCPUManager" => Err(cpu_manager(&node, action)),
         "powerAction" if !OPERATIONS.contains(&input.text("operation")) => {
             let operation = input.text("operation");
             Err(invalid(&format!(
@@ -59,4 +60,19 @@ fn no_inventory(name: &str) -> SteveError {
         "node {name} has no inventory: add-on harvester-seeder is not available in this version"
     );
     SteveError::new(StatusCode::FAILED_DEPENDENCY, "FailedDependency", message)
+}
+
+/// Processors are pinned by the agent as machines ask for it; there is no policy to switch.
+fn cpu_manager(node: &Value, action: &str) -> SteveError {
+    let enabled = node["metadata"]["labels"]["cpumanager"] == "true";
+    let message = match (action, enabled) {
+        ("enableCPUManager", true) => {
+            "current cpu manager policy is already the same as requested value: static"
+        }
+        ("disableCPUManager", false) => {
+            "current cpu manager policy is already the same as requested value: none"
+        }
+        _ => "the cpu manager policy of a node cannot be changed in this version",
+    };
+    SteveError::bad_request(message)
 }

@@ -5,16 +5,23 @@ use serde_json::Value;
 
 const MACHINE: &[&str] = &[
     "abortMigration",
+    "addNic",
     "addVolume",
     "backup",
+    "cancelStorageMigration",
     "clone",
+    "cpuAndMemoryHotplug",
     "createTemplate",
+    "deleteResourceQuota",
     "dismissInsufficientResourceQuota",
     "ejectCdRomVolume",
+    "findHotunpluggableNics",
     "findMigratableNodes",
     "forceStop",
+    "insertCdRomVolume",
     "migrate",
     "pause",
+    "removeNic",
     "removeVolume",
     "restart",
     "restore",
@@ -22,13 +29,18 @@ const MACHINE: &[&str] = &[
     "softreboot",
     "start",
     "stop",
+    "storageMigration",
     "unpause",
+    "updateResourceQuota",
 ];
-const CLAIM: &[&str] = &["clone", "export", "snapshot"];
+const CLAIM: &[&str] = &["cancelExpand", "clone", "dataMigration", "export", "snapshot"];
 const SNAPSHOT: &[&str] = &["restore"];
+const NAMESPACE: &[&str] = &["deleteResourceQuota", "updateResourceQuota"];
 const NODE: &[&str] = &[
     "cordon",
+    "disableCPUManager",
     "disableMaintenanceMode",
+    "enableCPUManager",
     "enableMaintenanceMode",
     "listUnhealthyVM",
     "maintenancePossible",
@@ -43,6 +55,7 @@ pub(super) fn names(kind: &CatalogKind) -> &'static [&'static str] {
         ("kubevirt.io", "virtualmachines") => MACHINE,
         ("", "persistentvolumeclaims") => CLAIM,
         ("snapshot.storage.k8s.io", "volumesnapshots") => SNAPSHOT,
+        ("", "namespaces") => NAMESPACE,
         ("", "nodes") => NODE,
         _ => &[],
     }
@@ -56,7 +69,8 @@ pub(crate) fn possible(kind: &CatalogKind, object: &Value) -> Vec<&'static str> 
         }
         match (&*kind.group, &*kind.plural) {
             ("kubevirt.io", "virtualmachines") => machine_allows(object, action),
-            ("", "persistentvolumeclaims") => object["status"]["phase"] == "Bound",
+            ("", "namespaces") => true,
+            ("", "persistentvolumeclaims") => claim_allows(object, action),
             ("snapshot.storage.k8s.io", "volumesnapshots") => {
                 object["status"]["readyToUse"] == true
             }
@@ -85,7 +99,10 @@ fn machine_allows(vm: &Value, action: &str) -> bool {
         "unpause" => running && paused,
         "backup" | "snapshot" | "createTemplate" => settled,
         "restore" => !exists && vm["status"]["ready"] != true,
-        "addVolume" | "removeVolume" | "clone" => true,
+        "addVolume" | "removeVolume" | "clone" | "updateResourceQuota" | "deleteResourceQuota" => {
+            true
+        }
+        "insertCdRomVolume" => has_empty_cdrom(vm),
         "ejectCdRomVolume" => has_hotplugged_cdrom(vm),
         "dismissInsufficientResourceQuota" => {
             vm["metadata"]["annotations"]["harvesterhci.io/insufficient-resource-quota"].is_string()
@@ -103,6 +120,27 @@ fn has_condition(object: &Value, name: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition["type"] == name && condition["status"] == "True")
+}
+
+fn claim_allows(claim: &Value, action: &str) -> bool {
+    let bound = claim["status"]["phase"] == "Bound";
+    let resizing = has_condition(claim, "Resizing");
+    match action {
+        "cancelExpand" => resizing,
+        "dataMigration" => false,
+        _ => bound && !resizing,
+    }
+}
+
+fn has_empty_cdrom(vm: &Value) -> bool {
+    let spec = &vm["spec"]["template"]["spec"];
+    let disks = spec["domain"]["devices"]["disks"].as_array();
+    let mut disks = disks.into_iter().flatten();
+    disks.any(|disk| {
+        let volumes = spec["volumes"].as_array();
+        super::machine_device::is_sata_cdrom(disk)
+            && !volumes.into_iter().flatten().any(|volume| volume["name"] == disk["name"])
+    })
 }
 
 fn has_hotplugged_cdrom(vm: &Value) -> bool {
@@ -162,7 +200,8 @@ mod tests {
             (deleted, ""),
         ] {
             let found = possible(kind, &object);
-            let always = ["addVolume", "removeVolume"];
+            let always =
+                ["addVolume", "removeVolume", "updateResourceQuota", "deleteResourceQuota"];
             let found: Vec<&str> =
                 found.into_iter().filter(|action| !always.contains(action)).collect();
             assert_eq!(found.join(" "), expected, "{object}");
@@ -176,6 +215,9 @@ mod tests {
         let bound = json!({"status": {"phase": "Bound"}});
         assert_eq!(possible(claims, &bound), ["clone", "export", "snapshot"]);
         assert!(possible(claims, &json!({"status": {"phase": "Pending"}})).is_empty());
+        let condition = json!({"type": "Resizing", "status": "True"});
+        let resizing = json!({"status": {"phase": "Bound", "conditions": [condition]}});
+        assert_eq!(possible(claims, &resizing), ["cancelExpand"]);
         let nodes = find(&catalog, "nodes").unwrap();
         assert!(possible(nodes, &json!({})).contains(&"cordon"));
         let cordoned = json!({"spec": {"unschedulable": true}});

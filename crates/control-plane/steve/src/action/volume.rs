@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{ActionTarget, Input, done, invalid, volume_object as object};
+use super::{ActionTarget, Input, done, impossible, invalid, volume_object as object};
 use crate::error::SteveError;
 use crate::objects::ResourceCall;
 use crate::reply::{self, SteveResult};
@@ -22,6 +22,11 @@ pub(super) async fn run(
         "export" => export(call, &found, input).await,
         "snapshot" => snapshot(call, target, &found, input).await,
         "restore" => restore(call, target, &found, input).await,
+        "cancelExpand" => cancel_expand(call, target, &found).await,
+        "dataMigration" => {
+            required(input, "targetVolumeName")?;
+            Err(impossible("data of volumes is not migrated to other classes in this version"))
+        }
         _ => {
             let name = required(input, "name")?;
             create_claim(call, target.namespace, &object::clone(&found, name)).await
@@ -112,4 +117,32 @@ async fn restore(
     require_class(call, class).await?;
     let claim = object::restored(snapshot, name, class, image);
     create_claim(call, target.namespace, &claim).await
+}
+
+/// Gives up the growth of a volume: the claim asks again for what it has.
+async fn cancel_expand(
+    call: &ResourceCall<'_>,
+    target: ActionTarget<'_>,
+    claim: &Value,
+) -> SteveResult {
+    let path = format!("/apis/kubevirt.io/v1/namespaces/{}/virtualmachines", target.namespace);
+    let machines = call.session.get(&path).await?;
+    let mut machines = machines["items"].as_array().into_iter().flatten();
+    let attached = machines.find(|vm| {
+        vm["status"]["created"] == true
+            && super::machine_change::claims(vm).contains(&target.name.to_owned())
+    });
+    if let Some(vm) = attached {
+        let name = vm["metadata"]["name"].as_str().unwrap_or_default();
+        let message = format!(
+            "can not operate the volume {} which is currently attached to VM {}/{name}",
+            target.name, target.namespace
+        );
+        return Err(impossible(message));
+    }
+    let patch = object::cancelled_expansion(claim).ok_or_else(|| {
+        impossible(format!("volume {}/{} is not being expanded", target.namespace, target.name))
+    })?;
+    call.session.merge(target.path, &patch).await?;
+    Ok(done())
 }

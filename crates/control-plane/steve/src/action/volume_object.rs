@@ -84,6 +84,14 @@ pub(super) fn snapshot_class(setting: &Value, provisioner: &str) -> Option<Strin
     parsed[provisioner]["volumeSnapshotClassName"].as_str().map(str::to_owned)
 }
 
+/// The patch that makes a claim ask for the size that it has; nothing if it does already.
+pub(super) fn cancelled_expansion(claim: &Value) -> Option<Value> {
+    let size = &claim["status"]["capacity"]["storage"];
+    let asked = &claim["spec"]["resources"]["requests"]["storage"];
+    let differs = size.is_string() && size != asked;
+    differs.then(|| json!({"spec": {"resources": {"requests": {"storage": size}}}}))
+}
+
 /// An image with the data of a claim.
 pub(super) fn image(claim: &Value, namespace: &str, display_name: &str, class: &str) -> Value {
     json!({
@@ -102,6 +110,19 @@ pub(super) fn image(claim: &Value, namespace: &str, display_name: &str, class: &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cancelled_expansion_asks_for_the_size_that_is_there() {
+        let claim = |asked: &str| {
+            json!({
+                "spec": {"resources": {"requests": {"storage": asked}}},
+                "status": {"capacity": {"storage": "1Gi"}},
+            })
+        };
+        assert_eq!(cancelled_expansion(&claim("1Gi")), None);
+        let patch = json!({"spec": {"resources": {"requests": {"storage": "1Gi"}}}});
+        assert_eq!(cancelled_expansion(&claim("2Gi")), Some(patch));
+    }
 
     fn claim() -> Value {
         json!({

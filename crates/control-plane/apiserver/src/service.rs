@@ -113,8 +113,10 @@ impl Api {
         let user = identity::authenticate(self, transport, parts)?;
         let user = identity::impersonate(self, user, &parts.headers)?;
         let limit = options::timeout(asked.query)?;
-        // Our own work must not wait behind what it may have to finish.
-        let outside = matches!(transport, Transport::Network(_));
+        // Our own work must not wait behind what it may have to finish; work for others waits as
+        // theirs.
+        let outside = matches!(transport, Transport::Network(_))
+            || parts.headers.contains_key("impersonate-user");
         match &asked.target {
             RouteTarget::Resource(target) => {
                 // Who answers elsewhere takes none of our time, and may take long.

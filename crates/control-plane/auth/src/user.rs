@@ -21,6 +21,8 @@ pub const MONITORING: &str = "system:monitoring";
 pub const API_SERVER: &str = "system:apiserver";
 /// The part of this server that acts on machines for users.
 pub const GATEWAY: &str = "system:sheaf-gateway";
+/// The part of this server that acts in the name of users of the REST API.
+pub const REST: &str = "system:sheaf-steve";
 /// Parts of this platform that are not in [`MASTERS`]; with their exact names, admission trusts them.
 pub const PLATFORM: &str = "system:sheaf-platform";
 pub const KUBE_CONTROLLER_MANAGER: &str = "system:kube-controller-manager";

@@ -3,11 +3,12 @@
 use serde_json::Value;
 
 use super::{
-    APPS, BootstrapSubject, CERTIFICATES, COORDINATION, CORE, DISCOVERY, EVENTS, READ, STORAGE,
-    bind, cluster_role, cluster_role_binding, object, on, on_groups,
+    APPS, AUTHENTICATION, BootstrapSubject, CERTIFICATES, COORDINATION, CORE, DISCOVERY, EVENTS,
+    READ, STORAGE, bind, cluster_role, cluster_role_binding, object, on, on_groups,
 };
+use crate::rbac::GROUP as RBAC;
 use crate::rbac::rule::PolicyRule;
-use crate::user::{GATEWAY, NODES};
+use crate::user::{GATEWAY, NODES, REST};
 
 const GET: &[&str] = &["get"];
 const KUBEVIRT: &str = "kubevirt.io";
@@ -21,6 +22,7 @@ const JOINING: &str = "system:sheaf-joining";
 pub(super) fn cluster_roles() -> Vec<Value> {
     vec![
         cluster_role(GATEWAY, &gateway_rules()),
+        cluster_role(REST, &rest_rules()),
         cluster_role(NODE_ROLE, &node_rules()),
         // To see whether a name is taken before it is asked for.
         cluster_role(JOINING, &[on(GET, CORE, &["nodes"])]),
@@ -36,6 +38,7 @@ pub(super) fn cluster_role_bindings() -> Vec<Value> {
     };
     vec![
         cluster_role_binding(GATEWAY, &[BootstrapSubject::User(GATEWAY)]),
+        cluster_role_binding(REST, &[BootstrapSubject::User(REST)]),
         // Nobody: nodes are authorized one by one.
         cluster_role_binding(NODE_ROLE, &[]),
         cluster_role_binding(JOINING, &[BootstrapSubject::Group(JOINING_WORKERS)]),
@@ -104,8 +107,7 @@ fn gateway_rules() -> Vec<PolicyRule> {
             KUBEVIRT,
             &["virtualmachines", "virtualmachines/status", "virtualmachineinstances"],
         ),
-        // Machines are created from templates, as upstream does it.
-        on(&["create"], KUBEVIRT, &["virtualmachines", "virtualmachineinstancemigrations"]),
+        on(&["create"], KUBEVIRT, &["virtualmachineinstancemigrations"]),
         on(&["get", "list"], KUBEVIRT, &["kubevirts"]),
         on(GET, "instancetype.kubevirt.io", &instance_types),
         on(
@@ -118,5 +120,28 @@ fn gateway_rules() -> Vec<PolicyRule> {
         on(GET, "harvesterhci.io", &["virtualmachineimages"]),
         on(GET, LONGHORN, &["backingimages"]),
         on(&["list"], LONGHORN, &["nodes", "replicas"]),
+    ]
+}
+
+/// The REST API acts as its callers, and keeps local users. Passwords are in a namespace with a role
+/// of its own.
+fn rest_rules() -> Vec<PolicyRule> {
+    vec![
+        on(&["impersonate"], CORE, &["users", "groups", "serviceaccounts"]),
+        // Keys of extra values are subresources, and any key may occur.
+        on(&["impersonate"], AUTHENTICATION, &["*"]),
+        on(&["list"], CORE, &["namespaces"]),
+        on(
+            &["get", "list", "create", "patch", "delete"],
+            "management.cattle.io",
+            &["users", "tokens", "settings"],
+        ),
+        on(&["get", "list", "watch"], "harvesterhci.io", &["settings"]),
+        on(&["create", "delete"], RBAC, &["clusterrolebindings"]),
+        // The roles that `sheaf user create --role` gives.
+        PolicyRule {
+            resource_names: vec!["cluster-admin".to_owned(), "view".to_owned()],
+            ..on(&["bind"], RBAC, &["clusterroles"])
+        },
     ]
 }

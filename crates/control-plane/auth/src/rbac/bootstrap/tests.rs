@@ -139,7 +139,6 @@ patch kubevirt.io virtualmachines
 patch kubevirt.io virtualmachines/status
 get kubevirt.io virtualmachineinstances
 patch kubevirt.io virtualmachineinstances
-create kubevirt.io virtualmachines
 create kubevirt.io virtualmachineinstancemigrations
 get kubevirt.io kubevirts
 list kubevirt.io kubevirts
@@ -167,6 +166,7 @@ create - pods
 delete - persistentvolumeclaims
 create - serviceaccounts/token
 impersonate - users
+create kubevirt.io virtualmachines
 delete kubevirt.io virtualmachines
 patch longhorn.io replicas
 patch rbac.authorization.k8s.io clusterroles

@@ -5,7 +5,7 @@
 //! certificates give, never the beginning of a name or a namespace alone.
 
 use auth::User;
-use auth::user::{API_SERVER, AUTHENTICATED, GATEWAY, MASTERS, NODES, PLATFORM};
+use auth::user::{API_SERVER, AUTHENTICATED, GATEWAY, MASTERS, NODES, PLATFORM, REST};
 
 const CONTROLLERS: &str = "system:sheaf-controllers";
 const NODE_PREFIX: &str = "system:node:";
@@ -20,9 +20,10 @@ pub(super) fn gateway() -> User {
     User::new(GATEWAY, [PLATFORM, AUTHENTICATED])
 }
 
-/// Acts for users in the REST API, in their name.
+/// Acts for users in the REST API, in their name. Its rights are those of the ClusterRole of its
+/// name.
 pub(super) fn steve() -> User {
-    User::new("system:sheaf-steve", [MASTERS, AUTHENTICATED])
+    User::new(REST, [AUTHENTICATED])
 }
 
 /// The agent of a node.

@@ -23,7 +23,7 @@ pub(crate) use node::{Node, assemble, link};
 pub(crate) use server::{Sheaf, binary};
 pub(crate) use small::Small;
 pub(crate) use socket::Socket;
-pub(crate) use tls::tls;
+pub(crate) use tls::{anonymous_tls, tls};
 pub(crate) use wait::{eventually, poll};
 
 /// Panics with both texts unless `text` contains `part`.

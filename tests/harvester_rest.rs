@@ -3,6 +3,7 @@
 mod actions;
 mod login;
 mod objects;
+mod subscribe;
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Requests to the Kubernetes API in the name of the user who asked: their rights decide, and
 //! the API server checks them.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use client::Caller;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request};
@@ -72,6 +72,29 @@ impl Session<'_> {
         serde_json::from_slice(&bytes).map_err(|error| SteveError::unavailable(&error))
     }
 
+    /// Opens a watch of tables; what is refused is refused here.
+    pub(crate) async fn watch(&self, path: &str) -> Result<WatchLines, SteveError> {
+        self.open(path, TABLE).await
+    }
+
+    /// Opens a watch of objects.
+    pub(crate) async fn watch_plain(&self, path: &str) -> Result<WatchLines, SteveError> {
+        self.open(path, JSON).await
+    }
+
+    async fn open(&self, path: &str, accept: &str) -> Result<WatchLines, SteveError> {
+        let request = self.request(Method::GET, path, JSON, &[], accept)?;
+        let answer = self.client.send(request).await;
+        let answer = answer.map_err(|error| SteveError::unavailable(&error))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(WatchLines { body: answer.into_body(), rest: BytesMut::new() });
+        }
+        let bytes = answer.into_body().collect().await;
+        let bytes = bytes.map_err(|error| SteveError::broken_answer(&error))?.to_bytes();
+        Err(SteveError::from_answer(status, &bytes))
+    }
+
     async fn exchange(
         &self,
         method: Method,
@@ -80,6 +103,27 @@ impl Session<'_> {
         body: &[u8],
         accept: &str,
     ) -> Result<Bytes, SteveError> {
+        let request = self.request(method, path, content_type, body, accept)?;
+        let answer = self.client.send(request).await;
+        let answer = answer.map_err(|error| SteveError::unavailable(&error))?;
+        let status = answer.status();
+        let bytes = answer.into_body().collect().await;
+        let bytes = bytes.map_err(|error| SteveError::broken_answer(&error))?.to_bytes();
+        if !status.is_success() {
+            return Err(SteveError::from_answer(status, &bytes));
+        }
+        Ok(bytes)
+    }
+
+    /// A request in the caller's name.
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+        accept: &str,
+    ) -> Result<Request<Body>, SteveError> {
         let mut request = Request::new(Body::from(body.to_vec()));
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().map_err(|_| {
@@ -94,14 +138,33 @@ impl Session<'_> {
             headers.map_err(|error| SteveError::forbidden(error.to_string()))?;
         request.headers_mut().insert(CONTENT_TYPE, text(content_type)?);
         request.headers_mut().insert(ACCEPT, text(accept)?);
-        let answer = self.client.send(request).await;
-        let answer = answer.map_err(|error| SteveError::unavailable(&error))?;
-        let status = answer.status();
-        let bytes = answer.into_body().collect().await;
-        let bytes = bytes.map_err(|error| SteveError::broken_answer(&error))?.to_bytes();
-        if !status.is_success() {
-            return Err(SteveError::from_answer(status, &bytes));
+        Ok(request)
+    }
+}
+
+/// The events of a watch, one line each.
+#[derive(Debug)]
+pub(crate) struct WatchLines {
+    body: Body,
+    rest: BytesMut,
+}
+
+impl WatchLines {
+    /// The next event; nothing once the watch has ended.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let mut line = self.rest.split_to(end + 1);
+                line.truncate(end);
+                if line.is_empty() {
+                    continue;
+                }
+                return Some(line.freeze());
+            }
+            let frame = self.body.frame().await?.ok()?;
+            if let Ok(bytes) = frame.into_data() {
+                self.rest.extend_from_slice(&bytes);
+            }
         }
-        Ok(bytes)
     }
 }

@@ -4,9 +4,11 @@
 //!   request ─► route ─► type_name ─┬► objects      one object: get, create, update, delete
 //!                                  ├► collection   lists: filtered, sorted, in pages
 //!                                  ├► schemas      the types that the caller may see
-//!                                  └► counts       how many objects there are
+//!                                  ├► counts       how many objects there are
+//!                                  └► subscribe    changes of objects over a WebSocket
 //!   well_known paths of Harvester that are no resources
 //!   login      local users, their passwords and tokens
+//!   bundle     support bundles: objects without secrets, as an archive
 //!   action     what `?action=` does to machines, volumes and nodes
 //!   why        what is wrong with a machine, and which command helps
 //!   caller     requests to the Kubernetes API in the caller's name
@@ -19,11 +21,14 @@
 
 mod accessible;
 mod action;
+mod bundle;
 mod caller;
 mod collection;
 mod counts;
 mod envelope;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod kinds;
 mod kubeconfig;
 mod login;
@@ -34,6 +39,8 @@ mod request;
 mod rights;
 mod route;
 mod schemas;
+mod service_kubeconfig;
+mod subscribe;
 mod type_name;
 mod well_known;
 mod why;
@@ -45,6 +52,7 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::Value;
 
+pub use bundle::{NodeReport, NodeReports};
 pub use login::token::identify;
 pub use login::{
     Login, NewToken, NewUser, PASSWORD_NAMESPACE, PasswordError, TokenOrder, UserError, UserRole,
@@ -66,6 +74,9 @@ pub struct Steve {
     kinds: Arc<KindCache>,
     /// What clients verify this server by, PEM.
     ca_pem: Arc<str>,
+    encoded: Arc<subscribe::EncodedMessages>,
+    /// What support bundles say about nodes.
+    reports: Option<Arc<dyn NodeReports>>,
 }
 
 impl std::fmt::Debug for Steve {
@@ -77,7 +88,20 @@ impl std::fmt::Debug for Steve {
 impl Steve {
     /// `client` may act as any user; `ca_pem` is what clients verify this server by.
     pub fn new(client: Client, ca_pem: &str) -> Self {
-        Self { client, kinds: Arc::default(), ca_pem: ca_pem.into() }
+        Self {
+            client,
+            kinds: Arc::default(),
+            ca_pem: ca_pem.into(),
+            encoded: Arc::default(),
+            reports: None,
+        }
+    }
+
+    /// With files about nodes in support bundles.
+    #[must_use]
+    pub fn with_reports(mut self, reports: Arc<dyn NodeReports>) -> Self {
+        self.reports = Some(reports);
+        self
     }
 
     /// A request to one of the paths that [`owns`] tells.
@@ -106,7 +130,7 @@ impl Steve {
     }
 
     async fn dispatch(&self, asked: SteveRequest) -> SteveResult {
-        let SteveRequest { head: asked, body } = asked;
+        let SteveRequest { head: mut asked, body } = asked;
         let caller = asked.caller.clone().filter(|caller| !caller.is_anonymous());
         let caller = caller.ok_or_else(SteveError::unauthorized)?;
         let session = Session { client: &self.client, caller: &caller };
@@ -131,6 +155,11 @@ impl Steve {
                 let catalog = self.kinds.get(&self.client).await?;
                 counts::answer(&session, &asked, &route, &catalog).await
             }
+            ("kubeconfig", []) => service_kubeconfig::answer(self, &session, &asked, body).await,
+            ("supportbundles", [name, link]) if link == "download" => {
+                bundle::download(self, &session, &asked, name).await
+            }
+            ("subscribe", []) => subscribe::answer(self, &mut asked, &route),
             (name, rest) if kubeconfig::TYPES.contains(&name) => {
                 kubeconfig::answer(self, &session, &asked, rest).await
             }

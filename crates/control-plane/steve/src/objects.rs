@@ -276,19 +276,23 @@ impl ResourceCall<'_> {
         Ok(Rights::read(&self.session.post(path, &body).await?))
     }
 
-    /// The pods in which instances run, as far as the caller may see them.
     pub(crate) async fn pods(&self, namespace: &str) -> Vec<Value> {
-        if !self.kind.is("kubevirt.io", "virtualmachineinstances") {
-            return Vec::new();
-        }
-        let path = match namespace {
-            "" => "/api/v1/pods".to_owned(),
-            namespace => format!("/api/v1/namespaces/{namespace}/pods"),
-        };
-        let found = self.session.get(&format!("{path}?labelSelector=kubevirt.io")).await;
-        let found = found.map(envelope::rows).unwrap_or_default();
-        found.into_iter().map(|row| row.object).collect()
+        pods(&self.session, self.kind, namespace).await
     }
+}
+
+/// The pods in which instances run, as far as the caller may see them; none for other kinds.
+pub(crate) async fn pods(session: &Session<'_>, kind: &CatalogKind, namespace: &str) -> Vec<Value> {
+    if !kind.is("kubevirt.io", "virtualmachineinstances") {
+        return Vec::new();
+    }
+    let path = match namespace {
+        "" => "/api/v1/pods".to_owned(),
+        namespace => format!("/api/v1/namespaces/{namespace}/pods"),
+    };
+    let found = session.get(&format!("{path}?labelSelector=kubevirt.io")).await;
+    let found = found.map(envelope::rows).unwrap_or_default();
+    found.into_iter().map(|row| row.object).collect()
 }
 
 /// The options of a deletion that are passed on.

@@ -9,6 +9,7 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::request;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
+use hyper::upgrade::OnUpgrade;
 use serde_json::{Map, Value};
 
 use crate::error::SteveError;
@@ -34,6 +35,8 @@ pub struct RequestHead {
     /// Where the connection comes from, if it is one.
     pub source: Option<IpAddr>,
     pub parts: request::Parts,
+    /// The right to take the connection over, if it can become a WebSocket.
+    pub upgrade: Option<OnUpgrade>,
 }
 
 impl RequestHead {

@@ -42,6 +42,12 @@ pub(crate) mod tests {
 
     /// A catalog with a few kinds.
     pub(crate) fn catalog() -> Catalog {
+        let lists = ["/api", "/apis"].map(discovery);
+        Catalog::read(&lists.map(|list| serde_json::from_value(list).unwrap()))
+    }
+
+    /// The discovery of a server with those, at `/api` or `/apis`.
+    pub(crate) fn discovery(path: &str) -> serde_json::Value {
         let resource = |group: &str, version: &str, plural: &str, kind: &str, scope: &str| {
             json!({
                 "resource": plural, "scope": scope, "singularResource": kind.to_lowercase(),
@@ -67,12 +73,14 @@ pub(crate) mod tests {
             let kind = format!("VirtualMachine{kind}");
             resource("kubevirt.io", "v1", plural, &kind, "Namespaced")
         });
-        let list = json!({
+        let items = match path {
+            "/api" => [group("", "v1", core.into())],
+            _ => [group("kubevirt.io", "v1", machines.into())],
+        };
+        json!({
             "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
-            "metadata": {},
-            "items": [group("", "v1", core.into()), group("kubevirt.io", "v1", machines.into())],
-        });
-        Catalog::read(&[serde_json::from_value(list).unwrap()])
+            "metadata": {}, "items": items,
+        })
     }
 
     #[test]

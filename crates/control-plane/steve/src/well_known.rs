@@ -7,12 +7,9 @@ use serde_json::{Value, json};
 use crate::error::SteveError;
 use crate::reply::{self, SteveResult};
 use crate::request::RequestHead;
-use crate::{Steve, route::SteveRoute};
+use crate::{Steve, bundle, route::SteveRoute};
 
 const BACKUP_TARGET: &str = "/apis/harvesterhci.io/v1beta1/settings/backup-target";
-/// The namespaces that a support bundle collects from unless it is told others.
-const BUNDLE: [&str; 3] = ["harvester-system", "longhorn-system", "kube-system"];
-
 /// Answers for the path, or nothing if it is not one of these.
 pub(crate) async fn answer(
     steve: &Steve,
@@ -30,7 +27,7 @@ pub(crate) async fn answer(
             Ok(reply::json(StatusCode::OK, &json!({})))
         }
         ("namespaces", [], "supportbundle") => {
-            Ok(reply::json(StatusCode::OK, &json!({"data": BUNDLE})))
+            Ok(reply::json(StatusCode::OK, &json!({"data": bundle::NAMESPACES})))
         }
         _ => return None,
     };

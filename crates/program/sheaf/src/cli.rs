@@ -8,6 +8,7 @@ mod image;
 pub(crate) mod kube_apiserver;
 mod node;
 mod oidc;
+mod operate;
 mod storage;
 mod token;
 mod user;
@@ -30,6 +31,7 @@ pub(crate) use encryption::{EncryptedStore, EncryptionArgs};
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use node::{ClusterCommand, NodeCommand};
 pub(crate) use oidc::OidcArgs;
+pub(crate) use operate::{LoginArgs, OperateCommand, SettingCommand, SupportBundleArgs};
 pub(crate) use storage::{StorageAction, StorageArgs};
 pub(crate) use token::{
     NodeRole, TokenCommand, TokenCreateArgs, TokenPrint, TokenUses, UserTokenCommand,
@@ -108,6 +110,8 @@ pub(crate) enum Command {
     /// Manage local users, who log in with a password, and static bearer tokens.
     #[command(subcommand)]
     User(UserCommand),
+    #[command(flatten)]
+    Operate(OperateCommand),
     /// Back up, restore, re-encrypt or copy the data of the API server.
     #[command(subcommand)]
     Store(StoreCommand),

@@ -14,6 +14,7 @@ mod link;
 mod manifests;
 mod node;
 mod oidc;
+mod operate;
 mod replica;
 mod send;
 mod server;
@@ -60,6 +61,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Cluster(command) => node::run_cluster(&command),
         Command::Token(command) => token::run(command),
         Command::User(command) => user::run(command),
+        Command::Operate(command) => operate::run(&command),
         Command::Store(command) => store::run(command),
         Command::Replica(command) => replica::run(command),
         Command::Storage(args) => storage::run(args),

@@ -1,21 +1,82 @@
 //! The log: lines on standard error, for people or for machines.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result};
+use tracing::warn;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
 use crate::cli::LogFormat;
 
-pub(crate) fn start(format: LogFormat, level: &str) -> Result<()> {
+/// Changes what is logged while the process runs; clones are the same.
+#[derive(Clone)]
+pub(crate) struct LogLevel {
+    /// The level of the command line.
+    given: String,
+    reload: Arc<dyn Fn(EnvFilter) + Send + Sync>,
+}
+
+impl LogLevel {
+    /// Logs at this level, or at that of the command line.
+    pub(crate) fn set(&self, level: Option<&str>) {
+        let level = level.map_or_else(|| self.given.clone(), filter_of);
+        match EnvFilter::try_new(&level) {
+            Ok(filter) => (self.reload)(filter),
+            Err(_) => warn!(level, "unknown log level"),
+        }
+    }
+}
+
+/// A level of Harvester as a filter of ours.
+fn filter_of(level: &str) -> String {
+    match level.to_lowercase().as_str() {
+        "panic" | "fatal" | "error" => "error",
+        "warning" | "warn" => "warn",
+        "debug" => "debug",
+        "trace" => "trace",
+        _ => "info",
+    }
+    .to_owned()
+}
+
+pub(crate) fn start(format: LogFormat, level: &str) -> Result<LogLevel> {
     let filter = EnvFilter::try_new(level)
         .with_context(|| format!("--log-level {level:?} is not a level or a list of them"))?;
     let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Json => lines.json().flatten_event(true).init(),
+    let given = level.to_owned();
+    // Replacing a filter fails only when the log has ended.
+    Ok(match format {
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true).with_filter_reloading();
+            let handle = lines.reload_handle();
+            lines.init();
+            LogLevel { given, reload: Arc::new(move |filter| drop(handle.reload(filter))) }
+        }
         LogFormat::Text => {
             let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            lines.with_ansi(colours).with_target(false).init();
+            let lines = lines.with_ansi(colours).with_target(false).with_filter_reloading();
+            let handle = lines.reload_handle();
+            lines.init();
+            LogLevel { given, reload: Arc::new(move |filter| drop(handle.reload(filter))) }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter_of;
+
+    #[test]
+    fn levels_of_harvester_are_understood_in_any_case() {
+        for (level, filter) in [
+            ("Debug", "debug"),
+            ("WARNING", "warn"),
+            ("fatal", "error"),
+            ("info", "info"),
+            ("x", "info"),
+        ] {
+            assert_eq!(filter_of(level), filter, "{level}");
         }
     }
-    Ok(())
 }

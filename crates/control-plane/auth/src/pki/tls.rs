@@ -5,13 +5,16 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::server::{
+    ClientHello, ParsedCertificate, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
@@ -26,6 +29,8 @@ use crate::user::User;
 pub enum TlsError {
     #[error("cannot use the serving certificate")]
     Serving(#[source] rustls::Error),
+    #[error("a certificate or key is not PEM")]
+    Pem(#[source] pem::Error),
     #[error("cannot trust a certificate authority")]
     Root(#[source] rustls::Error),
     #[error("cannot verify client certificates")]
@@ -100,7 +105,8 @@ impl Tls {
             roots: ArcSwap::from_pointee(Roots::new(&material, &provider)?),
             signatures: provider.signature_verification_algorithms,
         });
-        let serving = Arc::new(Serving(ArcSwap::from(certified_key(material, &provider)?)));
+        let own = ArcSwap::from(certified_key(material, &provider)?);
+        let serving = Arc::new(Serving { own, chosen: ArcSwapOption::empty() });
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Serving)?;
@@ -132,8 +138,24 @@ impl Tls {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let roots = Roots::new(&material, &provider)?;
         let key = certified_key(material, &provider)?;
-        self.serving.0.store(key);
+        self.serving.own.store(key);
         self.trust.roots.store(Arc::new(roots));
+        Ok(())
+    }
+
+    /// Shows another certificate to clients that ask for a name in it; without one, the own
+    /// certificate to all. Clients that ask for an address verify the own one.
+    pub fn choose(&self, chosen: Option<(&str, &str)>) -> Result<(), TlsError> {
+        let Some((certs, key)) = chosen else {
+            self.serving.chosen.store(None);
+            return Ok(());
+        };
+        let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certs.as_bytes()).collect();
+        let certs = certs.map_err(TlsError::Pem)?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(TlsError::Pem)?;
+        let provider = aws_lc_rs::default_provider();
+        let key = CertifiedKey::from_der(certs, key, &provider).map_err(TlsError::Serving)?;
+        self.serving.chosen.store(Some(Arc::new(key)));
         Ok(())
     }
 
@@ -178,12 +200,28 @@ fn certified_key(
 }
 
 #[derive(Debug)]
-struct Serving(ArcSwap<CertifiedKey>);
+struct Serving {
+    own: ArcSwap<CertifiedKey>,
+    /// For clients that ask for one of its names.
+    chosen: ArcSwapOption<CertifiedKey>,
+}
 
 impl ResolvesServerCert for Serving {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let chosen = self.chosen.load_full();
+        let chosen = chosen.filter(|key| hello.server_name().is_some_and(|name| is_for(key, name)));
+        Some(chosen.unwrap_or_else(|| self.own.load_full()))
     }
+}
+
+/// Whether a certificate has a name.
+fn is_for(key: &CertifiedKey, name: &str) -> bool {
+    let Some(cert) = key.cert.first().and_then(|cert| ParsedCertificate::try_from(cert).ok())
+    else {
+        return false;
+    };
+    let name = ServerName::try_from(name);
+    name.is_ok_and(|name| rustls::client::verify_server_name(&cert, &name).is_ok())
 }
 
 type Verifier = Arc<dyn ClientCertVerifier>;

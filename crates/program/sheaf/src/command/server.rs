@@ -4,7 +4,9 @@ mod certificates;
 mod dashboard;
 mod extensions;
 mod identities;
+mod live_settings;
 pub(super) mod names;
+mod node_report;
 mod nodes;
 mod signer;
 pub(super) mod tokens;
@@ -30,7 +32,10 @@ use tracing::info;
 use super::{encryption, join};
 use crate::cli::{EncryptedStore, ServerArgs, StoreKind};
 use crate::data_dir::Layout;
+use crate::logging::LogLevel;
 use crate::{in_process, logging, memory};
+use extensions::RestHandle;
+use live_settings::LiveSettings;
 
 /// Who issues service-account tokens, as upstream calls it by default.
 pub(super) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -48,10 +53,10 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
     if args.role.is_some() || args.token.is_some() {
         bail!("--role and --token are for nodes that join: --join URL is missing");
     }
-    logging::start(args.log_format, &args.log_level)?;
+    let log = logging::start(args.log_format, &args.log_level)?;
     let layout = Layout::new(args.data.data_dir.as_deref())?;
     let _lock = layout.take()?;
-    in_runtime(serve(args, &layout))
+    in_runtime(serve(args, &layout, log))
 }
 
 /// Runs a service to its end.
@@ -105,7 +110,7 @@ async fn listen_within(address: SocketAddr, timeout: Duration) -> Result<TcpList
     }
 }
 
-async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
+async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<()> {
     let (config, made) = store_config(args, layout).await?;
     let service_range = args
         .service_cluster_ip_range
@@ -157,8 +162,8 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         tls: node_tls.clone(),
     };
     door.open(gateway, steve.clone(), Arc::new(reached));
-    rest.open(steve.clone(), &pki.ca_pem());
-    let password = first_login(args, layout, steve).await?;
+    let live = LiveSettings { client: steve, log, tls: tls.clone() };
+    let password = open_rest(args, layout, &rest, live, &pki.ca_pem(), &tasks).await?;
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
@@ -303,6 +308,23 @@ impl controllers::TokenMinter for SecretTokenMinter {
         let account = ObjectRef::new(service_account, service_account_uid);
         Ok(self.0.issue_legacy(namespace, &account, secret))
     }
+}
+
+/// Opens the REST API, and follows the settings that this process obeys; returns the password
+/// of a user `admin` who was made just now.
+async fn open_rest(
+    args: &ServerArgs,
+    layout: &Layout,
+    rest: &RestHandle,
+    live: LiveSettings,
+    ca_pem: &str,
+    tasks: &Tasks,
+) -> Result<Option<String>> {
+    let report = node_report::OwnNodeReport { node: names::node(args).unwrap_or_default() };
+    rest.open(live.client.clone(), ca_pem, Arc::new(report));
+    let password = first_login(args, layout, live.client.clone()).await?;
+    live.follow(tasks);
+    Ok(password)
 }
 
 /// Creates the user `admin` at the first start. The password is returned, and written to a file

@@ -66,27 +66,39 @@ async fn list(users: &Users) -> Result<()> {
     super::print(&table::align(&rows))
 }
 
-/// The password that was given, or typed twice.
+/// A new password: the one that was given, or typed twice.
 fn choose(given: Option<&str>) -> Result<String> {
-    let read = || {
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line).context("cannot read the password")?;
-        Ok::<_, anyhow::Error>(line.trim_end_matches(['\r', '\n']).to_owned())
-    };
-    match given {
-        Some("-") => read(),
-        Some(password) => Ok(password.to_owned()),
-        None if std::io::stdin().is_terminal() => {
-            let first = typed("Password: ", read)?;
-            if typed("Again: ", read)? != first {
-                bail!("the two passwords differ");
-            }
-            Ok(first)
+    password(given, |read| {
+        let first = typed("Password: ", read)?;
+        if typed("Again: ", read)? != first {
+            bail!("the two passwords differ");
         }
+        Ok(first)
+    })
+}
+
+/// An existing password: the one that was given, or typed once.
+pub(super) fn ask(given: Option<&str>) -> Result<String> {
+    password(given, |read| typed("Password: ", read))
+}
+
+type ReadLine = fn() -> Result<String>;
+
+fn password(given: Option<&str>, prompt: fn(ReadLine) -> Result<String>) -> Result<String> {
+    match given {
+        Some("-") => read_line(),
+        Some(password) => Ok(password.to_owned()),
+        None if std::io::stdin().is_terminal() => prompt(read_line),
         None => bail!(
             "standard input is no terminal: give the password with --password, or - to read it from there"
         ),
     }
+}
+
+fn read_line() -> Result<String> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).context("cannot read the password")?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 /// A line that the terminal does not show.

@@ -118,3 +118,22 @@ fn renewed_certificates_are_taken_over_without_a_new_configuration() {
     tls.reload(&pki).unwrap();
     assert!(connect(config, client(&pki.ca_pem(), None), "new.example").is_ok());
 }
+
+#[test]
+fn a_chosen_certificate_is_shown_to_those_who_ask_for_its_name() {
+    let (own_dir, other_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let own = open(own_dir.path());
+    let names = ServingNames { dns: vec!["vms.example".into()], ..ServingNames::default() };
+    let other = Pki::open(other_dir.path(), &names, base::clock::now()).unwrap().0;
+    let tls = Tls::new(&own).unwrap();
+    let shows = |pki: &Pki, name| connect(tls.config(), client(&pki.ca_pem(), None), name).is_ok();
+    assert!(!shows(&other, "vms.example"));
+    let Identity { cert_pem, key_pem } = other.serving();
+    tls.choose(Some((&cert_pem, &key_pem))).unwrap();
+    assert!(shows(&other, "vms.example"));
+    assert!(shows(&own, "127.0.0.1"), "an address gets the own certificate");
+    assert!(tls.choose(Some((&cert_pem, "no key"))).is_err());
+    assert!(shows(&other, "vms.example"), "a wrong key changes nothing");
+    tls.choose(None).unwrap();
+    assert!(!shows(&other, "vms.example"));
+}

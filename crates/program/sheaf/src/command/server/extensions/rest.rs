@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use apiserver::HttpReply;
 use apiserver::extension::{
     AuthorizedRequest, Credentials, Lookup, PathAccess, Paths, SourceAddress,
 };
+use apiserver::{HttpReply, Upgrade};
 use auth::User;
 use client::Caller;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use kube::Client;
-use steve::{Login, RequestHead, Steve, SteveRequest};
+use steve::{Login, NodeReports, RequestHead, Steve, SteveRequest};
 
 /// The REST API, as soon as it can be reached.
 #[derive(Clone, Default)]
@@ -26,9 +26,15 @@ struct Rest {
 
 impl RestHandle {
     /// From here on requests are answered. `client` may act as any user; `ca_pem` is what
-    /// clients verify this server by.
-    pub(in crate::command::server) fn open(&self, client: Client, ca_pem: &str) {
-        let (steve, login) = (Steve::new(client.clone(), ca_pem), Login::new(client.clone()));
+    /// clients verify this server by, and `reports` what support bundles say about nodes.
+    pub(in crate::command::server) fn open(
+        &self,
+        client: Client,
+        ca_pem: &str,
+        reports: Arc<dyn NodeReports>,
+    ) {
+        let steve = Steve::new(client.clone(), ca_pem).with_reports(reports);
+        let login = Login::new(client.clone());
         // Opened twice would be a mistake of ours, and the first remains good.
         let _ = self.0.set(Rest { client, steve, login });
     }
@@ -53,7 +59,8 @@ impl Paths for RestHandle {
             let source = asked.parts.extensions.get::<SourceAddress>().map(|from| from.0.ip());
             let body = asked.body.map_err(io::Error::other).boxed_unsync();
             let caller = asked.user.map(super::caller_of);
-            let head = RequestHead { caller, source, parts: asked.parts };
+            let upgrade = asked.parts.extensions.get::<Upgrade>().and_then(Upgrade::take);
+            let head = RequestHead { caller, source, parts: asked.parts, upgrade };
             let asked = SteveRequest { head, body };
             if steve::owns_login(asked.head.parts.uri.path()) {
                 return rest.login.answer(&rest.client, asked).await;

@@ -1,0 +1,282 @@
+//! Support bundles: the objects of a cluster without their secrets, as a ZIP archive that is made
+//! while it is sent.
+//!
+//! Everything is read in the caller's name: a bundle has what its reader may read.
+
+mod redact;
+mod zip;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use client::{Caller, CatalogKind};
+use futures_util::future::BoxFuture;
+use futures_util::stream;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
+use http::{Method, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use serde_json::{Value, json};
+
+use crate::caller::Session;
+use crate::envelope;
+use crate::error::SteveError;
+use crate::reply::{self, SteveResult};
+use crate::request::RequestHead;
+use crate::{Steve, schemas};
+use zip::ZipWriter;
+
+const BUNDLES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/harvester-system/supportbundles";
+const SETTINGS: &str = "/apis/harvesterhci.io/v1beta1/settings";
+/// The namespaces that every bundle has.
+pub(crate) const NAMESPACES: [&str; 11] = [
+    "cattle-dashboards",
+    "cattle-fleet-clusters-system",
+    "cattle-fleet-local-system",
+    "cattle-fleet-system",
+    "cattle-logging-system",
+    "cattle-monitoring-system",
+    "cattle-provisioning-capi-system",
+    "fleet-local",
+    "harvester-system",
+    "local",
+    "longhorn-system",
+];
+
+/// What is known about nodes beside objects.
+pub trait NodeReports: Send + Sync {
+    fn collect(&self) -> BoxFuture<'_, Vec<NodeReport>>;
+}
+
+/// Files about one node.
+#[derive(Debug, Clone)]
+pub struct NodeReport {
+    pub node: String,
+    /// Name and content.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+/// `GET supportbundles/NAME/download`.
+pub(crate) async fn download(
+    steve: &Steve,
+    session: &Session<'_>,
+    asked: &RequestHead,
+    name: &str,
+) -> SteveResult {
+    if asked.parts.method != Method::GET {
+        return Err(SteveError::method_not_allowed(&asked.parts.method));
+    }
+    let path = format!("{BUNDLES}/{name}");
+    let bundle = session.get(&path).await?;
+    if bundle["status"]["state"] != "ready" {
+        let message = format!("support bundle {name} is not ready yet");
+        return Err(SteveError::new(StatusCode::CONFLICT, "InvalidState", message));
+    }
+    let file = bundle["status"]["filename"].as_str().unwrap_or("supportbundle.zip").to_owned();
+    let root = file.trim_end_matches(".zip").to_owned();
+    let setting = steve.setting(&format!("{SETTINGS}/support-bundle-namespaces")).await?;
+    let version = steve.setting(&format!("{SETTINGS}/server-version")).await?;
+    let catalog = steve.kinds.get(&steve.client).await?;
+    let (path_of_rights, body) = crate::rights::question("");
+    let rights = crate::rights::Rights::read(&session.post(path_of_rights, &body).await?);
+    let kinds = schemas::visible(&catalog, &rights).cloned().collect();
+    let archive = Archive {
+        steve: steve.clone(),
+        caller: session.caller.clone(),
+        zip: ZipWriter::default(),
+        namespaces: namespaces(&bundle, &setting),
+        steps: steps(kinds, metadata(&bundle, &version)),
+        problems: Vec::new(),
+        root,
+        path,
+    };
+    let chunks = stream::unfold(Some(archive), |archive| async move {
+        let mut archive = archive?;
+        let step = archive.steps.pop_front();
+        let is_last = step.is_none();
+        let chunk = archive.next(step).await;
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(chunk))), (!is_last).then_some(archive)))
+    });
+    let mut reply = reply::empty(StatusCode::OK);
+    *reply.body_mut() = StreamBody::new(chunks).boxed_unsync();
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/zip"));
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={file}")) {
+        headers.insert(CONTENT_DISPOSITION, value);
+    }
+    Ok(reply)
+}
+
+/// One part of the archive that is still to be made.
+enum BundleStep {
+    Metadata(String),
+    Objects(Arc<CatalogKind>),
+    Nodes,
+    Problems,
+}
+
+fn steps(kinds: Vec<Arc<CatalogKind>>, metadata: String) -> VecDeque<BundleStep> {
+    let mut steps = VecDeque::from([BundleStep::Metadata(metadata)]);
+    steps.extend(kinds.into_iter().map(BundleStep::Objects));
+    steps.extend([BundleStep::Nodes, BundleStep::Problems]);
+    steps
+}
+
+/// What the bundle is about.
+fn metadata(bundle: &Value, version: &Value) -> String {
+    let about = json!({
+        "projectName": "Harvester", "projectVersion": version["value"],
+        "bundleName": bundle["metadata"]["name"], "issueURL": bundle["spec"]["issueURL"],
+        "issueDescription": bundle["spec"]["description"],
+        "bundleCreatedAt": bundle["metadata"]["creationTimestamp"],
+        "program": env!("CARGO_PKG_VERSION"),
+    });
+    serde_saphyr::to_string(&about).unwrap_or_default()
+}
+
+/// The namespaces whose objects are collected.
+fn namespaces(bundle: &Value, setting: &Value) -> Vec<String> {
+    let mut all: Vec<String> = NAMESPACES.iter().map(|&name| name.to_owned()).collect();
+    let chosen = setting["value"].as_str().unwrap_or_default().split(',').map(str::trim);
+    all.extend(chosen.filter(|name| !name.is_empty()).map(str::to_owned));
+    let extra = bundle["spec"]["extraCollectionNamespaces"].as_array();
+    all.extend(extra.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+    all
+}
+
+struct Archive {
+    steve: Steve,
+    caller: Caller,
+    zip: ZipWriter,
+    namespaces: Vec<String>,
+    steps: VecDeque<BundleStep>,
+    /// What could not be collected.
+    problems: Vec<String>,
+    root: String,
+    /// Of the SupportBundle, which goes once it was sent.
+    path: String,
+}
+
+impl Archive {
+    /// The bytes of a step; without one, those that end the archive.
+    async fn next(&mut self, step: Option<BundleStep>) -> Vec<u8> {
+        match step {
+            Some(BundleStep::Metadata(text)) => self.file("metadata.yaml", text.as_bytes()),
+            Some(BundleStep::Objects(kind)) => self.objects(&kind).await,
+            Some(BundleStep::Nodes) => {
+                let reports = match &self.steve.reports {
+                    Some(reports) => reports.collect().await,
+                    None => Vec::new(),
+                };
+                reports.iter().flat_map(|report| self.node(report)).collect()
+            }
+            Some(BundleStep::Problems) => {
+                let text = std::mem::take(&mut self.problems).join("\n");
+                self.file("bundleGenerationError.log", text.as_bytes())
+            }
+            None => {
+                let session = Session { client: &self.steve.client, caller: &self.caller };
+                let kind = "application/json";
+                // A bundle that stays is removed when it expires.
+                let _ = session.send(Method::DELETE, &self.path, kind, &[], kind).await;
+                std::mem::take(&mut self.zip).finish()
+            }
+        }
+    }
+
+    /// The files of a node are an archive of their own.
+    fn node(&mut self, report: &NodeReport) -> Vec<u8> {
+        let mut zip = ZipWriter::default();
+        let mut archive = Vec::new();
+        for (name, content) in &report.files {
+            match zip.file(&format!("{}/{name}", report.node), content) {
+                Ok(bytes) => archive.extend(bytes),
+                Err(error) => self.problems.push(format!("{}/{name}: {error}", report.node)),
+            }
+        }
+        archive.extend(zip.finish());
+        self.file(&format!("nodes/{}.zip", report.node), &archive)
+    }
+
+    fn file(&mut self, path: &str, content: &[u8]) -> Vec<u8> {
+        match self.zip.file(&format!("{}/{path}", self.root), content) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.problems.push(format!("{path}: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// The objects of a kind, a file for each namespace.
+    async fn objects(&mut self, kind: &CatalogKind) -> Vec<u8> {
+        let session = Session { client: &self.steve.client, caller: &self.caller };
+        let list = match session.get(&kind.path("")).await {
+            Ok(list) => list,
+            Err(error) => {
+                self.problems.push(format!("{}: {error}", kind.path("")));
+                return Vec::new();
+            }
+        };
+        let mut bytes = Vec::new();
+        for (path, items) in files(kind, list, &self.namespaces) {
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+            match serde_saphyr::to_string(&list) {
+                Ok(text) => bytes.extend(self.file(&path, text.as_bytes())),
+                Err(error) => self.problems.push(format!("{path}: {error}")),
+            }
+        }
+        bytes
+    }
+}
+
+/// The objects of a list by the file that they belong in, without secrets.
+fn files(kind: &CatalogKind, list: Value, namespaces: &[String]) -> BTreeMap<String, Vec<Value>> {
+    let mut files: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for row in envelope::rows(list) {
+        let mut object = row.object;
+        redact::redact(&mut object);
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let folder = match namespace {
+            "" => "cluster".to_owned(),
+            name if namespaces.iter().any(|own| own == name) => format!("namespaced/{name}"),
+            _ => continue,
+        };
+        let path = format!("yamls/{folder}/{}/{}.yaml", kind.api_version(), kind.plural);
+        files.entry(path).or_default().push(object);
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::type_name::{find, tests::catalog};
+
+    #[test]
+    fn objects_go_into_files_by_namespace_and_kind() {
+        let catalog = catalog();
+        let object = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "a"}});
+        let list = json!({"kind": "SecretList", "apiVersion": "v1", "items": [
+            object("harvester-system"), object("default"), object("mine"),
+        ]});
+        let chosen = namespaces(
+            &json!({"spec": {"extraCollectionNamespaces": ["mine"]}}),
+            &json!({"value": "other, "}),
+        );
+        assert!(chosen.iter().any(|name| name == "other"));
+        let kind = find(&catalog, "secrets").unwrap();
+        let found = files(kind, list, &chosen);
+        let names: Vec<&str> = found.keys().map(String::as_str).collect();
+        let expected = [
+            "yamls/namespaced/harvester-system/v1/secrets.yaml",
+            "yamls/namespaced/mine/v1/secrets.yaml",
+        ];
+        assert_eq!(names, expected);
+        let nodes = json!({"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {}}]});
+        let kind = find(&catalog, "nodes").unwrap();
+        assert!(files(kind, nodes, &chosen).contains_key("yamls/cluster/v1/nodes.yaml"));
+    }
+}

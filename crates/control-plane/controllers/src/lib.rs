@@ -31,6 +31,7 @@ mod node;
 mod object;
 mod populate;
 mod populator;
+mod project;
 mod queue;
 mod quota;
 mod reconcile;

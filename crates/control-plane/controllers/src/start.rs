@@ -16,7 +16,7 @@ use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
     addon, claim, cluster_setting, data_import_cron, data_source, data_volume, hub, image,
-    installation, key_pair, longhorn, populator, storage_profile, storage_protection,
+    installation, key_pair, longhorn, populator, project, storage_profile, storage_protection,
     support_bundle, vm, vm_backup, vm_claims, vm_clone, vm_export, vm_memory_dump, vm_pool,
     vm_restore, vm_snapshot, vm_template, vm_template_request, vmi, vmi_replica_set,
 };
@@ -218,6 +218,11 @@ impl Started<'_> {
             "cluster-setting",
             cluster_setting::SettingMapper,
             cluster_setting::SettingReconciler::new(client()),
+        ));
+        outlets.push(self.add(
+            "project",
+            project::ProjectMapper,
+            project::ProjectReconciler::new(client()),
         ));
         outlets.push(self.add(
             "support-bundle",

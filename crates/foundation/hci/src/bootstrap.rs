@@ -18,6 +18,7 @@ const NAMESPACES: &[&str] = &[
     "cattle-local-user-passwords",
     "cattle-logging-system",
     "cattle-monitoring-system",
+    "local",
 ];
 
 /// The objects in the order of their creation. They are created if they are missing and then

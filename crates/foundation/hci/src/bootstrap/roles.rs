@@ -9,6 +9,7 @@ pub(super) fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = public_reader().into();
     objects.extend(password_keeper());
     objects.extend([cloud_provider(), csi_driver()]);
+    objects.extend(PROJECT_ROLES.iter().map(role_template));
     objects
 }
 
@@ -118,4 +119,20 @@ fn csi_driver() -> Value {
         rules.push(settings);
     }
     role
+}
+
+/// Name, name for people, and the cluster role that a member of a project gets.
+const PROJECT_ROLES: [(&str, &str, &str); 3] = [
+    ("project-owner", "Project Owner", "admin"),
+    ("project-member", "Project Member", "edit"),
+    ("read-only", "Read-only", "view"),
+];
+
+fn role_template((name, display_name, role): &(&str, &str, &str)) -> Value {
+    json!({
+        "apiVersion": "management.cattle.io/v3", "kind": "RoleTemplate",
+        "metadata": {"name": name}, "displayName": display_name, "context": "project",
+        "description": format!("Cluster role {role} in the namespaces of a project"),
+        "builtin": true,
+    })
 }

@@ -1,9 +1,11 @@
-//! Rancher's kinds that belong to the login.
+//! Rancher's kinds that belong to the login, and its projects.
 
 use crd::record::Field as _;
 
 use super::{AGE, Column, DefinitionScope, DefinitionVersion, KindDefinition, kind};
-use crate::harvester::management::{LocalUser, LoginToken, ManagementSetting};
+use crate::harvester::management::{
+    LocalUser, LoginToken, ManagementSetting, Project, ProjectRoleTemplateBinding, RoleTemplate,
+};
 
 const GROUP: &str = "management.cattle.io";
 const THREE: &[DefinitionVersion] =
@@ -32,5 +34,33 @@ pub(super) const CATALOG: &[KindDefinition] = &[
         columns: &[Column("Value", "string", ".value", "", 0)],
         scope: DefinitionScope::Cluster,
         ..kind(GROUP, "Setting", "settings", &[], THREE, ManagementSetting::schema)
+    },
+    KindDefinition {
+        columns: &[Column("Name", "string", ".spec.displayName", "", 0), AGE],
+        ..kind(GROUP, "Project", "projects", &[], THREE, Project::schema)
+    },
+    KindDefinition {
+        columns: &[
+            Column("Project", "string", ".projectName", "", 0),
+            Column("Role", "string", ".roleTemplateName", "", 0),
+            AGE,
+        ],
+        ..kind(
+            GROUP,
+            "ProjectRoleTemplateBinding",
+            "projectroletemplatebindings",
+            &[],
+            THREE,
+            ProjectRoleTemplateBinding::schema,
+        )
+    },
+    KindDefinition {
+        columns: &[
+            Column("Name", "string", ".displayName", "", 0),
+            Column("Context", "string", ".context", "", 0),
+            AGE,
+        ],
+        scope: DefinitionScope::Cluster,
+        ..kind(GROUP, "RoleTemplate", "roletemplates", &[], THREE, RoleTemplate::schema)
     },
 ];

@@ -1,7 +1,7 @@
-//! Rancher's kinds of which Harvester's clients know: local users, their tokens, and settings of
-//! the login. None has a spec.
+//! Rancher's kinds of which Harvester's clients know: local users, their tokens, settings of the
+//! login, and projects with their members.
 
-use crd::atom::ObjectMeta;
+use crd::atom::{Any, Map, ObjectMeta};
 use crd::record::record;
 
 record! {
@@ -57,5 +57,72 @@ record! {
         customized: Option<bool>,
         /// Origin of the value: `default`, `db` or `env`.
         source: Option<String>,
+    }
+
+    Project {
+        api_version: Option<String>,
+        kind: Option<String>,
+        metadata: ObjectMeta,
+        spec: Option<ProjectSpec>,
+    }
+
+    ProjectSpec {
+        /// Name for people.
+        display_name: Option<String>,
+        /// Free text about the project.
+        description: Option<String>,
+        /// Name of the cluster: `local`.
+        cluster_name: Option<String>,
+        /// Limits of all namespaces of the project together.
+        resource_quota: Option<ProjectQuota>,
+        /// Limits of each namespace that has none of its own.
+        namespace_default_resource_quota: Option<ProjectQuota>,
+    }
+
+    ProjectQuota {
+        /// Amounts by name, such as `limitsCpu`.
+        limit: Map<String>,
+    }
+
+    RoleTemplate {
+        api_version: Option<String>,
+        kind: Option<String>,
+        metadata: ObjectMeta,
+        /// Name for people.
+        display_name: Option<String>,
+        /// Free text about the role.
+        description: Option<String>,
+        /// Where the role is given: `project` or `cluster`.
+        context: Option<String>,
+        /// Whether the template comes with the cluster.
+        builtin: Option<bool>,
+        /// Whether a ClusterRole of the same name has the rules.
+        external: Option<bool>,
+        /// Whether the template can be given no more.
+        locked: Option<bool>,
+        /// Rules of the role, as in a ClusterRole.
+        rules: Vec<Any>,
+        /// Templates whose rules are included.
+        role_template_names: Vec<String>,
+    }
+
+    ProjectRoleTemplateBinding {
+        api_version: Option<String>,
+        kind: Option<String>,
+        metadata: ObjectMeta,
+        /// Cluster and name of the project: `local:NAME`.
+        project_name: Option<String>,
+        /// Name of the RoleTemplate.
+        role_template_name: Option<String>,
+        /// Name of the user who gets the role.
+        user_name: Option<String>,
+        /// Identity of the user at a provider of logins, such as `local://NAME`.
+        user_principal_name: Option<String>,
+        /// Name of the group that gets the role.
+        group_name: Option<String>,
+        /// Identity of the group at a provider of logins.
+        group_principal_name: Option<String>,
+        /// Service account that gets the role: `NAMESPACE:NAME`.
+        service_account: Option<String>,
     }
 }

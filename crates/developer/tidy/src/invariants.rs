@@ -48,6 +48,7 @@ const ABSENCES: &[Absence] = &[
             ("crates/control-plane/apiserver/src/setup/bootstrap.rs", "awaited at the start"),
             ("crates/control-plane/gateway/src/node.rs", "ends with its connection"),
             ("crates/control-plane/gateway/src/stream.rs", "ends with its connection"),
+            ("crates/control-plane/steve/src/subscribe.rs", "ends with its connection"),
             ("crates/node/agent/src/volume/upload.rs", "ends with its connection"),
             ("crates/program/sheaf/src/command/send.rs", "a command ends with its process"),
             ("crates/program/sheaf/src/command/vm/", "a command ends with its process"),

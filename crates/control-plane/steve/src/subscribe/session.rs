@@ -78,7 +78,7 @@ pub(super) async fn serve(steve: Steve, subscriber: Subscriber, upgrade: OnUpgra
         .max_frame_size(Some(MAX_MESSAGE));
     let io = TokioIo::new(upgraded);
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(limits)).await;
-    let mut connection = Connection {
+    let mut connection = SubscriberConnection {
         steve,
         subscriber,
         socket,
@@ -92,7 +92,7 @@ pub(super) async fn serve(steve: Steve, subscriber: Subscriber, upgrade: OnUpgra
     }
 }
 
-struct Connection {
+struct SubscriberConnection {
     steve: Steve,
     subscriber: Subscriber,
     socket: WebSocketStream<TokioIo<Upgraded>>,
@@ -102,7 +102,7 @@ struct Connection {
     last_number: u64,
 }
 
-impl Connection {
+impl SubscriberConnection {
     async fn run(&mut self) -> Result<(), SubscriberGone> {
         let mut pings = tokio::time::interval(PING_INTERVAL);
         pings.reset();

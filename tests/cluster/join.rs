@@ -8,11 +8,9 @@ use crate::harness::{Node, Socket, assert_has, poll};
 const NODES: &str = "/api/v1/nodes";
 const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
 const GUEST: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances";
-const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
-const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// A machine for one node, with a secret that the node has to read and a replicated volume.
+/// A machine for one node, with a secret that the node has to read.
 fn machine(name: &str, node: &str, disk: &str) -> String {
     format!(
         "
@@ -31,13 +29,11 @@ spec:
           disks:
           - {{name: root, disk: {{bus: virtio}}}}
           - {{name: seed, disk: {{bus: virtio}}}}
-          - {{name: data, disk: {{bus: virtio}}}}
           interfaces: [{{name: default, masquerade: {{}}}}]
       networks: [{{name: default, pod: {{}}}}]
       volumes:
       - {{name: root, hostDisk: {{path: {disk}, type: Disk}}}}
       - {{name: seed, cloudInitNoCloud: {{secretRef: {{name: seed-{name}}}}}}}
-      - {{name: data, persistentVolumeClaim: {{claimName: data-{name}}}}}
 "
     )
 }
@@ -50,27 +46,6 @@ fn until_ready(management: &Node, name: &str) -> Value {
         let ready = |own: &Value| own["type"] == "Ready" && own["status"] == "True";
         if conditions.iter().any(ready) { Ok(node) } else { Err(node.to_string()) }
     })
-}
-
-/// Each volume has a copy on each node, and its engine where its machine runs.
-fn volumes_have_copies_on_both_nodes(management: &Node) {
-    let http = management.sheaf.http();
-    poll("all volumes are healthy", || {
-        let volumes = http.get(&format!("{LONGHORN}/volumes")).ok();
-        let all = volumes["items"].as_array().cloned().unwrap_or_default();
-        let healthy = all.iter().filter(|it| it["status"]["robustness"] == "healthy").count();
-        if healthy == 2 { Ok(()) } else { Err(volumes.to_string()) }
-    });
-    let nodes = |kind: &str| {
-        let list = http.get(&format!("{LONGHORN}/{kind}")).ok();
-        let all = list["items"].as_array().cloned().unwrap_or_default();
-        let mut nodes: Vec<String> =
-            all.iter().map(|it| it["spec"]["nodeID"].as_str().unwrap().to_owned()).collect();
-        nodes.sort();
-        nodes
-    };
-    assert_eq!(nodes("replicas"), ["one", "one", "two", "two"]);
-    assert_eq!(nodes("engines"), ["one", "two"]);
 }
 
 /// What a guest says on its console, through the management node.
@@ -150,10 +125,6 @@ fn a_worker_joins_runs_machines_comes_back_and_is_removed() {
         http.post(SECRETS, &seed).ok();
     }
     for (name, node) in [("a", "two"), ("b", "one")] {
-        let claim = json!({"metadata": {"name": format!("data-{name}")}, "spec": {
-            "accessModes": ["ReadWriteMany"], "volumeMode": "Block",
-            "resources": {"requests": {"storage": "16Mi"}}}});
-        http.post(CLAIMS, &claim).ok();
         let disk = one.disk(&format!("{name}.img"));
         one.kubectl().apply(&machine(name, node, &disk.display().to_string()));
         let vmi = one.until(&format!("{VMIS}/{name}"), "/status/phase", "Running");
@@ -163,7 +134,6 @@ fn a_worker_joins_runs_machines_comes_back_and_is_removed() {
     assert_eq!(running.len(), 1);
     until_heard(&one, "a", ".");
     until_heard(&one, "b", ".");
-    volumes_have_copies_on_both_nodes(&one);
     the_worker_is_not_the_cluster(&one, &two);
 
     // Killed, it finds its machine again; it needs neither flag nor token.

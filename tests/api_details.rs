@@ -228,17 +228,17 @@ fn kinds_without_effect_are_stored_with_a_warning() {
     let http = sheaf.http();
     let text =
         |subject: &str| format!("{subject} is stored, but nothing acts on it yet in this version");
-    let policy = json!({
-        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "p"},
-        "spec": {"podSelector": {}},
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "p"},
+        "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}},
     });
-    let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
-    let made = http.post(policies, &policy);
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let made = http.post(ingresses, &ingress);
     made.ok();
-    assert_has(made.warnings().join(""), &text("NetworkPolicy"));
+    assert_has(made.warnings().join(""), &text("Ingress"));
     let changed =
-        http.merge(&format!("{policies}/p"), &json!({"metadata": {"labels": {"a": "b"}}}));
-    assert_has(changed.warnings().join(""), &text("NetworkPolicy"));
+        http.merge(&format!("{ingresses}/p"), &json!({"metadata": {"labels": {"a": "b"}}}));
+    assert_has(changed.warnings().join(""), &text("Ingress"));
     let services = "/api/v1/namespaces/default/services";
     for (kind, warned) in [("ClusterIP", false), ("NodePort", false), ("LoadBalancer", true)] {
         let service = json!({

@@ -71,6 +71,7 @@ fn a_guest_is_told_by_a_config_drive_and_reached_through_its_ports() {
     shell.sees(read, PASSWORD);
     its_port_is_its_readiness(&node, &mut shell);
     a_service_leads_to_it(&node, &mut shell);
+    a_policy_decides_whom_it_reaches(&node, &mut shell);
     clients_lend_it_their_usb_devices(&node);
     what_it_depends_on_is_told(&node);
     a_password_changes_while_it_runs(&node, &mut shell);
@@ -158,6 +159,65 @@ fn a_service_leads_to_it(node: &Node, shell: &mut Shell) {
     shell.sees(&format!("{resolve} | grep -q {address} && echo found"), "found");
     http.delete(&format!("{services}/access")).ok();
     shell.sees(&format!("{resolve} | grep -q NXDOMAIN && echo gone"), "gone");
+}
+
+/// A host beyond the node, with a server at port 7000.
+struct Outside {
+    server: std::process::Child,
+}
+
+impl Outside {
+    const NAME: &str = "shfaccess-out";
+    const ADDRESS: &str = "198.51.100.2";
+
+    fn start() -> Self {
+        let name = Self::NAME;
+        let ip = |line: &str| {
+            let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
+            assert!(output.status.success(), "ip {line}: {output:?}");
+        };
+        ip(&format!("netns add {name}"));
+        ip(&format!("link add shfaccess1 type veth peer name eth0 netns {name}"));
+        ip("address add 198.51.100.1/24 dev shfaccess1");
+        ip("link set shfaccess1 up");
+        ip(&format!("-n {name} address add {}/24 dev eth0", Self::ADDRESS));
+        ip(&format!("-n {name} link set eth0 up"));
+        let serve = format!("netns exec {name} busybox nc -ll -p 7000 -e echo welcome");
+        let server = Command::new("ip").args(serve.split_whitespace()).spawn().unwrap();
+        Self { server }
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = Command::new("ip").args(["netns", "del", Self::NAME]).output();
+    }
+}
+
+/// Without a policy, with one that denies all, with one that allows a network, without it again.
+fn a_policy_decides_whom_it_reaches(node: &Node, shell: &mut Shell) {
+    let outside = Outside::start();
+    let ask = format!("nc -w 3 {} 7000 </dev/null | grep -c welcome", Outside::ADDRESS);
+    shell.sees(&ask, "1");
+    let http = node.sheaf.http();
+    let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    let deny = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": "access"},
+        "spec": {"podSelector": {"matchLabels": {"app": "access"}}, "policyTypes": ["Egress"]}});
+    http.post(policies, &deny).ok();
+    shell.sees(&ask, "0");
+    let block = json!({"ipBlock": {"cidr": "198.51.100.0/24"}});
+    let allow = json!({"spec": {"egress": [{"to": [block], "ports": [{"port": 7000}]}]}});
+    http.merge(&format!("{policies}/access"), &allow).ok();
+    shell.sees(&ask, "1");
+    let other = json!({"spec": {"egress": [{"to": [block], "ports": [{"port": 7001}]}]}});
+    http.merge(&format!("{policies}/access"), &other).ok();
+    shell.sees(&ask, "0");
+    http.delete(&format!("{policies}/access")).ok();
+    shell.sees(&ask, "1");
+    drop(outside);
 }
 
 /// QEMU greets whoever connects; four can at a time.

@@ -274,13 +274,14 @@ fn groups(process: Pid) -> Vec<PathBuf> {
 }
 
 /// The tables of rules that go with a bridge: family and name.
-fn tables(bridge: &str) -> [[String; 2]; 5] {
+fn tables(bridge: &str) -> [[String; 2]; 6] {
     let names = [
         ("inet", ""),
         ("bridge", ""),
         ("bridge", "_seen"),
         ("inet", "_services"),
         ("netdev", "_services"),
+        ("inet", "_policies"),
     ];
     names.map(|(family, end)| [family.to_owned(), format!("sheaf_{bridge}{end}")])
 }

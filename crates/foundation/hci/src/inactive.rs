@@ -27,7 +27,7 @@ macro_rules! rows {
 }
 
 const KINDS: &[Row] = rows! {
-    "networking.k8s.io" => { "ingresses": "Ingress", "networkpolicies": "NetworkPolicy" },
+    "networking.k8s.io" => { "ingresses": "Ingress" },
     "resource.k8s.io" => {
         "resourceclaims": "ResourceClaim",
         "resourceclaimtemplates": "ResourceClaimTemplate",
@@ -104,7 +104,7 @@ mod tests {
         let balancer = json!({"spec": {"type": "LoadBalancer"}});
         let setting = json!({"metadata": {"name": "vip-pools"}, "value": "{}"});
         for (group, resource, object, expected) in [
-            ("networking.k8s.io", "networkpolicies", json!({}), Some("NetworkPolicy")),
+            ("networking.k8s.io", "networkpolicies", json!({}), None),
             ("harvesterhci.io", "schedulevmbackups", json!({}), Some("ScheduleVMBackup")),
             ("", "services", balancer, Some("the load balancer of this Service")),
             ("", "services", json!({"spec": {"type": "ClusterIP"}}), None),

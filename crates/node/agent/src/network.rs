@@ -17,12 +17,16 @@ use std::path::Path;
 
 use base::{Chain, Tasks};
 use ipnet::Ipv4Net;
-use net::{Attachment as Attach, Bridge, Dhcp, Dns, LinkName, Mac, Port, Queues, SpoofGuard};
+use net::{
+    Attachment as Attach, Bridge, Dhcp, Dns, GuestPolicies, LinkName, Mac, Port, Queues, SpoofGuard,
+};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::config::Network as Settings;
+use crate::policy::{LocalGuest, LocalGuests, PolicyTarget};
 use crate::vmi::{InterfaceBackend, Vmi};
 
 pub(crate) use plan::{Binding, binding, definition_of};
@@ -89,6 +93,8 @@ struct Nat {
     dns: Option<Dns>,
     pool: net::Pool,
     used: Mutex<BTreeSet<Ipv4Addr>>,
+    /// Guests that are connected, so that their policies can be evaluated.
+    guests: watch::Sender<LocalGuests>,
     /// Keeps other processes of this network namespace from the same bridge.
     _claim: UnixListener,
 }
@@ -125,6 +131,13 @@ impl Networks {
         let target =
             crate::service::ServiceTarget { network: nat.network.clone(), dns: nat.dns.clone() };
         Some((target, nat.network.bridge().gateway.trunc()))
+    }
+
+    /// Where network policies are enforced.
+    pub(crate) fn policies(&self, node: &str) -> Option<PolicyTarget> {
+        let Mode::Nat(nat) = &self.mode else { return None };
+        let (network, guests) = (nat.network.clone(), nat.guests.subscribe());
+        Some(PolicyTarget { node: node.to_owned(), network, guests })
     }
 
     /// Chooses how `interface` is connected; an attachment that exists is kept.
@@ -185,6 +198,11 @@ impl Networks {
             return Err(ConnectError::NoBridge { interface: name.clone(), bridge: bridge.clone() });
         }
         let (tap, mac) = (port.tap.to_string(), port.mac);
+        if let Some(address) = port.address() {
+            let (namespace, uid) = (vmi.namespace.clone(), vmi.uid.clone());
+            let guest = LocalGuest { namespace, uid, labels: vmi.labels.clone() };
+            nat.guests.send_modify(|guests| drop(guests.insert(address, guest)));
+        }
         nat.network
             .attach(port)
             .await
@@ -221,6 +239,7 @@ impl Networks {
             if let Some(dns) = &nat.dns {
                 dns.modify(|names| names.remove(address));
             }
+            nat.guests.send_modify(|guests| drop(guests.remove(&address)));
             nat.used.lock().remove(&address);
         }
     }
@@ -257,7 +276,12 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
     let claim = claim(bridge.as_str())?;
     let used = existing.iter().filter_map(Attachment::address).collect();
     let ports = existing.iter().filter_map(bare_port).collect();
-    let want = net::DesiredNetwork { bridge: wanted, ports, services: None };
+    let want = net::DesiredNetwork {
+        bridge: wanted,
+        ports,
+        services: None,
+        policies: GuestPolicies::Unknown,
+    };
     let network = net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
     let dhcp = Dhcp::start(&network, tasks);
     let dns = Dns::start(&network, net::Upstreams::file("/etc/resolv.conf"), tasks).await;
@@ -273,7 +297,8 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
     info!(%bridge, network = %gateway.trunc(), "guest network is up");
     let pool = net::Pool::new(gateway, [gateway.addr()]);
     let (dhcp, dns) = (dhcp.ok(), dns.ok());
-    Ok(Nat { network, dhcp, dns, pool, used: Mutex::new(used), _claim: claim })
+    let (guests, _) = watch::channel(LocalGuests::new());
+    Ok(Nat { network, dhcp, dns, pool, used: Mutex::new(used), guests, _claim: claim })
 }
 
 /// An abstract socket belongs to the network namespace, as the bridge does, and is gone with

@@ -8,7 +8,6 @@
 mod object;
 mod plan;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{Chain, Stop};
@@ -21,7 +20,8 @@ use kube::{Api, Client};
 use net::{Dns, Network, ServiceRecords};
 use tracing::{debug, warn};
 
-use object::{ObjectKey, ServiceRecord, SliceRecord};
+use crate::known_objects::KnownObjects;
+use object::{ServiceRecord, SliceRecord};
 pub(crate) use plan::ServiceNode;
 
 /// Between two attempts to reach the server, or to change the network.
@@ -151,55 +151,6 @@ impl ServiceWatcher {
                 warn!(error = %Chain(&failure), "cannot make services reachable");
                 self.served = None;
                 false
-            }
-        }
-    }
-}
-
-/// The objects of one kind, in the part that matters here.
-struct KnownObjects<Record> {
-    objects: Option<BTreeMap<ObjectKey, Record>>,
-    /// The list that is being read.
-    listed: BTreeMap<ObjectKey, Record>,
-}
-
-impl<Record> Default for KnownObjects<Record> {
-    fn default() -> Self {
-        Self { objects: None, listed: BTreeMap::new() }
-    }
-}
-
-impl<Record> KnownObjects<Record> {
-    fn all(&self) -> Option<&BTreeMap<ObjectKey, Record>> {
-        self.objects.as_ref()
-    }
-
-    fn take<Object: kube::Resource<DynamicType = ()>>(
-        &mut self,
-        event: Event<Object>,
-        read: fn(Object) -> Option<Record>,
-    ) {
-        let key = |object: &Object| ObjectKey {
-            namespace: object.meta().namespace.clone().unwrap_or_default(),
-            name: object.meta().name.clone().unwrap_or_default(),
-        };
-        match event {
-            Event::Init => self.listed.clear(),
-            Event::InitApply(object) => {
-                let key = key(&object);
-                self.listed.extend(read(object).map(|record| (key, record)));
-            }
-            Event::InitDone => self.objects = Some(std::mem::take(&mut self.listed)),
-            Event::Apply(object) => {
-                let key = key(&object);
-                let objects = self.objects.get_or_insert_default();
-                match read(object) {
-                    Some(record) => objects.insert(key, record),
-                    None => objects.remove(&key),
-                };
-            }
-            Event::Delete(object) => {
-                self.objects.get_or_insert_default().remove(&key(&object));
             }
         }
     }

@@ -25,6 +25,7 @@ use crate::image::Images;
 use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
 use crate::order::{self, StartOrder};
+use crate::policy;
 use crate::processors::{self, Processors};
 use crate::service;
 use crate::storage::StorageHandle;
@@ -84,6 +85,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         let networks = Networks::start(&config.network, &found.attachments, &all).await;
         told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
         services(&client, &config, &networks, &all);
+        policies(&client, &config, &networks, &all);
         let shared = MachineContext {
             networks,
             trial: trials,
@@ -112,6 +114,17 @@ fn services(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks
     let node = service::ServiceNode { name: config.node_name.clone(), addresses, guests };
     let run = service::run(client.clone(), node, target, tasks.stop_signal());
     tasks.spawn("services", run);
+}
+
+/// Enforces network policies, where guests have a network of the node.
+fn policies(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks) {
+    let Some(target) = networks.policies(&config.node_name) else {
+        info!(
+            "network policies are not enforced on this node, whose guests have user-mode networks"
+        );
+        return;
+    };
+    tasks.spawn("policies", policy::run(client.clone(), target, tasks.stop_signal()));
 }
 
 /// What machines share with the rest of the agent.

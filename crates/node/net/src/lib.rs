@@ -8,7 +8,8 @@
 //! ```text
 //!   links     the bridge, and taps that begin with the prefix
 //!   nftables  two tables of one name, in the families `bridge` and `inet`, a third of that
-//!             name with `_seen`, and two with `_services`, in the families `inet` and `netdev`
+//!             name with `_seen`, two with `_services`, in the families `inet` and `netdev`, and
+//!             one with `_policies`, in the family `inet`
 //!   sysctls   net.ipv4.ip_forward stays on when the network is removed; the others belong to
 //!             the bridge and go with it
 //! ```
@@ -30,6 +31,7 @@ mod nft;
 mod observe;
 mod obstacle;
 mod plan;
+mod policy;
 mod pool;
 mod resolv;
 mod rules;
@@ -53,6 +55,11 @@ pub use nft::NftError;
 pub use observe::ObserveError;
 pub use obstacle::{Firewall, ForeignChain, NetworkObstacle};
 pub use plan::{Conflict, LinkKind, NetworkAction, NetworkInterface, ObservedNetwork, plan};
+pub use policy::rules::PolicyRules;
+pub use policy::{
+    AddressBlock, AllowRule, AllowedPorts, GuestPolicies, GuestPolicy, Ingress, Peers, Policies,
+    PortRange,
+};
 pub use pool::Pool;
 pub use resolv::{UpstreamError, Upstreams};
 pub use service::reroute::{Reroute, SeenReroute};

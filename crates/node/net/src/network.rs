@@ -20,6 +20,7 @@ use crate::nft::{self, NftError};
 use crate::observe::{self, ObserveError};
 use crate::obstacle::{self, NetworkObstacle};
 use crate::plan::{Conflict, LinkKind, NetworkAction, plan, taps_to_remove};
+use crate::policy::{GuestPolicies, Policies};
 use crate::rules::Ruleset;
 use crate::service::Service;
 use crate::want::{Bridge, DesiredNetwork, Port, WantError};
@@ -70,6 +71,8 @@ enum NetworkChange {
     Detach(LinkName),
     /// Replaces all services.
     Services(Vec<Service>),
+    /// Replaces the restrictions of all guests.
+    Policies(Policies),
     /// Only looks whether all is as it should be.
     Resync,
     /// Takes everything away.
@@ -124,6 +127,11 @@ impl Network {
         self.ask(NetworkChange::Services(services)).await
     }
 
+    /// Makes these the restrictions of guests, in place of all before.
+    pub async fn restrict(&self, policies: Policies) -> Result<(), NetworkError> {
+        self.ask(NetworkChange::Policies(policies)).await
+    }
+
     /// Puts right what somebody else has changed, a flushed firewall for instance.
     pub async fn resync(&self) -> Result<(), NetworkError> {
         self.ask(NetworkChange::Resync).await
@@ -158,8 +166,7 @@ impl Network {
 
     /// What on this host may keep packets of the `ports` from passing although we let them.
     pub async fn obstacles(&self, ports: &[Port]) -> Result<Vec<NetworkObstacle>, ObserveError> {
-        let want =
-            DesiredNetwork { bridge: self.bridge.clone(), ports: ports.to_vec(), services: None };
+        let want = DesiredNetwork::new(self.bridge.clone(), ports.to_vec());
         obstacle::obstacles(&self.netlink, &want).await
     }
 
@@ -210,6 +217,7 @@ impl NetworkController {
                 NetworkChange::Attach(port) => RequestSubject::Tap(port.tap.clone()),
                 NetworkChange::Detach(tap) => RequestSubject::Tap(tap.clone()),
                 NetworkChange::Services(_) => RequestSubject::Services,
+                NetworkChange::Policies(_) => RequestSubject::Policies,
                 NetworkChange::Resync | NetworkChange::Remove => RequestSubject::Network,
             };
             remove |= matches!(change, NetworkChange::Remove);
@@ -277,9 +285,13 @@ impl NetworkController {
             // A tap that could not be removed is tried again with the next change.
             NetworkChange::Detach(tap) => self.want.ports.retain(|port| port.tap != tap),
             NetworkChange::Services(services) => self.want.services = Some(services),
+            NetworkChange::Policies(policies) => {
+                self.want.policies = GuestPolicies::Known(policies)
+            }
             NetworkChange::Remove => {
                 self.want.ports.clear();
                 self.want.services = None;
+                self.want.policies = GuestPolicies::Unenforced;
             }
             NetworkChange::Resync => {}
         }
@@ -290,7 +302,7 @@ impl NetworkController {
     async fn converge(&mut self) -> Result<Failures, NetworkError> {
         let seen = observe::observe(&self.netlink, &self.want).await.map_err(ApplyError::from)?;
         let (actions, conflicts) = plan(&self.want, &seen);
-        let mut failures = Failures { conflicts, taps: vec![], services: None };
+        let mut failures = Failures { conflicts, ..Failures::default() };
         let mut made = false;
         for action in &actions {
             let tap = action.tap();
@@ -306,6 +318,11 @@ impl NetworkController {
                 (Err(error), None) if action.is_about_services() => {
                     warn!(error = %Chain(&error), "services cannot be reached as wanted");
                     failures.services = Some(error.into());
+                }
+                // The rules in force stay, and those who are not in them are cut off.
+                (Err(error), None) if matches!(action, NetworkAction::ReplacePolicies(_)) => {
+                    warn!(error = %Chain(&error), "cannot replace the rules of network policies");
+                    failures.policies = Some(error.into());
                 }
                 (Err(error), None) => return Err(error.into()),
             }
@@ -353,6 +370,7 @@ struct Failures {
     conflicts: Vec<Conflict>,
     taps: Vec<(LinkName, NetworkError)>,
     services: Option<NetworkError>,
+    policies: Option<NetworkError>,
 }
 
 /// What a request is about.
@@ -360,6 +378,7 @@ struct Failures {
 enum RequestSubject {
     Tap(LinkName),
     Services,
+    Policies,
     Network,
 }
 
@@ -368,7 +387,7 @@ impl Failures {
     fn of(&self, subject: &RequestSubject) -> Option<NetworkError> {
         let tap = match subject {
             RequestSubject::Tap(tap) => Some(tap),
-            RequestSubject::Services | RequestSubject::Network => None,
+            RequestSubject::Services | RequestSubject::Policies | RequestSubject::Network => None,
         };
         let concerns = |conflict: &&Conflict| match conflict {
             Conflict::ForeignBridge { .. } => true,
@@ -380,6 +399,7 @@ impl Failures {
         let conflict = self.conflicts.iter().find(concerns).cloned().map(NetworkError::from);
         let of_services = match subject {
             RequestSubject::Services => self.services.clone(),
+            RequestSubject::Policies => self.policies.clone(),
             RequestSubject::Tap(_) | RequestSubject::Network => None,
         };
         let failure = || self.taps.iter().find(|(name, _)| Some(name) == tap);

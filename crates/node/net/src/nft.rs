@@ -14,6 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::name::LinkName;
+use crate::policy;
 use crate::rules::{DIGEST_CHAIN, SEEN_SET, memory_table};
 use crate::service;
 use crate::service::reroute::SeenReroute;
@@ -51,6 +52,8 @@ pub(crate) struct Tables {
     pub(crate) digest: Option<String>,
     pub(crate) service_chains: Option<BTreeSet<String>>,
     pub(crate) reroute: Option<SeenReroute>,
+    /// The digest of the policies that are in force.
+    pub(crate) policies: Option<String>,
 }
 
 /// Which rules of ours are in force.
@@ -61,6 +64,7 @@ pub(crate) async fn tables(table: &str) -> Result<Tables, NftError> {
         digest: find_digest(&chains, table),
         service_chains: find_chains(&chains, "inet", &services).map(|seen| seen.chains),
         reroute: find_chains(&chains, "netdev", &services),
+        policies: find_stamp(&chains, "inet", &policy::table(table)),
     })
 }
 
@@ -102,17 +106,20 @@ fn find_seen(answer: &Value) -> Vec<(LinkName, Ipv4Addr)> {
 }
 
 fn find_digest(chains: &Value, table: &str) -> Option<String> {
-    let of = |family: &str| {
-        let chains = chains["nftables"].as_array()?.iter().map(|item| &item["chain"]);
-        let mut ours = chains.filter(|chain| chain["family"] == family && chain["table"] == table);
-        ours.find_map(|chain| chain["name"].as_str()?.strip_prefix(DIGEST_CHAIN))
-    };
-    let chains = chains["nftables"].as_array()?.iter().map(|item| &item["chain"]);
-    let mut remembering = chains.filter(|chain| chain["table"] == memory_table(table).as_str());
+    let all = chains["nftables"].as_array()?.iter().map(|item| &item["chain"]);
+    let mut remembering = all.filter(|chain| chain["table"] == memory_table(table).as_str());
     remembering.next()?;
-    let (guests, host) = (of("bridge")?, of("inet")?);
+    let (guests, host) = (find_stamp(chains, "bridge", table)?, find_stamp(chains, "inet", table)?);
     // Somebody may have removed one of them.
-    (guests == host).then(|| guests.to_owned())
+    (guests == host).then_some(guests)
+}
+
+/// The digest that a table is stamped with.
+fn find_stamp(chains: &Value, family: &str, table: &str) -> Option<String> {
+    let chains = chains["nftables"].as_array()?.iter().map(|item| &item["chain"]);
+    let mut ours = chains.filter(|chain| chain["family"] == family && chain["table"] == table);
+    let stamp = ours.find_map(|chain| chain["name"].as_str()?.strip_prefix(DIGEST_CHAIN))?;
+    Some(stamp.to_owned())
 }
 
 fn parse(text: &[u8]) -> Result<Value, NftError> {

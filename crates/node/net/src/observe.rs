@@ -93,6 +93,7 @@ pub(crate) async fn observe(
         rules: rules.digest,
         service_chains: rules.service_chains,
         reroute: rules.reroute,
+        policies: rules.policies,
         sysctls: settings,
     })
 }

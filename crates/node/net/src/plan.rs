@@ -10,6 +10,8 @@ use ipnet::Ipv4Net;
 
 use crate::mac::Mac;
 use crate::name::LinkName;
+use crate::policy::rules::PolicyRules;
+use crate::policy::{GuestPolicies, Policies};
 use crate::rules::Ruleset;
 use crate::service::Service;
 use crate::service::reroute::{Reroute, SeenReroute};
@@ -35,6 +37,8 @@ pub struct ObservedNetwork {
     pub service_chains: Option<BTreeSet<String>>,
     /// The table that takes packets to services off the bridge.
     pub reroute: Option<SeenReroute>,
+    /// The digest of the policies in force.
+    pub policies: Option<String>,
     /// The values of those sysctls in [`sysctls`] that exist.
     pub sysctls: BTreeMap<String, String>,
 }
@@ -85,6 +89,7 @@ pub enum NetworkAction {
     CreateTap { tap: LinkName, owner: u32, queues: Queues },
     ReplaceRules(Ruleset),
     ReplaceServices(ServiceRules),
+    ReplacePolicies(PolicyRules),
     ReplaceReroute(Reroute),
     RemoveNeighbour { address: Ipv4Addr },
     SetNeighbour { address: Ipv4Addr, mac: Mac },
@@ -167,12 +172,24 @@ pub fn plan(want: &DesiredNetwork, seen: &ObservedNetwork) -> (Vec<NetworkAction
     if seen.rules.as_ref() != Some(&rules.digest) {
         actions.push(NetworkAction::ReplaceRules(rules));
     }
+    actions.extend(policies(want, seen).map(NetworkAction::ReplacePolicies));
     if let Some(wanted) = &want.services {
         actions.extend(services(&want.bridge, &ports, wanted, seen));
     }
     actions.extend(neighbours(want, seen));
     actions.extend(ports.iter().filter_map(|port| attach(&want.bridge, port, seen)));
     (actions, conflicts)
+}
+
+/// The rules for policies, where they are not in force.
+fn policies(want: &DesiredNetwork, seen: &ObservedNetwork) -> Option<PolicyRules> {
+    let wanted = match (&want.policies, &seen.policies) {
+        (GuestPolicies::Unenforced, _) | (GuestPolicies::Unknown, Some(_)) => return None,
+        (GuestPolicies::Unknown, None) => &Policies::default(),
+        (GuestPolicies::Known(policies), _) => policies,
+    };
+    let rules = PolicyRules::new(&want.bridge, wanted);
+    (seen.policies.as_ref() != Some(&rules.digest)).then_some(rules)
 }
 
 /// The rules for services, and those for the taps of guests, which exist by now.
@@ -198,7 +215,7 @@ fn services(
 
 /// Everything of ours that goes when the network does, whoever uses it.
 pub(crate) fn taps_to_remove(want: &DesiredNetwork, seen: &ObservedNetwork) -> Vec<LinkName> {
-    let none = DesiredNetwork { bridge: want.bridge.clone(), ports: vec![], services: None };
+    let none = DesiredNetwork::new(want.bridge.clone(), vec![]);
     unwanted_taps(&none, seen).into_iter().map(|(tap, _)| tap.clone()).collect()
 }
 

@@ -14,6 +14,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
+use crate::policy;
 use crate::service;
 use crate::want::{Attachment, Bridge, DesiredNetwork, InboundPolicy, Port, SpoofGuard};
 
@@ -66,6 +67,7 @@ impl Ruleset {
             format!("inet {table}"),
             format!("inet {}", service::table(table)),
             format!("netdev {}", service::table(table)),
+            format!("inet {}", policy::table(table)),
         ];
         tables.map(|table| format!("add table {table}\ndelete table {table}\n")).concat()
     }
@@ -221,6 +223,7 @@ fn inet_family(want: &DesiredNetwork) -> String {
 \t}}
 \tchain forward {{
 \t\ttype filter hook forward priority -10; policy accept;
+\t\tip saddr {network} ip daddr 169.254.0.0/16 drop
 \t\toifname \"{name}\" goto to_guest
 \t}}
 \tchain postrouting {{

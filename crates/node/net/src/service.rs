@@ -88,11 +88,11 @@ impl Service {
     }
 }
 
-fn short_hash(text: &str) -> String {
+pub(crate) fn short_hash(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes())[..6])
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

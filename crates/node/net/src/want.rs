@@ -8,6 +8,7 @@ use ipnet::Ipv4Net;
 
 use crate::mac::Mac;
 use crate::name::LinkName;
+use crate::policy::GuestPolicies;
 use crate::service::Service;
 use crate::tap::Queues;
 
@@ -22,6 +23,7 @@ pub struct DesiredNetwork {
     /// Services that guests and the node can reach; while they are not known, the rules for them
     /// stay as they are.
     pub services: Option<Vec<Service>>,
+    pub policies: GuestPolicies,
 }
 
 /// The NAT network of the node. Two of them on one host differ in name, prefix and table.
@@ -144,6 +146,11 @@ pub enum WantError {
 }
 
 impl DesiredNetwork {
+    /// A network that neither serves nor restricts anything.
+    pub fn new(bridge: Bridge, ports: Vec<Port>) -> Self {
+        Self { bridge, ports, services: None, policies: GuestPolicies::Unenforced }
+    }
+
     /// Whether all of it can be made at once.
     pub fn check(&self) -> Result<(), WantError> {
         self.bridge.check()?;
@@ -253,7 +260,7 @@ mod tests {
     fn check(ports: Vec<Port>, change: impl Fn(&mut Bridge)) -> String {
         let mut bridge = Bridge::new("10.52.0.1/24".parse().unwrap());
         change(&mut bridge);
-        DesiredNetwork { bridge, ports, services: None }
+        DesiredNetwork::new(bridge, ports)
             .check()
             .map_or_else(|error| error.to_string(), |()| "fine".into())
     }

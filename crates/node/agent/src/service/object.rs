@@ -11,13 +11,6 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// How long a client stays with an endpoint unless the service says otherwise.
 const AFFINITY_SECONDS: u32 = 10_800;
 
-/// The namespace and name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ObjectKey {
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
 /// A service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ServiceRecord {

@@ -7,8 +7,9 @@ use ipnet::Ipv4Net;
 use net::{Endpoint, Location, Service, ServiceRecords};
 
 use super::object::{
-    EndpointRecord, ObjectKey, PortRecord, ServiceRecord, ServiceType, SlicePort, SliceRecord,
+    EndpointRecord, PortRecord, ServiceRecord, ServiceType, SlicePort, SliceRecord,
 };
+use crate::known_objects::ObjectKey;
 use crate::network::ZONE;
 
 /// The node that services are made reachable on.

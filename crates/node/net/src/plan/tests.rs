@@ -40,7 +40,7 @@ fn idle_tap() -> LinkKind {
 /// A node that is exactly as `ports` want it.
 fn converged(ports: &[Port]) -> ObservedNetwork {
     let bridge = bridge_spec();
-    let want = DesiredNetwork { bridge: bridge.clone(), ports: ports.to_vec(), services: None };
+    let want = DesiredNetwork::new(bridge.clone(), ports.to_vec());
     let ours = NetworkInterface { mac: Some(bridge.mac()), ..link(1, LinkKind::Bridge) };
     let taps = ports.iter().zip(10..).map(|(port, index)| {
         (port.tap.clone(), NetworkInterface { master: Some(1), ..link(index, idle_tap()) })
@@ -52,6 +52,7 @@ fn converged(ports: &[Port]) -> ObservedNetwork {
         rules: Some(Ruleset::new(&want).digest),
         service_chains: None,
         reroute: None,
+        policies: None,
         sysctls: sysctls(&bridge).into_iter().map(|(key, value)| (key, value.to_owned())).collect(),
     }
 }
@@ -69,6 +70,7 @@ fn say(action: &NetworkAction) -> String {
         }
         NetworkAction::ReplaceRules(_) => "replace the rules".to_owned(),
         NetworkAction::ReplaceServices(_) => "replace the rules of services".to_owned(),
+        NetworkAction::ReplacePolicies(_) => "replace the rules of policies".to_owned(),
         NetworkAction::ReplaceReroute(_) => "replace the rules of taps".to_owned(),
         NetworkAction::RemoveNeighbour { address } => format!("forget {address}"),
         NetworkAction::SetNeighbour { address, mac } => format!("{address} is at {mac}"),
@@ -79,7 +81,7 @@ fn say(action: &NetworkAction) -> String {
 }
 
 fn check(ports: &[Port], seen: &ObservedNetwork, expected: Expect) {
-    let want = DesiredNetwork { bridge: bridge_spec(), ports: ports.to_vec(), services: None };
+    let want = DesiredNetwork::new(bridge_spec(), ports.to_vec());
     let (actions, conflicts) = plan(&want, seen);
     let lines = actions.iter().map(say);
     let conflicts = conflicts.iter().map(|conflict| format!("conflict: {conflict}"));
@@ -158,10 +160,7 @@ fn a_tap_that_a_guest_uses_is_not_taken_away() {
         conflict: tap shf-3 is not wanted, but a running guest uses it"#]],
     );
     assert_eq!(
-        taps_to_remove(
-            &DesiredNetwork { bridge: bridge_spec(), ports: vec![nat(2)], services: None },
-            &seen
-        ),
+        taps_to_remove(&DesiredNetwork::new(bridge_spec(), vec![nat(2)]), &seen),
         [name("shf-2"), name("shf-3")]
     );
 }
@@ -300,7 +299,10 @@ fn chains(text: &str) -> BTreeSet<String> {
 #[test]
 fn services_are_left_alone_until_they_are_known_and_then_kept_as_wanted() {
     let ports = [nat(2)];
-    let want = |services| DesiredNetwork { bridge: bridge_spec(), ports: ports.to_vec(), services };
+    let want = |services| DesiredNetwork {
+        services,
+        ..DesiredNetwork::new(bridge_spec(), ports.to_vec())
+    };
     let steps = |services, seen: &ObservedNetwork| {
         let (actions, _) = plan(&want(services), seen);
         actions.iter().map(say).collect::<Vec<_>>().join(", ")
@@ -326,4 +328,21 @@ fn services_are_left_alone_until_they_are_known_and_then_kept_as_wanted() {
         remade.contains("create shf-2 for 1000, Single, replace the rules of taps"),
         "{remade}"
     );
+}
+
+#[test]
+fn policies_stay_until_they_are_known_and_guests_without_any_are_cut_off() {
+    let want = |policies| DesiredNetwork { policies, ..DesiredNetwork::new(bridge_spec(), vec![]) };
+    let steps = |policies, in_force: Option<&str>| {
+        let seen = ObservedNetwork { policies: in_force.map(str::to_owned), ..converged(&[]) };
+        let (actions, _) = plan(&want(policies), &seen);
+        actions.iter().map(say).collect::<Vec<_>>().join(", ")
+    };
+    let closed = PolicyRules::new(&bridge_spec(), &Policies::default()).digest;
+    let known = || GuestPolicies::Known(Policies::default());
+    assert_eq!(steps(GuestPolicies::Unenforced, None), "");
+    assert_eq!(steps(GuestPolicies::Unknown, Some("before")), "");
+    assert_eq!(steps(GuestPolicies::Unknown, None), "replace the rules of policies");
+    assert_eq!(steps(known(), Some("before")), "replace the rules of policies");
+    assert_eq!(steps(known(), Some(&closed)), "");
 }

@@ -27,7 +27,7 @@ fn foreign(tap: &str, last: u8, guard: SpoofGuard) -> Port {
 }
 
 fn want(ports: Vec<Port>) -> DesiredNetwork {
-    DesiredNetwork { bridge: Bridge::new("10.52.0.1/24".parse().unwrap()), ports, services: None }
+    DesiredNetwork::new(Bridge::new("10.52.0.1/24".parse().unwrap()), ports)
 }
 
 #[test]

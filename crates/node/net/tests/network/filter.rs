@@ -40,7 +40,7 @@ fn what_leaves_the_host_has_its_address_unless_the_way_back_is_known() {
         assert_eq!(peer_of(&network, &guest), HOST_OUTSIDE);
         let mut direct = bridge();
         direct.direct = vec!["192.0.2.0/24".parse().unwrap()];
-        let want = DesiredNetwork { bridge: direct, ports: vec![port(2)], services: None };
+        let want = DesiredNetwork::new(direct, vec![port(2)]);
         let network = Network::start(want, &world.tasks).await.unwrap();
         assert_eq!(peer_of(&network, &guest), guest.address());
     });

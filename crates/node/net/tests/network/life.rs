@@ -99,7 +99,7 @@ fn a_forgotten_guest_keeps_its_tap_until_it_ends() {
 #[test]
 fn what_was_interrupted_anywhere_is_finished_by_the_next_start() {
     in_world(async |mut world: World| {
-        let want = |ports: Vec<Port>| DesiredNetwork { bridge: bridge(), ports, services: None };
+        let want = |ports: Vec<Port>| DesiredNetwork::new(bridge(), ports);
         let many = || want((2..12).map(port).collect());
         for moment in 0..30 {
             let limit = Duration::from_millis(moment * 2);
@@ -193,7 +193,7 @@ fn a_bridge_that_somebody_else_made_is_not_taken() {
     in_world(async |world: World| {
         run("ip link add sheaf0 type bridge");
         run("ip address add 198.51.100.1/24 dev sheaf0");
-        let want = DesiredNetwork { bridge: bridge(), ports: vec![port(2)], services: None };
+        let want = DesiredNetwork::new(bridge(), vec![port(2)]);
         let refused = Network::start(want, &world.tasks).await.unwrap_err();
         assert!(matches!(refused, NetworkError::Conflict(_)), "{refused}");
         assert!(refused.to_string().contains("sheaf0 exists and was not made by us"));
@@ -212,7 +212,7 @@ fn two_networks_live_side_by_side() {
             table: "other".to_owned(),
             ..Bridge::new("10.53.0.1/24".parse().unwrap())
         };
-        let second = DesiredNetwork { bridge: second, ports: vec![], services: None };
+        let second = DesiredNetwork::new(second, vec![]);
         let second = Network::start(second, &world.tasks).await.unwrap();
         let guest = Guest::configured(port(2));
         first.resync().await.unwrap();

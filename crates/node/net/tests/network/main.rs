@@ -9,5 +9,6 @@ mod balance;
 mod filter;
 mod life;
 mod measure;
+mod policies;
 mod services;
 mod world;

@@ -80,9 +80,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn network(&self, ports: Vec<Port>) -> Network {
-        Network::start(DesiredNetwork { bridge: bridge(), ports, services: None }, &self.tasks)
-            .await
-            .unwrap()
+        Network::start(DesiredNetwork::new(bridge(), ports), &self.tasks).await.unwrap()
     }
 
     /// Somebody beyond the host, who knows the way to the guests.

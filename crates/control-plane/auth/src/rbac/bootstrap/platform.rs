@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     APPS, AUTHENTICATION, BootstrapSubject, CERTIFICATES, COORDINATION, CORE, DISCOVERY, EVENTS,
-    READ, STORAGE, bind, cluster_role, cluster_role_binding, object, on, on_groups,
+    NETWORKING, READ, STORAGE, bind, cluster_role, cluster_role_binding, object, on, on_groups,
 };
 use crate::rbac::GROUP as RBAC;
 use crate::rbac::rule::PolicyRule;
@@ -58,7 +58,8 @@ fn node_rules() -> Vec<PolicyRule> {
         on(&["get", "create", "update", "patch"], COORDINATION, &["leases"]),
         on_groups(&["create", "update", "patch"], &[CORE, EVENTS], &["events"]),
         on(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
-        on(READ, CORE, &["services"]),
+        on(READ, CORE, &["services", "namespaces", "pods"]),
+        on(READ, NETWORKING, &["networkpolicies"]),
         on(READ, DISCOVERY, &["endpointslices"]),
         on(READ, STORAGE, &["storageclasses"]),
         on(&["get", "list", "watch", "create", "patch", "delete"], CORE, &["persistentvolumes"]),

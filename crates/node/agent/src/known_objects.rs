@@ -1,0 +1,63 @@
+//! The objects of one kind as a watch reports them, each reduced to a record.
+
+use std::collections::BTreeMap;
+
+use kube::runtime::watcher::Event;
+
+/// The namespace and name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectKey {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// The objects of one kind, in the part that matters to its user.
+pub(crate) struct KnownObjects<Record> {
+    objects: Option<BTreeMap<ObjectKey, Record>>,
+    /// The list that is being read.
+    listed: BTreeMap<ObjectKey, Record>,
+}
+
+impl<Record> Default for KnownObjects<Record> {
+    fn default() -> Self {
+        Self { objects: None, listed: BTreeMap::new() }
+    }
+}
+
+impl<Record> KnownObjects<Record> {
+    /// None before the first list has been read.
+    pub(crate) fn all(&self) -> Option<&BTreeMap<ObjectKey, Record>> {
+        self.objects.as_ref()
+    }
+
+    /// Applies an event; an object for which `read` returns nothing is left out.
+    pub(crate) fn take<Object: kube::Resource<DynamicType = ()>>(
+        &mut self,
+        event: Event<Object>,
+        read: fn(Object) -> Option<Record>,
+    ) {
+        let key = |object: &Object| ObjectKey {
+            namespace: object.meta().namespace.clone().unwrap_or_default(),
+            name: object.meta().name.clone().unwrap_or_default(),
+        };
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(object) => {
+                let key = key(&object);
+                self.listed.extend(read(object).map(|record| (key, record)));
+            }
+            Event::InitDone => self.objects = Some(std::mem::take(&mut self.listed)),
+            Event::Apply(object) => {
+                let key = key(&object);
+                let objects = self.objects.get_or_insert_default();
+                match read(object) {
+                    Some(record) => objects.insert(key, record),
+                    None => objects.remove(&key),
+                };
+            }
+            Event::Delete(object) => {
+                self.objects.get_or_insert_default().remove(&key(&object));
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which connections the policies of a cluster allow to and from guests of the NAT network.
+//!
+//! Knows nothing of Kubernetes; the agent resolves selectors into addresses. `rules` turns this into
+//! nftables.
+
+pub(crate) mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+
+use ipnet::Ipv4Net;
+
+use crate::want::Protocol;
+
+/// The name of the nftables table of policies, in the family `inet`.
+pub(crate) fn table(table: &str) -> String {
+    format!("{table}_policies")
+}
+
+/// Which policies are enforced.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum GuestPolicies {
+    /// None, and rules that exist are left alone.
+    #[default]
+    Unenforced,
+    /// Those in force stay so until they are known; where there are none, guests are cut off.
+    Unknown,
+    Known(Policies),
+}
+
+/// The policies of all guests that this node may see packets of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policies {
+    /// Addresses of guests for which policies have been evaluated. A guest that is missing here
+    /// neither sends nor receives: its policies are not known yet.
+    pub guests: BTreeSet<Ipv4Addr>,
+    /// Guests whose connections are restricted.
+    pub restricted: BTreeMap<Ipv4Addr, GuestPolicy>,
+}
+
+/// The restrictions of one guest. Answers on established connections always pass, and so does what
+/// the node itself sends, DHCP and DNS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GuestPolicy {
+    pub ingress: Ingress,
+    /// Allowed connections from the guest; none where everything is allowed.
+    pub egress: Option<Vec<AllowRule>>,
+}
+
+/// Which new connections may reach a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Ingress {
+    #[default]
+    All,
+    /// Those that a rule allows.
+    Only(Vec<AllowRule>),
+    /// All but those of other guests than these.
+    IsolatedTo(BTreeSet<Ipv4Addr>),
+}
+
+/// Connections with one of `peers` at one of `ports` are allowed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AllowRule {
+    pub peers: Peers,
+    pub ports: AllowedPorts,
+}
+
+/// The other ends of connections.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peers {
+    Any,
+    Only { addresses: BTreeSet<Ipv4Addr>, blocks: Vec<AddressBlock> },
+}
+
+/// A range of addresses with exceptions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AddressBlock {
+    pub cidr: Ipv4Net,
+    pub except: Vec<Ipv4Net>,
+}
+
+/// Ports at the server's end.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AllowedPorts {
+    /// Every port of every protocol, and protocols without ports.
+    All,
+    Only(BTreeSet<PortRange>),
+}
+
+/// Consecutive ports of a protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortRange {
+    pub protocol: Protocol,
+    pub first: u16,
+    pub last: u16,
+}
+
+impl PortRange {
+    fn range(self) -> RangeInclusive<u16> {
+        self.first..=self.last
+    }
+}
+
+#[cfg(test)]
+mod tests;

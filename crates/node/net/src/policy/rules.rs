@@ -1,0 +1,202 @@
+//! The nftables table that enforces policies. Pure.
+//!
+//! ```text
+//!   forward   established connections pass; a guest without evaluated policies is cut off; the
+//!             sender's egress chain returns or drops, the receiver's ingress chain accepts or drops
+//! ```
+//!
+//! The table only drops. Its chain has a later priority than the filter of the guest network, whose
+//! verdict `accept` does not end the evaluation here. Guests with equal restrictions share a chain.
+//! Packets from a guest to a service come in at `lo` (see `service::reroute`), so the sender is
+//! recognised by its address, which it cannot forge (see `rules`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use ipnet::Ipv4Net;
+use sha2::{Digest, Sha256};
+
+use super::{AddressBlock, AllowRule, AllowedPorts, Ingress, Peers, Policies, PortRange, table};
+use crate::rules::{DIGEST_CHAIN, set};
+use crate::service::{hex, short_hash};
+use crate::want::{Bridge, Protocol};
+
+/// A transaction for nftables, and the digest that shows whether it is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyRules {
+    pub digest: String,
+    pub text: String,
+}
+
+/// Which end of a connection the peers of a rule are.
+#[derive(Clone, Copy)]
+enum Direction {
+    Ingress,
+    Egress,
+}
+
+impl Direction {
+    fn peer(self) -> &'static str {
+        match self {
+            Self::Ingress => "ip saddr",
+            Self::Egress => "ip daddr",
+        }
+    }
+
+    /// The verdict on what is allowed: the receiver's policies come after the sender's.
+    fn allow(self) -> &'static str {
+        match self {
+            Self::Ingress => "accept",
+            Self::Egress => "return",
+        }
+    }
+}
+
+impl PolicyRules {
+    pub(crate) fn new(bridge: &Bridge, policies: &Policies) -> Self {
+        let body = body(bridge, policies);
+        let digest = hex(&Sha256::digest(body.as_bytes())[..12]);
+        let table = table(&bridge.table);
+        let text = format!(
+            "add table inet {table}\n\
+             delete table inet {table}\n\
+             table inet {table} {{\n\
+             \tchain {DIGEST_CHAIN}{digest} {{\n\t}}\n\
+             {body}}}\n"
+        );
+        Self { digest, text }
+    }
+}
+
+fn body(bridge: &Bridge, policies: &Policies) -> String {
+    let (name, network) = (&bridge.name, bridge.gateway.trunc());
+    let mut chains = BTreeMap::new();
+    let (mut ingress, mut egress) = (Vec::new(), Vec::new());
+    for (address, policy) in &policies.restricted {
+        if let Some(rules) = ingress_rules(&policy.ingress, network) {
+            let chain = format!("ingress_{}", short_hash(&rules.join("\n")));
+            ingress.push(format!("{address} : goto {chain}"));
+            chains.insert(chain, rules);
+        }
+        if let Some(allowed) = &policy.egress {
+            let rules = allowing(allowed, Direction::Egress);
+            let chain = format!("egress_{}", short_hash(&rules.join("\n")));
+            egress.push(format!("{address} : jump {chain}"));
+            chains.insert(chain, rules);
+        }
+    }
+    let mut text = set("guests", "ipv4_addr", policies.guests.iter().map(ToString::to_string));
+    let itself = policies.restricted.keys().map(|address| format!("{address} . {address}"));
+    text += &set("itself", "ipv4_addr . ipv4_addr", itself);
+    for (chain, rules) in &chains {
+        let _ = write!(text, "\tchain {chain} {{\n\t\t{}\n\t}}\n", rules.join("\n\t\t"));
+    }
+    for (map, elements) in [("ingress", ingress), ("egress", egress)] {
+        let elements = match elements.as_slice() {
+            [] => String::new(),
+            some => format!("\t\telements = {{ {} }}\n", some.join(", ")),
+        };
+        let _ = write!(text, "\tmap {map} {{\n\t\ttype ipv4_addr : verdict\n{elements}\t}}\n");
+    }
+    let _ = write!(
+        text,
+        "\
+\tchain forward {{
+\t\ttype filter hook forward priority -5; policy accept;
+\t\tct state established,related accept
+\t\tip saddr . ip daddr @itself accept
+\t\tiifname {{ \"{name}\", \"lo\" }} ip saddr {network} ip saddr != @guests drop
+\t\toifname \"{name}\" ip daddr {network} ip daddr != @guests drop
+\t\tip saddr vmap @egress
+\t\tip daddr vmap @ingress
+\t}}
+"
+    );
+    text
+}
+
+/// The rules of a guest that is restricted.
+fn ingress_rules(ingress: &Ingress, network: Ipv4Net) -> Option<Vec<String>> {
+    match ingress {
+        Ingress::All => None,
+        Ingress::Only(allowed) => Some(allowing(allowed, Direction::Ingress)),
+        Ingress::IsolatedTo(guests) => {
+            let peers = Peers::Only { addresses: guests.clone(), blocks: vec![] };
+            let mut rules: Vec<_> = sources(&peers, Direction::Ingress)
+                .into_iter()
+                .map(|source| format!("{source}accept"))
+                .collect();
+            rules.push(format!("ip saddr {network} drop"));
+            rules.push("accept".to_owned());
+            Some(rules)
+        }
+    }
+}
+
+/// One line for every combination of peers and ports, and a last one that drops the rest.
+fn allowing(allowed: &[AllowRule], direction: Direction) -> Vec<String> {
+    let allowed: BTreeSet<_> = allowed.iter().collect();
+    let mut lines = Vec::new();
+    for rule in allowed {
+        for source in sources(&rule.peers, direction) {
+            for ports in destinations(&rule.ports) {
+                lines.push(format!("{source}{ports}{}", direction.allow()));
+            }
+        }
+    }
+    lines.push("drop".to_owned());
+    lines
+}
+
+/// Matches of peers, each with a space after it; none where there is no peer.
+fn sources(peers: &Peers, direction: Direction) -> Vec<String> {
+    let field = direction.peer();
+    let Peers::Only { addresses, blocks } = peers else { return vec![String::new()] };
+    let mut matches = Vec::new();
+    if !addresses.is_empty() {
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        matches.push(format!("{field} {{ {} }} ", addresses.join(", ")));
+    }
+    matches.extend(blocks.iter().map(|AddressBlock { cidr, except }| {
+        // Overlapping intervals would be refused.
+        let except = Ipv4Net::aggregate(&except.iter().map(Ipv4Net::trunc).collect());
+        let except: Vec<_> = except.iter().map(ToString::to_string).collect();
+        let except = match except.as_slice() {
+            [] => String::new(),
+            some => format!("{field} != {{ {} }} ", some.join(", ")),
+        };
+        format!("{field} {} {except}", cidr.trunc())
+    }));
+    matches
+}
+
+/// Matches of ports, each with a space after it; none where no port is allowed.
+fn destinations(ports: &AllowedPorts) -> Vec<String> {
+    let AllowedPorts::Only(ranges) = ports else { return vec![String::new()] };
+    let mut matches = Vec::new();
+    for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
+        let ranges = merged(ranges.iter().filter(|range| range.protocol == protocol));
+        if !ranges.is_empty() {
+            matches.push(format!("{protocol} dport {{ {} }} ", ranges.join(", ")));
+        }
+    }
+    matches
+}
+
+/// Ranges without overlaps, which would be refused.
+fn merged<'a>(ranges: impl Iterator<Item = &'a PortRange>) -> Vec<String> {
+    let mut merged: Vec<std::ops::RangeInclusive<u16>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.first <= last.end().saturating_add(1) => {
+                *last = *last.start()..=(*last.end()).max(range.last);
+            }
+            _ => merged.push(range.range()),
+        }
+    }
+    let text = |range: std::ops::RangeInclusive<u16>| match (range.start(), range.end()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    };
+    merged.into_iter().map(text).collect()
+}

@@ -26,15 +26,18 @@ fn tenant(sheaf: &Sheaf) -> Http {
     bind(&admin, "team", "ClusterRole/edit", "User", "mallory");
     let mallory = sheaf.http().with("impersonate-user", "mallory");
     // The role is put together of others after the start.
-    for (group, resource) in [
-        ("", "persistentvolumeclaims"),
-        ("cdi.kubevirt.io", "datavolumes"),
-        ("cdi.kubevirt.io", "datasources"),
-        ("upload.cdi.kubevirt.io", "uploadtokenrequests"),
-        ("kubevirt.io", "virtualmachines"),
+    for (verb, group, resource) in [
+        ("watch", "", "configmaps"),
+        ("create", "", "persistentvolumeclaims"),
+        ("create", "cdi.kubevirt.io", "datavolumes"),
+        ("create", "cdi.kubevirt.io", "datasources"),
+        ("create", "upload.cdi.kubevirt.io", "uploadtokenrequests"),
+        ("create", "kubevirt.io", "virtualmachines"),
+        ("create", "harvesterhci.io", "virtualmachineimages"),
+        ("list", "harvesterhci.io", "keypairs"),
     ] {
         let attributes =
-            json!({"namespace": "team", "verb": "create", "group": group, "resource": resource});
+            json!({"namespace": "team", "verb": verb, "group": group, "resource": resource});
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},

@@ -176,6 +176,8 @@ impl Outside {
             let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
             assert!(output.status.success(), "ip {line}: {output:?}");
         };
+        // A run that was killed leaves it behind.
+        let _ = Command::new("ip").args(["netns", "del", name]).output();
         ip(&format!("netns add {name}"));
         ip(&format!("link add shfaccess1 type veth peer name eth0 netns {name}"));
         ip("address add 198.51.100.1/24 dev shfaccess1");
@@ -199,7 +201,7 @@ impl Drop for Outside {
 /// Without a policy, with one that denies all, with one that allows a network, without it again.
 fn a_policy_decides_whom_it_reaches(node: &Node, shell: &mut Shell) {
     let outside = Outside::start();
-    let ask = format!("nc -w 3 {} 7000 </dev/null | grep -c welcome", Outside::ADDRESS);
+    let ask = format!("nc -w 3 {} 7000 </dev/null 2>/dev/null | grep -c welcome", Outside::ADDRESS);
     shell.sees(&ask, "1");
     let http = node.sheaf.http();
     let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";

@@ -109,7 +109,11 @@ impl Chaos {
             let disk = node.disk(&format!("{name}.img"));
             wishes.insert(name.to_owned(), Wish { runs: false, plugged: false, disk });
         }
-        let fresh = files(&node.sheaf.data().join("agent"));
+        let agent = node.sheaf.data().join("agent");
+        eventually("the agent has started", || {
+            ["boot", "agent.sock"].iter().all(|file| agent.join(file).exists())
+        });
+        let fresh = files(&agent);
         let chaos = Self { node, dice: Dice::new(), wishes, runs: BTreeSet::new(), fresh };
         for (name, wish) in &chaos.wishes {
             let http = chaos.node.sheaf.http();

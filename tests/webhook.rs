@@ -318,8 +318,9 @@ fn a_webhook_that_fails_is_handled_by_its_policy() {
     let mut sheaf = Sheaf::start();
     sheaf.provokes("ignoring failed webhook");
     let http = judged(&sheaf);
-    validating(&http, "closed", &hook, json!({"timeoutSeconds": 1}));
-    let url = hook.url("/review?timeout=1s");
+    // Long enough for the huge answer on a busy machine.
+    validating(&http, "closed", &hook, json!({"timeoutSeconds": 8}));
+    let url = hook.url("/review?timeout=8s");
     for (name, text) in [
         ("garbage", "failed to call webhook: couldn't get version/kind; json parse error: ".to_owned()),
         ("teapot", "failed to call webhook: an error on the server (\"boom\") has prevented the request from succeeding".to_owned()),

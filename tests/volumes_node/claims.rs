@@ -151,7 +151,8 @@ fn upload(lab: &Lab, claim: &str, content: &[u8]) {
         let token = lab.node.sheaf.http().post(tokens, &request).json();
         let Some(token) = token["status"]["token"].as_str() else { return Err(token.to_string()) };
         let client = lab.node.sheaf.bearer(token);
-        let reply = client.send(Request::post("/v1beta1/upload"), content.to_vec());
+        // A refusal can come before the whole content was sent.
+        let reply = client.try_send(Request::post("/v1beta1/upload"), content.to_vec())?;
         if reply.status == 200 { Ok(()) } else { Err(reply.text()) }
     });
 }

@@ -136,4 +136,19 @@ mod tests {
         assert_eq!(with_value[0]["metadata"]["name"], "server-version");
         assert_eq!(with_value[0]["value"], "v1.8.1");
     }
+
+    #[test]
+    fn members_of_a_namespace_use_images_and_viewers_read_no_secrets() {
+        let objects = first_objects();
+        let role = |name: &str| {
+            let found = objects.iter().find(|object| object["metadata"]["name"] == name);
+            found.map(|role| (role["rules"].to_string(), role["metadata"]["labels"].to_string()))
+        };
+        let (rules, labels) = role("harvesterhci.io:edit").unwrap();
+        assert!(rules.contains("virtualmachineimages") && rules.contains("\"*\""), "{rules}");
+        assert!(labels.contains("aggregate-to-edit") && labels.contains("aggregate-to-admin"));
+        let (rules, labels) = role("harvesterhci.io:view").unwrap();
+        assert!(!rules.contains("secrets") && !rules.contains("\"*\""), "{rules}");
+        assert_eq!(labels, r#"{"rbac.authorization.k8s.io/aggregate-to-view":"true"}"#);
+    }
 }

@@ -7,6 +7,7 @@ const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 pub(super) fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = public_reader().into();
+    objects.extend(tenant_roles());
     objects.extend(password_keeper());
     objects.extend([cloud_provider(), csi_driver()]);
     objects.extend(PROJECT_ROLES.iter().map(role_template));
@@ -40,6 +41,35 @@ fn public_reader() -> [Value; 2] {
     });
     let subject = ("Group", "system:authenticated");
     role("harvester-public", "harvesterhci.io:public-reader", &rule, subject)
+}
+
+/// Kinds of Harvester that members of a namespace use in it.
+const TENANT_RESOURCES: &[&str] = &[
+    "keypairs",
+    "virtualmachineimages",
+    "virtualmachinetemplates",
+    "virtualmachinetemplateversions",
+    "virtualmachinebackups",
+    "virtualmachinerestores",
+    "schedulevmbackups",
+];
+
+/// Parts of the roles `admin`, `edit` and `view`, under Harvester's names. Harvester's `view` also
+/// reads Secrets, which Kubernetes withholds from viewers on purpose; so does this one.
+fn tenant_roles() -> [Value; 2] {
+    let networks = ("k8s.cni.cncf.io", &["network-attachment-definitions"][..], READ);
+    let part = |name: &str, verbs, sums: &[&str]| {
+        let rules = [("harvesterhci.io", TENANT_RESOURCES, verbs), networks];
+        let mut role = cluster_role(name, &rules);
+        for sum in sums {
+            role["metadata"]["labels"][format!("{GROUP}/aggregate-to-{sum}")] = "true".into();
+        }
+        role
+    };
+    [
+        part("harvesterhci.io:edit", &["*"][..], &["admin", "edit"]),
+        part("harvesterhci.io:view", READ, &["view"]),
+    ]
 }
 
 /// The REST API reads and writes the passwords of local users, in their namespace only.

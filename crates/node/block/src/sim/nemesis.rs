@@ -5,7 +5,7 @@ use super::hosts::Copied;
 use super::net::Way;
 use super::world::{Start, What, World};
 use crate::ids::{BootId, ReplicaId};
-use crate::repl::engine::{Command, Event};
+use crate::repl::engine::{Command, Engine, Event};
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
@@ -168,9 +168,11 @@ impl World {
     fn restore_copy(&mut self) {
         // One that is on its way out of the set may be gone by the time that the copy is found.
         let engines = || self.servers.iter().filter_map(|it| it.engine.as_ref());
+        let keeps = |engine: &Engine, id: &ReplicaId| {
+            engine.is_over() || engine.status().isr.contains(id) && !engine.is_leaving(*id)
+        };
         let stays = |id: &ReplicaId| {
-            self.record.record.isr.contains(id)
-                && engines().all(|it| it.is_over() || it.status().isr.contains(id))
+            self.record.record.isr.contains(id) && engines().all(|it| keeps(it, id))
         };
         let others = self.hosts.iter().skip(1).filter(|host| host.session.is_some());
         let others = others.filter(|host| stays(&host.replica)).count();

@@ -1,8 +1,9 @@
 //! The engine as others see it.
 
+use super::member::Role;
 use super::notice::Status;
 use super::{Closing, Engine, Phase};
-use crate::ids::{Epoch, Generation};
+use crate::ids::{Epoch, Generation, ReplicaId};
 use crate::repl::control::ByteRange;
 
 impl Engine {
@@ -36,6 +37,11 @@ impl Engine {
             length: it.length,
         };
         ranges.into_iter().map(shown).collect()
+    }
+
+    /// Whether a replica is being removed from the in-sync set; the record may still have it.
+    pub fn is_leaving(&self, replica: ReplicaId) -> bool {
+        self.members.iter().any(|it| it.id == replica && matches!(it.role, Role::Leaving))
     }
 
     pub fn generation(&self) -> Generation {

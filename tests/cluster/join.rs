@@ -147,7 +147,7 @@ fn a_worker_joins_runs_machines_comes_back_and_is_removed() {
 
     // Removed, it gets in nowhere.
     let refused = one.sheaf.command("node remove two");
-    assert_has(String::from_utf8_lossy(&refused.stderr), "1 machines (default/a)");
+    assert_has(String::from_utf8_lossy(&refused.stderr), "1 machine (default/a)");
     two.sheaf.provokes("");
     one.sheaf.run("node remove two --force");
     let gone = as_node(&one, &two).get(&format!("{NODES}/one"));

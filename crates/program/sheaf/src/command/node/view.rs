@@ -52,10 +52,14 @@ impl NodeLoad {
 impl fmt::Display for NodeLoad {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        for (what, names) in [("machines", &self.machines), ("replicas of volumes", &self.volumes)]
-        {
-            if !names.is_empty() {
-                parts.push(format!("{} {what} ({})", names.len(), names.join(", ")));
+        for (one, several, names) in [
+            ("machine", "machines", &self.machines),
+            ("replica of a volume", "replicas of volumes", &self.volumes),
+        ] {
+            let count = names.len();
+            let what = if count == 1 { one } else { several };
+            if count > 0 {
+                parts.push(format!("{count} {what} ({})", names.join(", ")));
             }
         }
         out.write_str(&parts.join(" and "))
@@ -199,7 +203,7 @@ mod tests {
             [vmi("a", "n2", "Running"), vmi("b", "n2", "Succeeded"), vmi("c", "n1", "Running")];
         let replicas = [json!({"spec": {"nodeID": "n2", "volumeName": "v"}})];
         let load = NodeLoad::of("n2", &machines, &replicas);
-        assert_eq!(load.to_string(), "1 machines (d/a) and 1 replicas of volumes (v)");
+        assert_eq!(load.to_string(), "1 machine (d/a) and 1 replica of a volume (v)");
         assert!(NodeLoad::of("n3", &machines, &replicas).is_empty());
         let row = row(&node("n2", "True", &[]), &load);
         assert_eq!(row, ["n2", "worker", "Ready", "10.0.0.2", "4", "4 GiB", "1", "1"]);

@@ -16,6 +16,8 @@ pub const ANONYMOUS: &str = "system:anonymous";
 /// All service accounts.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 pub const NODES: &str = "system:nodes";
+/// Nodes that also run the API server.
+pub const MANAGEMENT_NODES: &str = "system:sheaf-management-nodes";
 pub const MONITORING: &str = "system:monitoring";
 /// The server itself, when it acts on its own behalf.
 pub const API_SERVER: &str = "system:apiserver";

@@ -18,6 +18,8 @@ pub use volume::{claim_concerns, is_stored_on};
 pub struct NodeWrite<'a> {
     /// The node that writes.
     pub node: &'a str,
+    /// Whether it also runs the API server.
+    pub is_management: bool,
     pub group: &'a str,
     pub resource: &'a str,
     pub namespace: &'a str,
@@ -61,6 +63,17 @@ const RESTRICTED: [&str; 5] = [
     "topology.kubernetes.io/",
     MANAGED,
 ];
+
+/// Where a node is. It may say so until its first report; later only others may.
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+/// Whether a node that joins may have a label by its own choice.
+pub fn may_label_itself(key: &str) -> bool {
+    TOPOLOGY.contains(&key) || !RESTRICTED.iter().any(|own| key.starts_with(own))
+}
+
+/// The label that a management node puts on its own Node.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     match (write.group, write.resource) {
@@ -142,7 +155,13 @@ fn own_node(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         return Err(write.field("taints"));
     }
     let changed = changed_keys(&object["metadata"]["labels"], &old["metadata"]["labels"]);
-    let is_restricted = |key: &&str| RESTRICTED.iter().any(|own| key.starts_with(own));
+    let is_first = text(&old["status"]["nodeInfo"], "kubeletVersion").is_empty();
+    let is_restricted = |key: &&str| {
+        let is_role = write.is_management && *key == CONTROL_PLANE;
+        !is_role
+            && !(is_first && may_label_itself(key))
+            && RESTRICTED.iter().any(|own| key.starts_with(own))
+    };
     if let Some(label) = changed.into_iter().find(is_restricted) {
         return Err(write.field(format!("the label {label}")));
     }

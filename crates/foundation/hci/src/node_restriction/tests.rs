@@ -39,15 +39,26 @@ fn local(node: &str) -> Value {
 
 /// A write of the node `a`.
 fn write(kind: (&str, &str), name: &str, object: Value, old: Value) -> Result<(), NodeDenial> {
+    write_as(false, kind, name, &object, &old)
+}
+
+fn write_as(
+    is_management: bool,
+    kind: (&str, &str),
+    name: &str,
+    object: &Value,
+    old: &Value,
+) -> Result<(), NodeDenial> {
     let present = |value: &Value| !value.is_null();
     check(&NodeWrite {
         node: "a",
+        is_management,
         group: kind.0,
         resource: kind.1,
         namespace: "kube-node-lease",
         name,
-        object: Some(&object).filter(|it| present(it)),
-        old: Some(&old).filter(|it| present(it)),
+        object: Some(object).filter(|it| present(it)),
+        old: Some(old).filter(|it| present(it)),
         objects: &World,
     })
 }
@@ -120,7 +131,7 @@ fn a_node_changes_nothing_else() {
         (NODES, "a", json!({"spec": {"taints": []}}), gone.clone(), "taints"),
         (NODES, "a", labels("node-role.kubernetes.io/control-plane"), json!({}), "the label"),
         (NODES, "a", json!({}), labels("node-role.harvesterhci.io/worker"), "the label"),
-        (NODES, "a", labels("topology.kubernetes.io/zone"), json!({}), "the label"),
+        (NODES, "a", labels("topology.kubernetes.io/other"), json!({}), "the label"),
         (NODES, "a", notes(NODE_KEY), json!({}), "the annotation sheaf.io/node-key"),
         (("coordination.k8s.io", "leases"), "b", json!({}), json!({}), "not placed on it"),
         (VMIS, "m", vmi("b", 1), vmi("b", 1), "not placed on it"),
@@ -157,4 +168,32 @@ fn a_node_changes_nothing_else() {
         assert!(denial.contains(part), "{kind:?} {object} {old}: {denial}");
         assert!(denial.starts_with("node \"a\" is not allowed to "), "{denial}");
     }
+}
+
+#[test]
+fn a_management_node_labels_itself_and_nothing_more() {
+    let node = |labels: Value| json!({"metadata": {"name": "a", "labels": labels}});
+    let control_plane = node(json!({"node-role.kubernetes.io/control-plane": "true"}));
+    assert_eq!(write_as(true, NODES, "a", &control_plane, &Value::Null), Ok(()));
+    assert!(write_as(false, NODES, "a", &control_plane, &Value::Null).is_err());
+    let etcd = node(json!({"node-role.kubernetes.io/etcd": "true"}));
+    assert!(write_as(true, NODES, "a", &etcd, &Value::Null).is_err());
+    assert!(write_as(true, NODES, "b", &control_plane, &Value::Null).is_err());
+}
+
+#[test]
+fn a_node_says_where_it_is_until_its_first_report() {
+    let zone = |zone: &str, version: &str| {
+        let labels = json!({"topology.kubernetes.io/zone": zone});
+        json!({"metadata": {"name": "a", "labels": labels},
+            "status": {"nodeInfo": {"kubeletVersion": version}}})
+    };
+    let made = json!({"metadata": {"name": "a"}});
+    assert_eq!(write(NODES, "a", zone("x", "v1"), Value::Null), Ok(()));
+    assert_eq!(write(NODES, "a", zone("x", ""), made), Ok(()));
+    assert!(write(NODES, "a", zone("y", "v1"), zone("x", "v1")).is_err());
+    assert_eq!(write(NODES, "a", zone("x", "v1"), zone("x", "v1")), Ok(()));
+    assert!(may_label_itself("rack") && may_label_itself("topology.kubernetes.io/zone"));
+    assert!(!may_label_itself("node-role.kubernetes.io/control-plane"));
+    assert!(!may_label_itself("topology.kubernetes.io/other"));
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use auth::rbac::policy::RoleRef;
+use auth::user::{MANAGEMENT_NODES, NODES};
 use auth::{AccessTarget, Attributes, Decision, ResourceRequest, User};
 use serde_json::Value;
 
@@ -16,7 +17,6 @@ use crate::extension::{NodeAccess, NodeObject};
 use crate::schemas::refresh;
 use crate::verbs::object;
 
-const NODES: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
 /// What the table of nodes is called.
 const TABLE: &str = "minions";
@@ -27,7 +27,7 @@ pub(super) fn decide(api: &Api, user: &User, attributes: &Attributes<'_>) -> Dec
         return Decision::NoOpinion(String::new());
     };
     match &api.extensions.nodes {
-        Some(access) => decide_platform(api, &**access, node, attributes),
+        Some(access) => decide_platform(api, &**access, (node, user), attributes),
         None => decide_kubelet(api, node, attributes),
     }
 }
@@ -36,10 +36,12 @@ pub(super) fn decide(api: &Api, user: &User, attributes: &Attributes<'_>) -> Dec
 fn decide_platform(
     api: &Api,
     access: &dyn NodeAccess,
-    node: &str,
+    (node, user): (&str, &User),
     attributes: &Attributes<'_>,
 ) -> Decision {
-    if api.store.get(TABLE, &object::key("", node)).is_none() {
+    // A management node is here before its Node is.
+    let is_management = user.is_in(MANAGEMENT_NODES);
+    if !is_management && api.store.get(TABLE, &object::key("", node)).is_none() {
         return Decision::NoOpinion(format!("node {node:?} is not part of the cluster"));
     }
     if let AccessTarget::Resource(request) = &attributes.target

@@ -5,7 +5,9 @@
 //! certificates give, never the beginning of a name or a namespace alone.
 
 use auth::User;
-use auth::user::{API_SERVER, AUTHENTICATED, GATEWAY, MASTERS, NODES, PLATFORM, REST};
+use auth::user::{
+    API_SERVER, AUTHENTICATED, GATEWAY, MANAGEMENT_NODES, MASTERS, NODES, PLATFORM, REST,
+};
 
 const CONTROLLERS: &str = "system:sheaf-controllers";
 const NODE_PREFIX: &str = "system:node:";
@@ -26,9 +28,10 @@ pub(super) fn steve() -> User {
     User::new(REST, [AUTHENTICATED])
 }
 
-/// The agent of a node.
+/// The agent of this node. It has the rights that the Node authorizer gives to every node, and its
+/// Node carries the label of the control plane.
 pub(super) fn node(name: &str) -> User {
-    User::new(format!("{NODE_PREFIX}{name}"), [MASTERS, NODES, AUTHENTICATED])
+    User::new(format!("{NODE_PREFIX}{name}"), [NODES, MANAGEMENT_NODES, AUTHENTICATED])
 }
 
 /// Whether a user is a part of the cluster: this server, its controllers, its gateway or the

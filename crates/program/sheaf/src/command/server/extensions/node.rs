@@ -3,7 +3,7 @@
 
 use apiserver::extension::{Denial, ExtensionRules, Lookup, NodeAccess, NodeObject, Review};
 use auth::rbac::bootstrap::NODE_ROLE;
-use auth::user::{MASTERS, NODES};
+use auth::user::{MANAGEMENT_NODES, MASTERS, NODES};
 use hci::cluster::node_of_user;
 use hci::node_restriction::{self, NodeWrite};
 use serde_json::Value;
@@ -138,6 +138,7 @@ impl ExtensionRules for NodeRestriction {
         let is_deletion = review.act == apiserver::extension::ExtensionOperation::Delete;
         let write = NodeWrite {
             node: node_of_user(&user.name).unwrap_or_default(),
+            is_management: user.is_in(MANAGEMENT_NODES),
             group: review.group,
             resource: review.resource,
             namespace: review.namespace,

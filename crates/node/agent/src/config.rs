@@ -33,6 +33,8 @@ pub struct Config {
     pub has_proxy: bool,
     /// What the node is to the cluster.
     pub role: NodeRole,
+    /// Labels that the Node gets with its first report.
+    pub labels: Vec<(String, String)>,
     /// How other nodes reach this one; a node alone has none.
     pub wire: NodeWire,
     /// Directories whose files HostDisk volumes may be; none by default.

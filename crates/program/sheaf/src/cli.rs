@@ -1,6 +1,7 @@
 //! The command line: commands, flags and their help.
 
 mod audit;
+pub(crate) mod config_file;
 mod connections;
 mod dashboard;
 mod encryption;
@@ -183,14 +184,24 @@ pub(crate) struct EtcdArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
     sheaf server                                   single node, default data directory\n  \
     sheaf server --data-dir /srv/sheaf --listen 0.0.0.0:6443 --advertise-address 10.0.0.1\n  \
     sheaf server --join https://10.0.0.1:6443 --token SHEAF1…   a worker of that cluster\n  \
+    sheaf server --config node.yaml                all flags from a file\n  \
     sheaf server --store etcd --etcd-endpoints https://a:2379,https://b:2379,https://c:2379 \\\n    \
         --etcd-cafile ca.pem --etcd-certfile client.pem --etcd-keyfile client.key\n\n\
-    Stop it with Ctrl-C or SIGTERM; SIGHUP reloads the token file.")]
+    Stop it with Ctrl-C or SIGTERM; SIGHUP reloads the token file."
+)]
 pub(crate) struct ServerArgs {
+    /// YAML file with flags as keys; the default is /etc/sheaf/config.yaml if it exists.
+    ///
+    /// Keys of Harvester's installer (server_url, token, install.role, os.hostname, os.labels,
+    /// system_settings, …) are understood. Flags on the command line win.
+    #[arg(long, value_name = "FILE", env = "SHEAF_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) data: DataDir,
     /// Address and port to serve HTTPS on.
@@ -246,6 +257,14 @@ pub(crate) struct ServerArgs {
     /// Name of this node; the default is the host name.
     #[arg(long, value_name = "NAME")]
     pub(crate) node_name: Option<String>,
+    /// Label that this node gets when it is created, KEY=VALUE; may be repeated.
+    #[arg(long = "node-label", value_name = "KEY=VALUE", value_parser = value::node_label)]
+    pub(crate) node_labels: Vec<(String, String)>,
+    /// Value of a Harvester setting, NAME=VALUE, for a setting that has no value yet; may be
+    /// repeated.
+    #[arg(long = "system-setting", value_name = "NAME=VALUE", value_parser = value::setting,
+          conflicts_with = "join")]
+    pub(crate) system_settings: Vec<(String, String)>,
     /// Join the cluster of the server at this URL as a node, with --token; this machine then runs
     /// virtual machines and stores volumes, and has no API server of its own.
     #[arg(long, value_name = "URL", conflicts_with_all = ["store", "no_agent", "tls_san"])]

@@ -16,7 +16,14 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse_from(cli::words(std::env::args_os()));
+    let words = match cli::config_file::extend(cli::words(std::env::args_os())) {
+        Ok(words) => words,
+        Err(error) => {
+            eprintln!("sheaf: {:#}", anyhow::Error::from(error));
+            return ExitCode::from(2);
+        }
+    };
+    let cli = cli::Cli::parse_from(words);
     private::set_umask(&cli.command);
     match command::run(cli) {
         Ok(()) => ExitCode::SUCCESS,

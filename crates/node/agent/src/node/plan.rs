@@ -32,7 +32,7 @@ pub(crate) fn birth(config: &Config, facts: &HostFacts, now: Timestamp) -> Value
         "kind": "Node",
         "metadata": {
             "name": config.node_name,
-            "labels": labels(config, facts),
+            "labels": first_labels(config, facts),
             "annotations": annotations(facts),
         },
         "status": status(config, facts, &[], now),
@@ -47,7 +47,10 @@ pub(crate) fn patches(
     now: Timestamp,
 ) -> NodePatches {
     let mut metadata = Map::new();
-    for (field, want) in [("labels", labels(config, facts)), ("annotations", annotations(facts))] {
+    // The Node of a machine that joins is made by the control plane.
+    let is_first = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or("").is_empty();
+    let labels = if is_first { first_labels(config, facts) } else { labels(config, facts) };
+    for (field, want) in [("labels", labels), ("annotations", annotations(facts))] {
         let changed = map_change(&node["metadata"][field], &want, ours);
         if !changed.is_empty() {
             metadata.insert(field.into(), Value::Object(changed));
@@ -107,6 +110,13 @@ fn ours(key: &str) -> bool {
         "node.sheaf.io/",
     ];
     PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// With those of the machine's configuration, which are the administrators' to change afterwards.
+fn first_labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {
+    let mut labels = labels(config, facts);
+    labels.extend(config.labels.iter().map(|(key, value)| (key.clone(), value.as_str().into())));
+    labels
 }
 
 fn labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {

@@ -27,6 +27,42 @@ pub(crate) fn node_name(text: &str) -> Result<String, String> {
         .to_owned())
 }
 
+/// A label that a node gives itself.
+pub(crate) fn node_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    let (prefix, name) = key.rsplit_once('/').unwrap_or(("", key));
+    let is_prefix = prefix.is_empty() || object_name(prefix).is_ok();
+    if !is_prefix || !is_label_value(name) || name.is_empty() {
+        return Err(format!("{key:?} is not a label key, for example example.com/rack"));
+    }
+    if !is_label_value(value) {
+        return Err("a label value has at most 63 letters, digits, '-', '_' and '.', and begins \
+                    and ends with a letter or digit"
+            .to_owned());
+    }
+    if !hci::node_restriction::may_label_itself(key) {
+        return Err(format!("{key} is set by administrators only: sheaf node label NODE {text}"));
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn is_label_value(text: &str) -> bool {
+    let is_end = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
+    text.len() <= 63
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && is_end(text.bytes().next())
+        && is_end(text.bytes().last())
+}
+
+/// A setting of the cluster and its value.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    if !hci::cluster_setting::CLUSTER_SETTINGS.iter().any(|setting| setting.name == name) {
+        return Err(format!("unknown setting {name:?}; `sheaf setting list` shows all"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 /// How long a join token can be used.
 pub(crate) fn token_ttl(text: &str) -> Result<jiff::SignedDuration, String> {
     let wrong = || "expected a number and s, m, h or d, for example 24h or 7d".to_owned();
@@ -163,5 +199,21 @@ mod tests {
         assert_eq!(volume_size("0").unwrap_err(), "the minimum is 1Mi");
         assert_eq!(volume_size("1073741824"), Ok(1 << 30));
         assert!(memory_size("a lot").is_err());
+    }
+
+    #[test]
+    fn labels_of_a_node_are_checked_before_it_joins() {
+        let pair = |key: &str, value: &str| Ok((key.to_owned(), value.to_owned()));
+        assert_eq!(node_label("rack=a1"), pair("rack", "a1"));
+        assert_eq!(node_label("example.com/rack="), pair("example.com/rack", ""));
+        assert_eq!(
+            node_label("topology.kubernetes.io/zone=z"),
+            pair("topology.kubernetes.io/zone", "z")
+        );
+        for bad in ["rack", "=a", "ra ck=a", "a/b/c=d", "rack=-a", "node-role.kubernetes.io/x=y"] {
+            assert!(node_label(bad).is_err(), "{bad}");
+        }
+        assert_eq!(setting("log-level=Debug"), pair("log-level", "Debug"));
+        assert!(setting("banana=1").is_err() && setting("log-level").is_err());
     }
 }

@@ -151,6 +151,7 @@ fn agent_config(
         cluster_ranges: args.service_cluster_ip_range.parse().into_iter().collect(),
         has_proxy: names::has_proxy(),
         role: agent::NodeRole::Worker,
+        labels: args.node_labels.clone(),
         wire,
         host_disk_paths: args.host_disk_paths.clone(),
     }

@@ -3,6 +3,7 @@
 mod certificates;
 mod dashboard;
 mod extensions;
+mod first_settings;
 mod identities;
 mod live_settings;
 pub(super) mod names;
@@ -164,6 +165,11 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<()> 
     door.open(gateway, steve.clone(), Arc::new(reached));
     let live = LiveSettings { client: steve, log, tls: tls.clone() };
     let password = open_rest(args, layout, &rest, live, &pki.ca_pem(), &tasks).await?;
+    first_settings::apply(
+        in_process::client(api.clone(), identities::controllers()),
+        &args.system_settings,
+    )
+    .await;
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
@@ -287,6 +293,7 @@ fn start_agent(
         cluster_ranges: args.service_cluster_ip_range.parse().into_iter().collect(),
         has_proxy: names::has_proxy(),
         role: agent::NodeRole::Management,
+        labels: args.node_labels.clone(),
         wire: NodeWire { endpoint: None, storage },
         host_disk_paths: args.host_disk_paths.clone(),
     };

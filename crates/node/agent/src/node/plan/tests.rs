@@ -15,6 +15,7 @@ fn config() -> Config {
         cluster_ranges: Vec::new(),
         has_proxy: false,
         role: NodeRole::Management,
+        labels: vec![("rack".into(), "a1".into())],
         wire: crate::NodeWire::default(),
         host_disk_paths: Vec::new(),
     }
@@ -64,6 +65,18 @@ fn a_worker_does_not_say_what_it_is_to_the_cluster() {
     };
     assert_eq!(roles(&config()), 1);
     assert_eq!(roles(&Config { role: NodeRole::Worker, ..config() }), 0);
+}
+
+#[test]
+fn labels_of_the_machine_are_given_once() {
+    let mut node = birth(&config(), &facts(), at(0));
+    assert_eq!(node["metadata"]["labels"]["rack"], "a1");
+    node["metadata"]["labels"]["rack"] = "b2".into();
+    assert_eq!(patches(&config(), &facts(), &node, at(1)).metadata, None);
+    // As the control plane makes the Node of a machine that joins.
+    let made = json!({"metadata": {"name": "n", "labels": {}}});
+    let labels = patches(&config(), &facts(), &made, at(1)).metadata.unwrap();
+    assert_eq!(labels["metadata"]["labels"]["rack"], "a1");
 }
 
 #[test]

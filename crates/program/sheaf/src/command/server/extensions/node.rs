@@ -105,7 +105,7 @@ fn image_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) -> 
     images.iter().any(|image| {
         let spec = &image["spec"];
         let parameters = &spec["sourceParameters"];
-        let wanted = spec["disks"].as_object().into_iter().flat_map(|map| map.keys());
+        let wanted = spec["diskFileSpecMap"].as_object().into_iter().flat_map(|map| map.keys());
         parameters["secret"] == name
             && parameters["secret-namespace"] == namespace
             && wanted.into_iter().any(|disk| disks.iter().any(|own| *own == disk))

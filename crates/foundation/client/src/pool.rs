@@ -1,18 +1,62 @@
 //! A client of one of several servers, which can be replaced while it is used: when credentials
 //! are renewed, and when a server cannot be reached.
+//!
+//! A watch over a network that was cut may stay open for minutes without anybody at its other end.
+//! So all requests that are under way, and all answers that are still being read, end when a server
+//! answers again after a request had failed or was given up; who watches asks anew.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use http::Request;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use kube::Client;
 use kube::client::Body;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::BoxError;
 use tracing::info;
 
 use crate::in_process;
 
+/// A request that was given up after so long was not answered because nobody could be reached.
+const STALL: Duration = Duration::from_secs(2);
+
+/// What a server answers with.
+type PoolBody = UnsyncBoxBody<Bytes, BoxError>;
+
 /// The servers of a cluster. All requests go to one until it cannot be reached.
 #[derive(Clone)]
-pub struct ServerPool(Arc<RwLock<PoolState>>);
+pub struct ServerPool(Arc<RwLock<PoolState>>, Arc<Reachability>);
+
+/// Whether servers answered lately.
+#[derive(Default)]
+struct Reachability {
+    /// A request failed or was given up since the last answer.
+    is_doubtful: AtomicBool,
+    /// Ends what is still being read.
+    cut: watch::Sender<()>,
+}
+
+/// Notes that a request was given up, if it is dropped before it was answered.
+struct PendingRequest<'a> {
+    reachability: &'a Reachability,
+    began: Instant,
+    is_over: bool,
+}
+
+impl Drop for PendingRequest<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && self.began.elapsed() >= STALL {
+            self.reachability.is_doubtful.store(true, Ordering::Relaxed);
+        }
+    }
+}
 
 struct PoolState {
     servers: Vec<Client>,
@@ -31,7 +75,8 @@ impl ServerPool {
     /// `first` is used first; the others when it cannot be reached.
     pub fn new(first: Client, others: Vec<Client>) -> Self {
         let servers = std::iter::once(first).chain(others).collect();
-        Self(Arc::new(RwLock::new(PoolState { servers, active: 0, changes: 0 })))
+        let state = RwLock::new(PoolState { servers, active: 0, changes: 0 });
+        Self(Arc::new(state), Arc::default())
     }
 
     /// Uses these from now on, the one that is used now first.
@@ -52,13 +97,42 @@ impl ServerPool {
         in_process(service, |_| {})
     }
 
-    async fn send(&self, request: Request<Body>) -> kube::Result<http::Response<Body>> {
+    async fn send(&self, request: Request<Body>) -> kube::Result<Response<PoolBody>> {
         let (client, seen) = self.current();
-        let answer = client.send(request).await;
+        let reachability = &*self.1;
+        let began = Instant::now();
+        let mut pending = PendingRequest { reachability, began, is_over: false };
+        let mut cut = reachability.cut.subscribe();
+        let answer = tokio::select! {
+            answer = client.send(request) => answer,
+            // Its connection is from before, and may lead nowhere.
+            Ok(()) = cut.changed() => {
+                pending.is_over = true;
+                let broken = io::Error::from(io::ErrorKind::ConnectionAborted);
+                return Err(kube::Error::Service(broken.into()));
+            }
+        };
+        pending.is_over = true;
         if answer.is_err() {
+            reachability.is_doubtful.store(true, Ordering::Relaxed);
             self.give_up(seen);
+        } else if reachability.is_doubtful.swap(false, Ordering::Relaxed) {
+            info!("API server answers again; watches begin anew");
+            reachability.cut.send_replace(());
         }
-        answer
+        answer.map(|answer| answer.map(|body| self.interruptible(body)))
+    }
+
+    /// A body that ends when servers answer again after they did not.
+    fn interruptible(&self, body: Body) -> PoolBody {
+        let mut cut = self.1.cut.subscribe();
+        let cut = Box::pin(async move {
+            if cut.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        });
+        let body = StreamBody::new(BodyStream::new(body).take_until(cut));
+        body.map_err(BoxError::from).boxed_unsync()
     }
 
     fn current(&self) -> (Client, u64) {
@@ -81,10 +155,7 @@ impl ServerPool {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::io;
 
-    use bytes::Bytes;
-    use http::Response;
     use http_body_util::Full;
 
     use super::*;
@@ -116,6 +187,37 @@ mod tests {
         assert_eq!(ask(&client).await.as_deref(), Some("two"));
         pool.replace(server("three"), vec![]);
         assert_eq!(ask(&client).await.as_deref(), Some("three"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_read_ends_when_a_server_answers_again() {
+        let answer = |request: Request<Body>| async move {
+            match request.uri().path() {
+                "/watch" => {
+                    let endless = futures_util::stream::pending::<
+                        Result<http_body::Frame<Bytes>, Infallible>,
+                    >();
+                    Ok::<_, io::Error>(Response::new(StreamBody::new(endless).boxed_unsync()))
+                }
+                "/hang" => std::future::pending().await,
+                "/fail" => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+                _ => Ok(Response::new(Full::new(Bytes::from("ok")).boxed_unsync())),
+            }
+        };
+        let pool = ServerPool::new(in_process(tower::service_fn(answer), |_| {}), vec![]);
+        let send = |path: &str| pool.send(Request::get(path).body(Body::empty()).unwrap());
+        let ends = async |watch: Response<PoolBody>| {
+            let read = watch.into_body().collect();
+            tokio::time::timeout(Duration::from_secs(60), read).await.is_ok()
+        };
+        for trouble in ["/hang", "/fail"] {
+            let (calm, watch) = (send("/watch").await.unwrap(), send("/watch").await.unwrap());
+            send("/").await.unwrap();
+            assert!(!ends(calm).await, "nothing happened");
+            let _ = tokio::time::timeout(Duration::from_secs(3), send(trouble)).await;
+            send("/").await.unwrap();
+            assert!(ends(watch).await, "{trouble}");
+        }
     }
 
     #[tokio::test]

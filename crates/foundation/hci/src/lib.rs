@@ -8,6 +8,7 @@ mod claim_template;
 pub mod cluster;
 pub mod cluster_setting;
 mod definition;
+pub mod failover;
 pub mod harvester;
 pub mod inactive;
 pub mod longhorn;

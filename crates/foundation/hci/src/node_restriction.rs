@@ -10,6 +10,7 @@ use crd::lookup::Objects;
 use serde_json::Value;
 
 use crate::cluster::{JOIN_TOKEN, MANAGED, NODE_KEY};
+use crate::failover::{LOST, SUSPECT};
 
 pub use volume::{claim_concerns, is_stored_on};
 
@@ -166,7 +167,7 @@ fn own_node(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         return Err(write.field(format!("the label {label}")));
     }
     let notes = changed_keys(&object["metadata"]["annotations"], &old["metadata"]["annotations"]);
-    match notes.into_iter().find(|key| [NODE_KEY, JOIN_TOKEN].contains(key)) {
+    match notes.into_iter().find(|key| [NODE_KEY, JOIN_TOKEN, LOST, SUSPECT].contains(key)) {
         Some(note) => Err(write.field(format!("the annotation {note}"))),
         None => Ok(()),
     }

@@ -1,20 +1,20 @@
-//! The Node object of this host and its heartbeat.
-//!
-//! The lease in `kube-node-lease` is renewed every ten seconds and is what says that the node
-//! is alive. The Node itself is looked at as often, and written only when something changed.
+//! The Node object of this host. It is read every ten seconds, and written only when something
+//! changed. `lease` says that the node is alive, `observer` what it sees of others.
 
 mod facts;
+mod lease;
+mod observer;
 mod plan;
+mod rejoin;
 
 use std::time::Duration;
 
 use base::{Chain, Stop, clock};
 use client::Fault;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -22,13 +22,14 @@ use crate::api::{MANAGER, merge, present};
 use crate::config::Config;
 
 pub(crate) use facts::{Findings, Virtualization};
+pub(crate) use observer::NodeObserver;
 
-/// As kubelet's: a node is given up when its lease is this old.
-const LEASE_SECONDS: i32 = 40;
+/// A beat that takes longer is given up: its connection may lead nowhere.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the Node is read.
 const BEAT: Duration = Duration::from_secs(10);
 /// When the server does not answer: soon again, so that a start is not held up by a beat.
 const RETRY: Duration = Duration::from_secs(1);
-const LEASES: &str = "kube-node-lease";
 
 /// Why the node could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -52,18 +53,33 @@ impl<T> HeartbeatContext<T> for kube::Result<T> {
 pub(crate) async fn run(
     client: Client,
     config: Config,
-    mut findings: watch::Receiver<Findings>,
+    findings: watch::Receiver<Findings>,
     mut stop: Stop,
+) {
+    let (registered, uid) = watch::channel(None);
+    let renewing = lease::run(client.clone(), lease::LeasePlan::of(&config), uid, stop.clone());
+    tokio::join!(renewing, maintain(client, config, findings, registered, &mut stop));
+}
+
+async fn maintain(
+    client: Client,
+    config: Config,
+    mut findings: watch::Receiver<Findings>,
+    registered: watch::Sender<Option<String>>,
+    stop: &mut Stop,
 ) {
     let mut failing = false;
     loop {
         let found = findings.borrow_and_update().clone();
-        let wait = match beat(&client, &config, found).await {
-            Ok(()) => {
+        let beat = tokio::time::timeout(BEAT_TIMEOUT, beat(&client, &config, found));
+        let wait = match beat.await {
+            Err(_) => RETRY,
+            Ok(Ok(uid)) => {
                 failing = false;
+                registered.send_if_modified(|known| std::mem::replace(known, uid.clone()) != uid);
                 BEAT
             }
-            Err(failure) => {
+            Ok(Err(failure)) => {
                 // A server that stays away is told of once.
                 if failing {
                     debug!(error = %Chain(&failure), "node is still not up to date");
@@ -82,11 +98,16 @@ pub(crate) async fn run(
     }
 }
 
-async fn beat(client: &Client, config: &Config, findings: Findings) -> Result<(), HeartbeatError> {
+/// Brings the Node up to date; answers its uid.
+async fn beat(
+    client: &Client,
+    config: &Config,
+    findings: Findings,
+) -> Result<Option<String>, HeartbeatError> {
     let facts = facts::HostFacts { findings, ..facts::read(&config.data_dir) };
     let nodes = Api::<Node>::all(client.clone());
     let name = &config.node_name;
-    let uid = match present(nodes.get(name).await).doing("read the node")? {
+    Ok(match present(nodes.get(name).await).doing("read the node")? {
         None => {
             let node = plan::birth(config, &facts, clock::now());
             let node = serde_json::from_value(node).expect("a node of ours is a node");
@@ -100,8 +121,7 @@ async fn beat(client: &Client, config: &Config, findings: Findings) -> Result<()
             update(&nodes, config, &facts, &value).await?;
             uid
         }
-    };
-    renew(client, name, &uid.unwrap_or_default()).await
+    })
 }
 
 async fn update(
@@ -120,25 +140,4 @@ async fn update(
         nodes.patch_status(&config.node_name, &params, &patch).await.doing("write node status")?;
     }
     Ok(())
-}
-
-async fn renew(client: &Client, name: &str, uid: &str) -> Result<(), HeartbeatError> {
-    let leases = Api::<Lease>::namespaced(client.clone(), LEASES);
-    let now = clock::rfc3339_micro(clock::now());
-    let spec = json!({
-        "holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now,
-    });
-    match merge(&leases, name, &json!({ "spec": spec })).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        answer => return answer.map(|_| ()).doing("renew the lease"),
-    }
-    // Owned by the node, so that it goes with it.
-    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid});
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": name, "namespace": LEASES, "ownerReferences": [owner]},
-        "spec": spec,
-    });
-    let lease = serde_json::from_value(lease).expect("a lease of ours is a lease");
-    leases.create(&PostParams::default(), &lease).await.map(|_| ()).doing("create the lease")
 }

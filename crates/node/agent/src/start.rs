@@ -80,6 +80,8 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("trial-told", report_found(trials.clone(), Arc::clone(&told)));
     let node = node::run(client.clone(), config.clone(), findings, tasks.stop_signal());
     tasks.spawn("node", node);
+    let observer = node::NodeObserver::new(client.clone(), &config);
+    tasks.spawn("node-observer", observer.run(tasks.stop_signal()));
     let all = tasks.clone();
     tasks.spawn("machines", async move {
         let networks = Networks::start(&config.network, &found.attachments, &all).await;

@@ -1,50 +1,97 @@
-//! What follows from a node's lease: pure.
+//! What the objects of a node have to say about its life: pure.
 //!
 //! A node lives while its lease is renewed. One that does not is unknown, not dead: its guests
-//! may run on, so nothing is started elsewhere. That takes a person, or the taint
-//! `node.kubernetes.io/out-of-service`.
+//! may run on, so nothing is started elsewhere before it is declared lost (`lifecycle`), or a
+//! person marks it with the taint `node.kubernetes.io/out-of-service`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::clock;
+use hci::failover::{LOST, REJOINED, SIGHTINGS, SUSPECT, Sighting, Sightings, Suspicion};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use virt::reason::NotReady;
 
+use super::lifecycle::NodeLife;
 use crate::condition::{self, Condition};
-use crate::object::{self, int, list, text};
+use crate::object::{self, annotation, int, list, name, text};
 
-/// For a lease that does not say how long it is good for, and a node that has none yet.
+/// For a lease that does not say how long it is valid, and a node that has none yet.
 const GRACE: Duration = Duration::from_secs(40);
-/// The conditions that a silent node leaves behind; upstream's message speaks of its agent.
+/// The conditions that a silent node leaves behind.
 const TOLD: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
-const SILENT: (&str, &str) = ("NodeStatusUnknown", "Kubelet stopped posting node status.");
+const NODE_LOST: (&str, &str) = (
+    "NodeLost",
+    "Neither the lease nor any other node reports this node: it is declared lost, and its machines \
+     are started elsewhere where their disks allow it.",
+);
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const MANAGEMENT: &str = "node-role.kubernetes.io/control-plane";
+/// How many nodes are asked about a silent one.
+const OBSERVERS: usize = 3;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LeaseState {
-    /// Alive for at least this long.
-    Beats(Duration),
-    Silent,
-}
-
-/// Whether a node lives whose lease was last seen to change this long ago. The time in the
-/// lease is that of another clock, and an old one when all was switched off.
-pub(crate) fn pulse(lease: Option<&Value>, unchanged: Duration) -> LeaseState {
+/// How long the lease of a node is valid.
+pub(crate) fn lease_duration(lease: Option<&Value>) -> Duration {
     let seconds = lease.and_then(|lease| int(lease, "/spec/leaseDurationSeconds"));
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let grace = seconds.map_or(GRACE, Duration::from_secs);
-    match grace.checked_sub(unchanged) {
-        Some(left) if !left.is_zero() => LeaseState::Beats(left),
-        _ => LeaseState::Silent,
-    }
+    seconds.map_or(GRACE, Duration::from_secs)
+}
+
+pub(crate) fn is_management(node: &Value) -> bool {
+    node.pointer("/metadata/labels").is_some_and(|labels| labels.get(MANAGEMENT).is_some())
+}
+
+/// The token of the declaration that the node is lost.
+pub(crate) fn lost_token(node: &Value) -> Option<&str> {
+    annotation(node, LOST)
+}
+
+/// Whether a lost node says that it runs no guest of a finished instance.
+pub(crate) fn has_rejoined(node: &Value) -> bool {
+    lost_token(node).is_some_and(|token| annotation(node, REJOINED) == Some(token))
+}
+
+/// Who is asked about a silent node: the management node first, and others that are heard.
+pub(crate) fn observers(nodes: &[&Value], suspect: &str) -> Vec<String> {
+    let mut all: Vec<(bool, &str)> = nodes
+        .iter()
+        .filter(|node| name(node) != suspect && condition::is(node, "Ready", "True"))
+        .map(|node| (!is_management(node), name(node)))
+        .collect();
+    all.sort_unstable();
+    all.into_iter().take(OBSERVERS).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// What observers have answered to a question about `suspect`.
+pub(crate) fn sightings(
+    nodes: &BTreeMap<&str, &Value>,
+    asked: &Suspicion,
+    suspect: &str,
+) -> Vec<Option<Sighting>> {
+    let of = |observer: &String| {
+        let told = annotation(nodes.get(observer.as_str())?, SIGHTINGS)?;
+        let mut seen = Sightings::parse(told).0;
+        seen.remove(suspect).filter(|seen| seen.token == asked.token)
+    };
+    asked.observers.iter().map(of).collect()
+}
+
+/// The patch that asks observers about a node.
+pub(crate) fn ask(asked: &Suspicion) -> Value {
+    json!({"metadata": {"annotations": {SUSPECT: asked.encode()}}})
 }
 
 /// The patch that makes the status of a silent node say so. A node that is alive speaks for
 /// itself.
-pub(crate) fn status(node: &Value, now: Timestamp) -> Option<Value> {
+pub(crate) fn status(node: &Value, life: NodeLife, now: Timestamp) -> Option<Value> {
+    let (reason, message) = match life {
+        NodeLife::Alive | NodeLife::Suspected { .. } => return None,
+        NodeLife::Unreachable(why) => (why.reason(), why.message()),
+        NodeLife::Lost => NODE_LOST,
+    };
     let mut conditions = condition::of(node);
     let before = conditions.clone();
     for kind in TOLD {
@@ -52,7 +99,7 @@ pub(crate) fn status(node: &Value, now: Timestamp) -> Option<Value> {
             continue;
         };
         let heartbeat = conditions[index].get("lastHeartbeatTime").cloned();
-        let unknown = Condition::new(kind, "Unknown").because(SILENT.0, SILENT.1);
+        let unknown = Condition::new(kind, "Unknown").because(reason, message);
         condition::set(&mut conditions, &unknown, now);
         if let Some(heartbeat) = heartbeat {
             conditions[index]["lastHeartbeatTime"] = heartbeat;
@@ -62,20 +109,23 @@ pub(crate) fn status(node: &Value, now: Timestamp) -> Option<Value> {
         .then(|| json!({"metadata": object::version(node), "status": {"conditions": conditions}}))
 }
 
-/// The patch that gives a node the taints of its state and takes those of other states away.
-pub(crate) fn taints(node: &Value, pulse: LeaseState, now: Timestamp) -> Option<Value> {
-    let wanted = match pulse {
-        LeaseState::Silent => Some(UNREACHABLE),
-        LeaseState::Beats(_) if condition::is(node, "Ready", "True") => None,
+/// The patch that gives a node the taints of its life and takes those of others away. With its
+/// declaration a node gets a token, and with its return all marks of the silence go.
+pub(crate) fn taints(node: &Value, life: NodeLife, now: Timestamp) -> Option<Value> {
+    let wanted: &[&str] = match life {
+        NodeLife::Lost => &[UNREACHABLE, LOST],
+        NodeLife::Unreachable(_) => &[UNREACHABLE],
+        NodeLife::Alive if condition::is(node, "Ready", "True") => &[],
         // Before it has told of itself it is neither.
-        LeaseState::Beats(_) if condition::is(node, "Ready", "False") => Some(NOT_READY),
-        LeaseState::Beats(_) => return None,
+        NodeLife::Alive if condition::is(node, "Ready", "False") => &[NOT_READY],
+        NodeLife::Alive | NodeLife::Suspected { .. } => return None,
     };
     let have = list(node, "/spec/taints");
-    let ours = |taint: &&Value| [UNREACHABLE, NOT_READY].contains(&text(taint, "/key"));
+    let ours = |taint: &&Value| [UNREACHABLE, NOT_READY, LOST].contains(&text(taint, "/key"));
     let mut taints: Vec<Value> = have.iter().filter(|taint| !ours(taint)).cloned().collect();
-    for effect in ["NoSchedule", "NoExecute"] {
-        let Some(key) = wanted else { break };
+    for (key, effect) in
+        wanted.iter().flat_map(|key| ["NoSchedule", "NoExecute"].map(|effect| (*key, effect)))
+    {
         let known = have
             .iter()
             .find(|taint| text(taint, "/key") == key && text(taint, "/effect") == effect);
@@ -83,8 +133,35 @@ pub(crate) fn taints(node: &Value, pulse: LeaseState, now: Timestamp) -> Option<
             || json!({"key": key, "effect": effect, "timeAdded": clock::rfc3339(now)}),
         ));
     }
+    let marks = marks(node, life, now);
     let same = taints.len() == have.len() && taints.iter().all(|taint| have.contains(taint));
-    (!same).then(|| json!({"metadata": object::version(node), "spec": {"taints": taints}}))
+    if same && marks.is_empty() {
+        return None;
+    }
+    let mut metadata = object::version(node);
+    if !marks.is_empty() {
+        metadata.insert("annotations".into(), Value::Object(marks));
+    }
+    Some(json!({"metadata": metadata, "spec": {"taints": taints}}))
+}
+
+/// Annotations that have to change with the taints.
+fn marks(node: &Value, life: NodeLife, now: Timestamp) -> Map<String, Value> {
+    let mut marks = Map::new();
+    match life {
+        NodeLife::Lost if lost_token(node).is_none() => {
+            marks.insert(LOST.into(), json!(clock::rfc3339_micro(now)));
+        }
+        NodeLife::Alive => {
+            for key in [LOST, SUSPECT, REJOINED] {
+                if annotation(node, key).is_some() {
+                    marks.insert(key.into(), Value::Null);
+                }
+            }
+        }
+        _ => {}
+    }
+    marks
 }
 
 /// The patch that makes an instance on a silent node say that nobody knows how it is.
@@ -102,6 +179,7 @@ pub(crate) fn instance(vmi: &Value, node: &str, now: Timestamp) -> Option<Value>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::lifecycle::Unreachable;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -124,47 +202,101 @@ mod tests {
     }
 
     #[test]
-    fn a_node_lives_while_its_lease_is_renewed() {
-        let lease = json!({"spec": {"leaseDurationSeconds": 10}});
-        let seconds = Duration::from_secs;
-        assert_eq!(pulse(Some(&lease), seconds(2)), LeaseState::Beats(seconds(8)));
-        assert_eq!(pulse(Some(&lease), seconds(10)), LeaseState::Silent);
-        assert_eq!(pulse(None, seconds(39)), LeaseState::Beats(seconds(1)));
-        assert_eq!(pulse(None, seconds(41)), LeaseState::Silent);
+    fn a_lease_says_how_long_it_is_valid() {
+        let lease = json!({"spec": {"leaseDurationSeconds": 6}});
+        assert_eq!(lease_duration(Some(&lease)), Duration::from_secs(6));
+        assert_eq!(lease_duration(Some(&json!({}))), GRACE);
+        assert_eq!(lease_duration(None), GRACE);
     }
 
     #[test]
     fn a_silent_node_is_unknown_once() {
         let mut silent = node("True", &[]);
-        let patch = status(&silent, at(100)).unwrap();
+        let life = NodeLife::Unreachable(Unreachable::AgentDown);
+        let patch = status(&silent, life, at(100)).unwrap();
         let ready = &patch["status"]["conditions"][0];
-        assert_eq!((&ready["status"], &ready["reason"]), (&json!("Unknown"), &json!(SILENT.0)));
+        assert_eq!((&ready["status"], &ready["reason"]), (&json!("Unknown"), &json!("AgentDown")));
         assert_eq!(ready["lastHeartbeatTime"], "1970-01-01T00:00:00Z");
         silent["status"] = patch["status"].clone();
-        assert_eq!(status(&silent, at(200)), None);
+        assert_eq!(status(&silent, life, at(200)), None);
+        let lost = status(&silent, NodeLife::Lost, at(200)).unwrap();
+        assert_eq!(lost["status"]["conditions"][0]["reason"], "NodeLost");
+        for quiet in [NodeLife::Alive, NodeLife::Suspected { ask: true }] {
+            assert_eq!(status(&silent, quiet, at(200)), None);
+        }
     }
 
     #[test]
-    fn taints_follow_the_state() {
-        let alive = LeaseState::Beats(GRACE);
-        let keys = |node: &Value, pulse| {
-            taints(node, pulse, at(0)).map(|patch| {
+    fn taints_follow_the_life_of_a_node() {
+        let (alive, lost) = (NodeLife::Alive, NodeLife::Lost);
+        let silent = NodeLife::Unreachable(Unreachable::ApiOnly);
+        let suspected = NodeLife::Suspected { ask: false };
+        let keys = |node: &Value, life| {
+            taints(node, life, at(0)).map(|patch| {
                 let list = list(&patch, "/spec/taints");
                 list.iter().map(|taint| text(taint, "/key").to_owned()).collect::<Vec<_>>()
             })
         };
-        for (ready, have, pulse, want) in [
+        for (ready, have, life, want) in [
             ("True", &[][..], alive, None),
-            ("True", &[], LeaseState::Silent, Some(vec![UNREACHABLE; 2])),
-            ("Unknown", &[UNREACHABLE], LeaseState::Silent, None),
+            ("True", &[], silent, Some(vec![UNREACHABLE; 2])),
+            ("True", &[], suspected, None),
+            ("Unknown", &[UNREACHABLE], silent, None),
+            ("Unknown", &[UNREACHABLE], suspected, None),
             ("True", &[UNREACHABLE], alive, Some(vec![])),
             ("False", &[UNREACHABLE], alive, Some(vec![NOT_READY; 2])),
             ("Unknown", &[UNREACHABLE], alive, None),
             ("True", &["mine", NOT_READY], alive, Some(vec!["mine"; 2])),
+            ("Unknown", &[UNREACHABLE], lost, Some(vec![UNREACHABLE, UNREACHABLE, LOST, LOST])),
+            ("True", &[UNREACHABLE, LOST], alive, Some(vec![])),
         ] {
             let want = want.map(|keys| keys.into_iter().map(str::to_owned).collect::<Vec<_>>());
-            assert_eq!(keys(&node(ready, have), pulse), want, "{ready} {have:?}");
+            assert_eq!(keys(&node(ready, have), life), want, "{ready} {have:?} {life:?}");
         }
+    }
+
+    #[test]
+    fn a_declaration_has_a_token_and_its_end_removes_all_marks() {
+        let mut own = node("True", &[]);
+        let patch = taints(&own, NodeLife::Lost, at(5)).unwrap();
+        own["spec"] = patch["spec"].clone();
+        own["metadata"]["annotations"] = patch["metadata"]["annotations"].clone();
+        let token = lost_token(&own).unwrap().to_owned();
+        assert_eq!(taints(&own, NodeLife::Lost, at(9)), None, "declared once");
+        assert!(!has_rejoined(&own));
+        own["metadata"]["annotations"][REJOINED] = json!(token);
+        assert!(has_rejoined(&own));
+        let patch = taints(&own, NodeLife::Alive, at(9)).unwrap();
+        assert_eq!(patch["metadata"]["annotations"], json!({LOST: null, REJOINED: null}));
+        assert_eq!(patch["spec"]["taints"], json!([]));
+    }
+
+    #[test]
+    fn observers_are_those_that_are_heard_the_management_node_first() {
+        let named = |name: &str, ready: &str, labels: Value| {
+            let mut own = node(ready, &[]);
+            own["metadata"] = json!({"name": name, "labels": labels});
+            own
+        };
+        let all = [
+            named("a", "True", json!({})),
+            named("b", "Unknown", json!({})),
+            named("c", "True", json!({})),
+            named("m", "True", json!({MANAGEMENT: "true"})),
+            named("z", "True", json!({})),
+        ];
+        let all: Vec<&Value> = all.iter().collect();
+        assert_eq!(observers(&all, "c"), ["m", "a", "z"]);
+        let asked = Suspicion { token: "t".into(), observers: vec!["m".into(), "a".into()] };
+        let seen = |token: &str| {
+            let told =
+                format!(r#"{{"c":{{"token":"{token}","agent":"open","storage":"silent"}}}}"#);
+            json!({"metadata": {"annotations": {SIGHTINGS: told}}})
+        };
+        let (new, old) = (seen("t"), seen("before"));
+        let nodes = BTreeMap::from([("m", &new), ("a", &old)]);
+        let found = sightings(&nodes, &asked, "c");
+        assert!(found[0].is_some() && found[1].is_none(), "{found:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! costs its lease and no more.
 
 use base::clock::rfc3339;
+use hci::failover::STORAGE_PORT;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -33,7 +34,7 @@ pub(crate) fn birth(config: &Config, facts: &HostFacts, now: Timestamp) -> Value
         "metadata": {
             "name": config.node_name,
             "labels": first_labels(config, facts),
-            "annotations": annotations(facts),
+            "annotations": annotations(config, facts),
         },
         "status": status(config, facts, &[], now),
     })
@@ -50,7 +51,7 @@ pub(crate) fn patches(
     // The Node of a machine that joins is made by the control plane.
     let is_first = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or("").is_empty();
     let labels = if is_first { first_labels(config, facts) } else { labels(config, facts) };
-    for (field, want) in [("labels", labels), ("annotations", annotations(facts))] {
+    for (field, want) in [("labels", labels), ("annotations", annotations(config, facts))] {
         let changed = map_change(&node["metadata"][field], &want, ours);
         if !changed.is_empty() {
             metadata.insert(field.into(), Value::Object(changed));
@@ -162,8 +163,11 @@ fn is_label_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-fn annotations(facts: &HostFacts) -> Map<String, Value> {
+fn annotations(config: &Config, facts: &HostFacts) -> Map<String, Value> {
     let mut annotations = Map::new();
+    if let Some(wire) = &config.wire.storage {
+        annotations.insert(STORAGE_PORT.into(), wire.address.port().to_string().into());
+    }
     if !facts.cpu.model.is_empty() {
         annotations.insert("node.sheaf.io/cpu-model".into(), facts.cpu.model.clone().into());
     }

@@ -1,0 +1,181 @@
+//! What becomes of a node that falls silent. Pure: one state, one transition function.
+//!
+//! ```text
+//!            no renewal for its lease        nobody reaches it, not a mass outage
+//!  Alive ──────────────────────► Suspected ────────────────────────────► Lost
+//!    ▲  ▲                            │                                     │
+//!    │  └───── a renewal ────────────┤ somebody reaches it, or too many    │ renewals, and no guest
+//!    │                               ▼ are silent at once                  │ of a finished instance
+//!    └────────── a renewal ───── Unreachable                               │
+//!    └─────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Only a lost node's machines are started elsewhere. An unreachable one may run its guests still,
+//! and takes no new ones.
+
+use std::time::Duration;
+
+use hci::failover::{PortState, Sighting};
+
+/// How long after the last renewal the lease is over, and observers are asked, at the earliest:
+/// a second more than guests need to be paused on a node that is cut off.
+const LEAST_LEASE: Duration = Duration::from_secs(6);
+/// For observers to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+/// How long an answer counts; then observers are asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(4);
+/// The same for a node that was reached: nothing has to be done in a hurry.
+const ASK_REACHED_AGAIN: Duration = Duration::from_secs(30);
+/// A node that renews its lease was heard at most this long ago.
+pub(crate) const HEARD: Duration = Duration::from_secs(3);
+/// A lost node stays lost for so long: what follows from the declaration is under way.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// Why a silent node is not declared lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreachable {
+    /// Its agent accepts connections: it is cut off from the API only, or hangs.
+    ApiOnly,
+    /// Its agent is gone, and its storage serves on.
+    AgentDown,
+    /// Too many nodes are silent at once.
+    MassOutage,
+    /// It runs the control plane that judges it.
+    Management,
+    /// `vm-force-reset-policy` is switched off.
+    PolicyOff,
+}
+
+impl Unreachable {
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::ApiOnly => "ApiUnreachable",
+            Self::AgentDown => "AgentDown",
+            Self::MassOutage => "PartialOutage",
+            Self::Management => "NodeStatusUnknown",
+            Self::PolicyOff => "ForceResetDisabled",
+        }
+    }
+
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Self::ApiOnly => {
+                "The node does not renew its lease, but other nodes reach it: its machines run on \
+                 and are not started elsewhere."
+            }
+            Self::AgentDown => {
+                "The agent of the node does not run, and its storage serves on: its machines run on \
+                 and are not started elsewhere. Start sheaf on the node."
+            }
+            Self::MassOutage => {
+                "More than a third of the nodes are silent at once, which is more likely a failure \
+                 of the network: no machine is started elsewhere. Mark a node that is certain to be \
+                 off with the taint node.kubernetes.io/out-of-service."
+            }
+            Self::Management => "Kubelet stopped posting node status.",
+            Self::PolicyOff => {
+                "The node does not renew its lease. The setting vm-force-reset-policy is disabled: \
+                 its machines are not started elsewhere."
+            }
+        }
+    }
+}
+
+/// What a node is, as far as the controller knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeLife {
+    Alive,
+    /// Its lease is over. `ask`: observers have to be asked, again perhaps.
+    Suspected {
+        ask: bool,
+    },
+    Unreachable(Unreachable),
+    Lost,
+}
+
+/// All that decides about a node.
+#[derive(Debug)]
+pub(crate) struct NodeEvidence<'a> {
+    /// Since its last renewal, as far as it counts.
+    pub(crate) silence: Duration,
+    /// How long its lease is valid.
+    pub(crate) lease: Duration,
+    /// It runs the control plane.
+    pub(crate) is_management: bool,
+    /// How long ago it was declared lost, if it was and is still marked so.
+    pub(crate) lost_for: Option<Duration>,
+    /// It was lost, and says that no guest of a finished instance runs on it.
+    pub(crate) has_rejoined: bool,
+    /// How long ago observers were asked in this silence.
+    pub(crate) asked_for: Option<Duration>,
+    /// What each of them saw; nothing before it has answered.
+    pub(crate) observers: &'a [Option<Sighting>],
+    /// Whether this is one of many that fell silent at once.
+    pub(crate) is_mass: bool,
+    /// Whether machines may be started elsewhere at all.
+    pub(crate) may_restart: bool,
+    /// How long a node has to be silent at least, if somebody chose that.
+    pub(crate) period: Option<Duration>,
+}
+
+/// The only way a node changes its life.
+pub(crate) fn transition(seen: &NodeEvidence<'_>) -> NodeLife {
+    let lease = seen.lease.max(LEAST_LEASE);
+    if let Some(lost_for) = seen.lost_for {
+        let is_back = seen.silence <= HEARD && seen.has_rejoined && lost_for >= SETTLE;
+        return if is_back { NodeLife::Alive } else { NodeLife::Lost };
+    }
+    if seen.silence < lease {
+        return NodeLife::Alive;
+    }
+    if seen.is_management {
+        return NodeLife::Unreachable(Unreachable::Management);
+    }
+    if !seen.may_restart {
+        return NodeLife::Unreachable(Unreachable::PolicyOff);
+    }
+    if seen.is_mass {
+        return NodeLife::Unreachable(Unreachable::MassOutage);
+    }
+    let Some(asked_for) = seen.asked_for else { return NodeLife::Suspected { ask: true } };
+    let least = seen.period.unwrap_or_default().max(lease + ANSWER_TIME);
+    match verdict(seen.observers) {
+        Verdict::Reached(how) if asked_for < ASK_REACHED_AGAIN => NodeLife::Unreachable(how),
+        // What was seen counts for a while only.
+        _ if asked_for >= ASK_AGAIN => NodeLife::Suspected { ask: true },
+        Verdict::Dead if seen.silence >= least => NodeLife::Lost,
+        _ => NodeLife::Suspected { ask: false },
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Not all have answered.
+    Open,
+    Reached(Unreachable),
+    Dead,
+}
+
+/// One who reaches the node is enough to believe that it lives; all must fail to believe that it
+/// is dead. A host that refuses both connections runs neither the agent nor the storage: its
+/// guests have no disks.
+fn verdict(observers: &[Option<Sighting>]) -> Verdict {
+    let mut seen = observers.iter().flatten();
+    if seen.clone().any(|own| own.agent == PortState::Open) {
+        return Verdict::Reached(Unreachable::ApiOnly);
+    }
+    if seen.any(|own| own.storage == PortState::Open) {
+        return Verdict::Reached(Unreachable::AgentDown);
+    }
+    let complete = !observers.is_empty() && observers.iter().all(Option::is_some);
+    if complete { Verdict::Dead } else { Verdict::Open }
+}
+
+/// Whether so many of all nodes being silent at once is more likely the network's failure: more than
+/// a third, and at least two.
+pub(crate) fn is_mass_outage(silent: usize, all: usize) -> bool {
+    silent >= 2 && silent * 3 > all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! How long each node has been silent, by the controller's own clock. Pure.
+//!
+//! Only time counts in which a renewal would have been seen: while the controller ran and its store
+//! took writes. After any other time all nodes have a fresh window, so that a management node that
+//! was down, suspended or had a stalled disk declares nobody lost.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A longer time between two looks means that the controller did not run.
+const LONGEST_GAP: Duration = Duration::from_secs(3);
+
+/// A silence that may be the store's fault. A longer one is old: if the store does not take writes
+/// now, others fall silent, too.
+const DOUBT: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(60);
+
+/// What is known of the renewals of all nodes.
+#[derive(Debug, Default)]
+pub(crate) struct SilenceWindow {
+    nodes: BTreeMap<Arc<str>, Renewal>,
+}
+
+#[derive(Debug)]
+struct Renewal {
+    /// `renewTime` of the lease when it was last read.
+    time: String,
+    silence: Duration,
+}
+
+/// One look at all leases.
+#[derive(Debug)]
+pub(crate) struct LeaseReading<'a> {
+    /// Since the look before.
+    pub(crate) elapsed: Duration,
+    /// How far two looks may be apart.
+    pub(crate) interval: Duration,
+    /// Whether the store took writes since then.
+    pub(crate) store_is_writable: bool,
+    /// `renewTime` of each node; empty for one without a lease.
+    pub(crate) renewals: &'a BTreeMap<Arc<str>, String>,
+}
+
+impl SilenceWindow {
+    /// Takes a look into account.
+    pub(crate) fn read(&mut self, reading: &LeaseReading<'_>) {
+        let longest = reading.interval + LONGEST_GAP;
+        let counts = reading.store_is_writable && reading.elapsed <= longest;
+        self.nodes.retain(|node, _| reading.renewals.contains_key(node));
+        for (node, time) in reading.renewals {
+            match self.nodes.get_mut(node) {
+                Some(known) if known.time == *time && counts => known.silence += reading.elapsed,
+                _ => {
+                    let fresh = Renewal { time: time.clone(), silence: Duration::ZERO };
+                    self.nodes.insert(Arc::clone(node), fresh);
+                }
+            }
+        }
+    }
+
+    /// How long a node has been silent.
+    pub(crate) fn of(&self, node: &str) -> Duration {
+        self.nodes.get(node).map_or(Duration::ZERO, |known| known.silence)
+    }
+
+    /// Whether somebody has lately fallen silent.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.nodes.values().any(|known| DOUBT.contains(&known.silence))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Silence of node `n` after looks of (elapsed seconds, store is writable, renewTime).
+    fn after(looks: &[(u64, bool, &str)]) -> u64 {
+        let mut window = SilenceWindow::default();
+        for (elapsed, store_is_writable, time) in looks {
+            let renewals = BTreeMap::from([(Arc::from("n"), (*time).to_owned())]);
+            window.read(&LeaseReading {
+                elapsed: Duration::from_secs(*elapsed),
+                interval: SECOND,
+                store_is_writable: *store_is_writable,
+                renewals: &renewals,
+            });
+        }
+        let silence = window.of("n");
+        assert_eq!(window.is_doubtful(), silence >= Duration::from_secs(2));
+        silence.as_secs()
+    }
+
+    #[test]
+    fn only_time_in_which_a_renewal_would_have_been_seen_counts() {
+        for (looks, silence) in [
+            (&[][..], 0),
+            // The first look after a start: whatever was before does not count.
+            (&[(0, true, "a")], 0),
+            (&[(0, true, "a"), (1, true, "a"), (1, true, "a")], 2),
+            (&[(0, true, "a"), (1, true, "a"), (1, true, "b")], 0),
+            // The store was stalled: everybody gets a fresh window.
+            (&[(0, true, "a"), (4, true, "a"), (1, false, "a"), (1, true, "a")], 1),
+            // The controller did not run.
+            (&[(0, true, "a"), (3, true, "a"), (20, true, "a")], 0),
+            // A node without a lease is silent, too.
+            (&[(0, true, ""), (2, true, "")], 2),
+        ] {
+            assert_eq!(after(looks), silence, "{looks:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_gone_is_forgotten() {
+        let mut window = SilenceWindow::default();
+        let look = |names: &[&str]| -> BTreeMap<Arc<str>, String> {
+            names.iter().map(|name| (Arc::from(*name), String::new())).collect()
+        };
+        for (names, silence) in
+            [(&["a", "b"][..], 0), (&["a", "b"], 1), (&["b"], 0), (&["a", "b"], 0)]
+        {
+            let renewals = look(names);
+            window.read(&LeaseReading {
+                elapsed: SECOND,
+                interval: SECOND,
+                store_is_writable: true,
+                renewals: &renewals,
+            });
+            assert_eq!(window.of("a").as_secs(), silence, "{names:?}");
+        }
+    }
+}

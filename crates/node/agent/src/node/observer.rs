@@ -1,0 +1,193 @@
+//! What this node sees of others, when it is asked: the controller names observers in the Node of a
+//! suspect, and each tries the suspect's ports and writes the result into its own Node.
+//!
+//! It also sees that this node itself was declared lost, and hands over to `rejoin`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use base::{Chain, Stop};
+use futures_util::StreamExt as _;
+use hci::failover::{PortState, SIGHTINGS, STORAGE_PORT, SUSPECT, Sighting, Sightings, Suspicion};
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tracing::{debug, info, warn};
+
+use super::rejoin::Rejoin;
+use crate::api::merge;
+use crate::config::Config;
+
+/// How long a port has to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Between two attempts to follow nodes.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// The task that watches Nodes.
+pub(crate) struct NodeObserver {
+    client: Client,
+    node: String,
+    rejoin: Rejoin,
+    /// What was seen last of others.
+    seen: Sightings,
+}
+
+/// A question of the controller to this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Question {
+    suspect: String,
+    token: String,
+    agent: Option<SocketAddr>,
+    storage: Option<SocketAddr>,
+}
+
+impl NodeObserver {
+    pub(crate) fn new(client: Client, config: &Config) -> Self {
+        let node = config.node_name.clone();
+        Self {
+            rejoin: Rejoin::new(client.clone(), config),
+            client,
+            node,
+            seen: Sightings::default(),
+        }
+    }
+
+    pub(crate) async fn run(mut self, mut stop: Stop) {
+        let api = Api::<Node>::all(self.client.clone());
+        let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
+        let mut failing = false;
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = self.rejoin.due() => {
+                    self.rejoin.attempt().await;
+                    continue;
+                }
+                () = stop.requested() => return,
+            };
+            match event {
+                Some(Ok(Event::Apply(node) | Event::InitApply(node))) => {
+                    failing = false;
+                    self.look(&node).await;
+                }
+                Some(Ok(_)) => {}
+                Some(Err(failure)) => {
+                    if !failing {
+                        warn!(error = %Chain(&failure), "cannot follow nodes");
+                    }
+                    failing = true;
+                    tokio::time::sleep(RETRY).await;
+                }
+                None => return,
+            }
+        }
+    }
+
+    async fn look(&mut self, node: &Node) {
+        if node.metadata.name.as_deref() == Some(&self.node) {
+            return self.rejoin.told(node);
+        }
+        let Some(question) = question(node, &self.node) else { return self.forget(node) };
+        let Question { suspect, token, .. } = question;
+        if self.seen.0.get(&suspect).is_some_and(|seen| seen.token == token) {
+            return;
+        }
+        let (agent, storage) = tokio::join!(probe(question.agent), probe(question.storage));
+        info!(suspect, ?agent, ?storage, "looked at a silent node");
+        self.seen.0.insert(suspect.clone(), Sighting { token, agent, storage });
+        let patch = json!({"metadata": {"annotations": {SIGHTINGS: self.seen.encode()}}});
+        let nodes = Api::<Node>::all(self.client.clone());
+        if let Err(failure) = merge(&nodes, &self.node, &patch).await {
+            self.seen.0.remove(&suspect);
+            debug!(error = %Chain(&failure), "cannot report what was seen of a node");
+        }
+    }
+
+    /// What was seen of a node that nobody asks about any more is no news.
+    fn forget(&mut self, node: &Node) {
+        if let Some(name) = &node.metadata.name {
+            self.seen.0.remove(name);
+        }
+    }
+}
+
+/// What the controller asks this node about another, if it does.
+fn question(node: &Node, own: &str) -> Option<Question> {
+    let annotations = node.metadata.annotations.as_ref()?;
+    let asked = Suspicion::parse(annotations.get(SUSPECT)?)?;
+    if !asked.observers.iter().any(|name| name == own) {
+        return None;
+    }
+    let status = node.status.as_ref()?;
+    let mut addresses = status.addresses.iter().flatten();
+    let address: Option<IpAddr> = addresses
+        .find(|address| address.type_ == "InternalIP")
+        .and_then(|address| address.address.parse().ok());
+    let at = |port: Option<u16>| Some(SocketAddr::new(address?, port?));
+    let endpoints = status.daemon_endpoints.as_ref();
+    let agent = endpoints.and_then(|all| all.kubelet_endpoint.as_ref());
+    let agent = agent.and_then(|endpoint| u16::try_from(endpoint.port).ok());
+    let storage = annotations.get(STORAGE_PORT).and_then(|port| port.parse().ok());
+    Some(Question {
+        suspect: node.metadata.name.clone()?,
+        token: asked.token,
+        agent: at(agent),
+        storage: at(storage),
+    })
+}
+
+/// A node that does not say where it listens cannot be heard there.
+async fn probe(address: Option<SocketAddr>) -> PortState {
+    let Some(address) = address else { return PortState::Silent };
+    match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+        Ok(Ok(_)) => PortState::Open,
+        Ok(Err(failure)) if failure.kind() == std::io::ErrorKind::ConnectionRefused => {
+            PortState::Refused
+        }
+        Ok(Err(_)) | Err(_) => PortState::Silent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn suspect(observers: &[&str]) -> Node {
+        let observers = observers.iter().map(|name| (*name).to_owned()).collect();
+        let asked = Suspicion { token: "t".into(), observers };
+        serde_json::from_value(json!({
+            "metadata": {"name": "n2", "annotations": {
+                SUSPECT: asked.encode(), STORAGE_PORT: "10270",
+            }},
+            "status": {
+                "addresses": [{"type": "InternalIP", "address": "10.0.0.2"}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_named_observers_are_asked() {
+        let asked = question(&suspect(&["n1", "n3"]), "n3").unwrap();
+        assert_eq!((asked.suspect.as_str(), asked.token.as_str()), ("n2", "t"));
+        assert_eq!(asked.agent, Some("10.0.0.2:10250".parse().unwrap()));
+        assert_eq!(asked.storage, Some("10.0.0.2:10270".parse().unwrap()));
+        assert_eq!(question(&suspect(&["n1"]), "n3"), None);
+        assert_eq!(question(&Node::default(), "n3"), None);
+    }
+
+    #[tokio::test]
+    async fn a_port_is_open_or_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(probe(Some(address)).await, PortState::Open);
+        drop(listener);
+        assert_eq!(probe(Some(address)).await, PortState::Refused);
+        assert_eq!(probe(None).await, PortState::Silent);
+    }
+}

@@ -10,7 +10,7 @@ pub(crate) mod snapshot;
 pub(crate) mod volume;
 pub(crate) mod volume_snapshot;
 
-pub(crate) use self::object::handle;
+pub(crate) use self::object::{engine_name, handle};
 use crate::resource::Resource;
 
 pub(crate) const LONGHORN_VOLUMES: Resource = Resource::new("longhorn.io", "v1beta2", "volumes");

@@ -5,11 +5,13 @@
 //! for the instance is kept in step.
 
 mod claims;
+mod failover;
 mod hand_over;
 mod interest;
 mod launcher;
 mod ledger;
 mod limits;
+mod lost_node;
 mod node;
 mod placement;
 mod plan;
@@ -190,13 +192,11 @@ impl VmiReconciler {
         match self.check_node(name, node.as_ref()) {
             NodeState::Known => {}
             NodeState::Absent(left) => return Ok(ReconcileResult::Again(left)),
-            NodeState::Lost => {
-                let patch = plan::failed(vmi, Some(InstanceFailure::NodeLost), clock::now());
-                let vmi = self.write(vmi, &patch).await?;
-                let message = format!("node {name} is gone and the guest with it");
-                self.update_status(&vmi, EventType::Warning, "NodeLost", message).await;
-                return self.release(&vmi, NodeState::Lost).await;
-            }
+            NodeState::DeclaredLost => return self.fail_over(vmi, name).await,
+            NodeState::Lost => return self.give_up(vmi, name).await,
+        }
+        if let Some(patch) = plan::back_with_its_node(vmi) {
+            self.write(vmi, &patch).await?;
         }
         self.reflect(vmi, node.as_ref()).await?;
         self.plug(vmi, name).await?;
@@ -249,7 +249,7 @@ impl VmiReconciler {
             }
             None => false,
         };
-        if let Some(patch) = plan::released(vmi, has_owner, state == NodeState::Lost) {
+        if let Some(patch) = plan::released(vmi, has_owner, state.is_lost()) {
             self.write(vmi, &patch).await?;
         }
         Ok(ReconcileResult::Done)

@@ -10,6 +10,8 @@ pub mod setting;
 pub mod snapshot;
 pub mod volume;
 
+use std::collections::BTreeSet;
+
 use crd::record::record;
 
 /// Annotation of an Engine: the record of its volume, which says who may write it and which
@@ -42,6 +44,14 @@ pub fn block_id(uid: &str) -> Option<u128> {
     u128::from_str_radix(&uid.replace('-', ""), 16).ok()
 }
 
+/// The replicas that have every acknowledged write, by their numbers ([`block_id`]), as the record
+/// of a volume ([`RECORD`]) says; none if it cannot be understood.
+pub fn in_sync_replicas(record: &str) -> BTreeSet<u128> {
+    let record: serde_json::Value = serde_json::from_str(record).unwrap_or_default();
+    let all = record["record"]["isr"].as_array().into_iter().flatten();
+    all.filter_map(|id| block_id(id.as_str()?)).collect()
+}
+
 record! {
     Condition {
         r#type: String,
@@ -55,7 +65,7 @@ record! {
 
 #[cfg(test)]
 mod tests {
-    use super::block_id;
+    use super::{block_id, in_sync_replicas};
 
     #[test]
     fn only_a_uuid_is_a_number_of_a_block_device() {
@@ -69,6 +79,16 @@ mod tests {
             "+0112233-4455-6677-8899-aabbccddeeff",
         ] {
             assert_eq!(block_id(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_record_names_the_replicas_in_sync() {
+        let uid = "00112233-4455-6677-8899-aabbccddeeff";
+        let record = format!(r#"{{"version":7,"record":{{"generation":3,"isr":["{uid}"]}}}}"#);
+        assert_eq!(in_sync_replicas(&record), [block_id(uid).unwrap()].into());
+        for broken in ["", "{}", r#"{"record":{"isr":[1]}}"#] {
+            assert!(in_sync_replicas(broken).is_empty(), "{broken}");
         }
     }
 }

@@ -82,6 +82,15 @@ reasons! {
         NodeLost = "NodeLost",
     }
 
+    /// Why an instance of a lost node is not started elsewhere: `RestartElsewhere` is False.
+    NotRestarted {
+        Disabled = "RestartDisabled",
+        NoReplicatedDisk = "NoReplicatedDisk",
+        LocalDisk = "DiskNotReplicated",
+        LocalState = "StateNotReplicated",
+        LastCopy = "LastCopyLost",
+    }
+
     /// Why a data volume is not being filled: its `Running` is False.
     FillFailure {
         Error = "Error",

@@ -10,7 +10,7 @@ const STEP: i64 = 2 << 20;
 const LEAST: i64 = 10 << 20;
 
 /// The engine of a volume. There is one, since no volume moves while it is attached.
-pub(super) fn engine_name(volume: &str) -> String {
+pub(crate) fn engine_name(volume: &str) -> String {
     format!("{volume}-e-0")
 }
 

@@ -3,10 +3,12 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use hci::failover::{LOST, OUT_OF_SERVICE};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{VmiReconciler, plan};
+use super::VmiReconciler;
+use crate::object::{list, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
 use crate::resource::NODES;
 
@@ -20,8 +22,26 @@ pub(super) enum NodeState {
     Known,
     /// Gone for less than is certain.
     Absent(Duration),
+    /// Nobody reaches it; its guests may run on.
+    DeclaredLost,
     /// It runs nothing any more.
     Lost,
+}
+
+impl NodeState {
+    /// Nobody is there who would clean up.
+    pub(super) fn is_lost(self) -> bool {
+        matches!(self, Self::DeclaredLost | Self::Lost)
+    }
+}
+
+/// Whether the controller of nodes has declared a node lost.
+pub(super) fn is_declared_lost(node: &Value) -> bool {
+    has_taint(node, LOST)
+}
+
+fn has_taint(node: &Value, key: &str) -> bool {
+    list(node, "/spec/taints").iter().any(|taint| text(taint, "/key") == key)
 }
 
 impl VmiReconciler {
@@ -35,7 +55,7 @@ impl VmiReconciler {
         match self.check_node(name, node.as_ref()) {
             NodeState::Known => Ok(ReconcileResult::Done),
             NodeState::Absent(left) => Ok(ReconcileResult::Again(left)),
-            NodeState::Lost => {
+            NodeState::DeclaredLost | NodeState::Lost => {
                 for key in tenants {
                     self.instance(&key).await?;
                 }
@@ -49,7 +69,14 @@ impl VmiReconciler {
         match node {
             Some(node) => {
                 absent.remove(name);
-                if plan::is_out_of_service(node) { NodeState::Lost } else { NodeState::Known }
+                // Its administrator says that it runs nothing any more.
+                if has_taint(node, OUT_OF_SERVICE) {
+                    NodeState::Lost
+                } else if is_declared_lost(node) {
+                    NodeState::DeclaredLost
+                } else {
+                    NodeState::Known
+                }
             }
             None => {
                 let since = *absent.entry(name.to_owned()).or_insert_with(Instant::now);

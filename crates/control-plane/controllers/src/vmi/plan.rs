@@ -9,8 +9,9 @@
 use base::clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use virt::reason::{InstanceFailure, NotReady, NotSynchronized};
+use virt::reason::{InstanceFailure, NotReady, NotRestarted, NotSynchronized};
 
+use super::failover;
 use super::storage::{Need, Wait, data_volumes_ready, entered};
 use crate::condition::{self, Condition};
 use crate::object::{self, finalizers_without, has_finalizer, is_deleting, list, text};
@@ -204,12 +205,31 @@ pub(crate) fn owner(vmi: &Value) -> Option<&str> {
     (text(owner, "/kind") == "VirtualMachine").then(|| text(owner, "/uid"))
 }
 
-/// Whether the node is certain to run nothing any more: its administrator says so, by the
-/// taint that Kubernetes has for that.
-pub(crate) fn is_out_of_service(node: &Value) -> bool {
-    list(node, "/spec/taints")
-        .iter()
-        .any(|taint| text(taint, "/key") == "node.kubernetes.io/out-of-service")
+/// It stays with its lost node; nothing if it says so already.
+pub(crate) fn stays(
+    vmi: &Value,
+    node: &str,
+    reason: NotRestarted,
+    message: &str,
+    now: Timestamp,
+) -> Option<Value> {
+    let mut conditions = condition::of(vmi);
+    let before = conditions.clone();
+    let stays = Condition::new(failover::CONDITION, "False").because(reason.as_str(), message);
+    condition::set(&mut conditions, &stays, now);
+    let silent = format!("node {node} is lost; the guest may still run there");
+    let unready = Condition::new("Ready", "False").because(NotReady::NodeSilent.as_str(), silent);
+    condition::set(&mut conditions, &unready, now);
+    (conditions != before)
+        .then(|| json!({"metadata": object::version(vmi), "status": {"conditions": conditions}}))
+}
+
+/// Its node was lost and is back; nothing if it does not say that it was lost.
+pub(crate) fn back_with_its_node(vmi: &Value) -> Option<Value> {
+    let mut conditions = condition::of(vmi);
+    condition::find(&conditions, failover::CONDITION)?;
+    condition::remove(&mut conditions, failover::CONDITION);
+    Some(json!({"metadata": object::version(vmi), "status": {"conditions": conditions}}))
 }
 
 fn not_scheduled() -> Condition {

@@ -73,6 +73,12 @@ pub(crate) fn claim_names(spec: &Value) -> Vec<&str> {
     list(spec, "/volumes").iter().filter_map(claim_name).collect()
 }
 
+/// The claims that hold data of a running machine, those that were plugged in included.
+pub(crate) fn need_names(spec: &Value) -> Vec<&str> {
+    let volumes = list(spec, "/volumes").iter();
+    volumes.filter(|own| own.get("memoryDump").is_none()).filter_map(any_claim_name).collect()
+}
+
 /// The claims of volumes that come and go while it runs.
 pub(crate) fn pluggable_names(spec: &Value) -> Vec<&str> {
     let volumes = list(spec, "/volumes").iter();

@@ -34,7 +34,8 @@ pub fn effect(name: &str) -> SettingEffect {
         | "ssl-certificates"
         | "support-bundle-expiration"
         | "support-bundle-file-name"
-        | "support-bundle-namespaces" => Applied,
+        | "support-bundle-namespaces"
+        | "vm-force-reset-policy" => Applied,
         "api-ui-version"
         | "ui-index"
         | "ui-path"
@@ -70,7 +71,7 @@ pub fn effect(name: &str) -> SettingEffect {
             Stored("a support bundle is collected while it is downloaded")
         }
         "vip-pools" => Stored("pools of addresses are not supported in this version"),
-        "additional-ca" | "http-proxy" | "ssl-parameters" | "vm-force-reset-policy" => {
+        "additional-ca" | "http-proxy" | "ssl-parameters" => {
             Stored("the value is not used in this version")
         }
         _ => Stored(STORED),

@@ -4,7 +4,7 @@ use super::{Findings, Severity, placement};
 use crate::api::v1::{
     VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceStatus,
 };
-use crate::reason::{InstanceFailure, NotReady, NotSynchronized, Pause};
+use crate::reason::{InstanceFailure, NotReady, NotRestarted, NotSynchronized, Pause};
 
 pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInstance) {
     let facts = findings.facts;
@@ -26,6 +26,7 @@ pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInst
             ("PodScheduled", "False") => placement::examine(findings, instance, condition),
             ("Synchronized", "False") => examine_synchronization(findings, condition),
             ("Paused", "True") => examine_pause(findings, condition),
+            ("RestartElsewhere", "False") => examine_restart(findings, condition, &status),
             ("Ready", "False") if !is_over => examine_readiness(findings, condition, &status),
             ("AgentVersionNotSupported", "True") => findings.warning(
                 "The guest agent is too old.",
@@ -55,7 +56,7 @@ fn examine_end(findings: &mut Findings<'_>, status: &VirtualMachineInstanceStatu
         ),
         Some(InstanceFailure::NodeLost) => findings.error(
             format!("The node {node} of the guest was lost, and the guest with it."),
-            "The node was removed or marked as out of service.",
+            "The node was declared lost, removed, or marked as out of service.",
             facts.sheaf("start"),
         ),
         None if is_failed => findings.error(
@@ -174,6 +175,38 @@ fn examine_pause(findings: &mut Findings<'_>, condition: &VirtualMachineInstance
             facts.sheaf("unpause"),
         ),
     }
+}
+
+/// The node of the guest is lost, and the guest is not started on another.
+fn examine_restart(
+    findings: &mut Findings<'_>,
+    condition: &VirtualMachineInstanceCondition,
+    status: &VirtualMachineInstanceStatus,
+) {
+    let facts = findings.facts;
+    let node = status.node_name.clone().unwrap_or_default();
+    let reason = NotRestarted::parse(condition.reason.as_deref().unwrap_or_default());
+    let force = format!("kubectl taint node {node} node.kubernetes.io/out-of-service=:NoExecute");
+    let (what, fix) = match reason {
+        Some(NotRestarted::Disabled) => ("its restart elsewhere is switched off", force),
+        Some(NotRestarted::NoReplicatedDisk) => {
+            ("no replicated disk would keep a second guest from running", force)
+        }
+        Some(NotRestarted::LocalDisk) => ("a disk of it exists on that node only", force),
+        Some(NotRestarted::LocalState) => {
+            ("its firmware or TPM state exists on that node only", force)
+        }
+        Some(NotRestarted::LastCopy) => (
+            "the only up-to-date copy of a disk is on that node",
+            "sheaf volume salvage --help".to_owned(),
+        ),
+        None => ("the cause is not known", facts.kubectl("describe", "vmi", &facts.name)),
+    };
+    findings.error(
+        format!("The node {node} is lost, and the guest is not started elsewhere: {what}."),
+        condition.message.clone().unwrap_or_default(),
+        fix,
+    );
 }
 
 fn examine_readiness(

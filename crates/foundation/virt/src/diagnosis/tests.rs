@@ -3,7 +3,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::reason::{
-    FillFailure, InstanceFailure, MachineFailure, NotReady, NotSynchronized, Pause, Unfit,
+    FillFailure, InstanceFailure, MachineFailure, NotReady, NotRestarted, NotSynchronized, Pause,
+    Unfit,
 };
 
 fn now() -> Timestamp {
@@ -97,6 +98,11 @@ fn every_reason_is_explained() {
     for reason in Pause::ALL {
         let condition = json!({"type": "Paused", "status": "True", "reason": reason.as_str()});
         all.push((reason.as_str(), with_condition("Paused", "Running", condition)));
+    }
+    for reason in NotRestarted::ALL {
+        let condition = json!({"type": "RestartElsewhere", "status": "False",
+            "reason": reason.as_str(), "message": "m"});
+        all.push((reason.as_str(), with_condition("Running", "Running", condition)));
     }
     for reason in Unfit::ALL {
         let message = match reason {

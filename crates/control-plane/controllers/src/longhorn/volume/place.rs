@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hci::failover::{LOST, OUT_OF_SERVICE};
 use hci::placement::{
     self, Disk, ExistingReplica, PlacementError, PlacementPolicy, PlacementRequest, StorageNode,
 };
@@ -12,15 +13,14 @@ use crate::condition;
 use crate::longhorn::object::bytes;
 use crate::object::{entries, int, is_true, list, name, text};
 
-/// Whoever applies this says that nothing runs on the node any more.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-
 /// What is known of a node beyond its disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeHealth {
     Alive,
     /// It may come back, and its engines may run.
     Silent,
+    /// It was declared lost: its engines may be replaced, and its replicas come back with it.
+    Lost,
     /// It is no part of the cluster, or somebody vouches for its death.
     Gone,
 }
@@ -132,10 +132,10 @@ pub(super) fn offer(own: &Value) -> String {
 }
 
 fn life_of(node: &Value) -> NodeHealth {
-    let taints = list(node, "/spec/taints").iter();
-    let dead = taints.into_iter().any(|taint| text(taint, "/key") == OUT_OF_SERVICE);
+    let has = |key: &str| list(node, "/spec/taints").iter().any(|own| text(own, "/key") == key);
     match condition::is(node, "Ready", "True") {
-        _ if dead => NodeHealth::Gone,
+        _ if has(OUT_OF_SERVICE) => NodeHealth::Gone,
+        _ if has(LOST) => NodeHealth::Lost,
         true => NodeHealth::Alive,
         false => NodeHealth::Silent,
     }
@@ -257,8 +257,10 @@ pub(super) mod tests {
     fn nodes_live_fall_silent_and_go() {
         let mut dead = node("three", "Unknown");
         dead["spec"] = json!({"taints": [{"key": OUT_OF_SERVICE}]});
-        let nodes = [node("one", "True"), node("two", "Unknown"), dead];
-        let storage = ["one", "two", "three", "four"].map(storage_node);
+        let mut lost = node("six", "Unknown");
+        lost["spec"] = json!({"taints": [{"key": LOST}]});
+        let nodes = [node("one", "True"), node("two", "Unknown"), dead, lost];
+        let storage = ["one", "two", "three", "four", "six"].map(storage_node);
         let places = ReplicaPlacements::new(&storage, &nodes, &[], &json!({}));
         for (name, expected) in [
             ("one", NodeHealth::Alive),
@@ -266,6 +268,7 @@ pub(super) mod tests {
             ("three", NodeHealth::Gone),
             ("four", NodeHealth::Alive),
             ("five", NodeHealth::Gone),
+            ("six", NodeHealth::Lost),
         ] {
             assert_eq!(places.life(name), expected, "{name}");
         }

@@ -226,6 +226,7 @@ impl<'a> Draft<'a> {
             Some(node) => instance::engine_at_work(engine, &self.census, size, node),
             None => {
                 let still = engine_state(engine, self.seen.places).is_still();
+                self.report_for_lost_node(engine);
                 Some(instance::engine_at_rest(engine, size, still))
             }
         };
@@ -238,15 +239,39 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// A node that is lost does not say that its engine is over.
+    fn report_for_lost_node(&mut self, engine: &Value) {
+        let life = match text(engine, "/spec/nodeID") {
+            "" => return,
+            node => self.seen.places.life(node),
+        };
+        if !matches!(life, NodeHealth::Lost | NodeHealth::Gone) {
+            return;
+        }
+        let modes: serde_json::Map<String, Value> =
+            object::entries(engine, "/status/replicaModeMap")
+                .map(|(name, _)| (name.clone(), Value::Null))
+                .collect();
+        let told = json!({"status": {"currentState": "stopped", "started": false, "ownerID": "",
+            "endpoint": "", "replicaModeMap": modes}});
+        if let Some(told) = unless_so(engine, told) {
+            let name = name(engine).to_owned();
+            self.plan.actions.push(VolumeAction::Tell(ENGINES, name, told));
+        }
+    }
+
     /// Volumes at rest are brought up for what only an engine can do.
     fn set_tickets(&mut self, engine: &Value) {
         let Some(attachment) = self.seen.attachment else { return };
         let volume = name(self.seen.volume);
         let place = text(engine, "/spec/nodeID");
-        if !place.is_empty()
-            && self.seen.places.life(place) == NodeHealth::Gone
-            && let Some(patch) = ticket::without(attachment, place)
-        {
+        let is_left = match self.seen.places.life(place) {
+            NodeHealth::Gone => !place.is_empty(),
+            // Its machine runs on there unless it was started elsewhere.
+            NodeHealth::Lost => ticket::is_machine_elsewhere(attachment, place),
+            NodeHealth::Alive | NodeHealth::Silent => false,
+        };
+        if is_left && let Some(patch) = ticket::without(attachment, place) {
             // Nobody is left there who could give them back.
             self.plan.actions.push(VolumeAction::Patch(ATTACHMENTS, volume.to_owned(), patch));
         }
@@ -352,7 +377,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The engine of a node that is gone runs nowhere; of one that is silent nobody knows.
+/// The engine of a node that is gone runs nowhere, and that of a lost one is fenced by the next; of
+/// one that is silent nobody knows.
 pub(super) fn engine_state(engine: &Value, places: &ReplicaPlacements) -> Instance {
     let told = Instance::read(text(engine, "/status/currentState"));
     match text(engine, "/spec/nodeID") {
@@ -360,7 +386,7 @@ pub(super) fn engine_state(engine: &Value, places: &ReplicaPlacements) -> Instan
         node => match places.life(node) {
             NodeHealth::Alive => told,
             NodeHealth::Silent => Instance::Unknown,
-            NodeHealth::Gone => Instance::Stopped,
+            NodeHealth::Lost | NodeHealth::Gone => Instance::Stopped,
         },
     }
 }

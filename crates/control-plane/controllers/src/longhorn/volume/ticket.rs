@@ -60,6 +60,16 @@ pub(super) fn without(attachment: &Value, node: &str) -> Option<Value> {
     (!gone.is_empty()).then(|| json!({"spec": {"attachmentTickets": gone}}))
 }
 
+/// Whether a machine on another node wants the volume; their agents name such tickets by the uid of
+/// the instance.
+pub(super) fn is_machine_elsewhere(attachment: &Value, node: &str) -> bool {
+    let mut tickets = entries(attachment, TICKETS);
+    tickets.any(|(id, own)| {
+        let at = text(own, "/nodeID");
+        id.starts_with("vmi-") && !at.is_empty() && at != node
+    })
+}
+
 pub(in crate::longhorn) fn ticket(id: &str, kind: &str, node: &str) -> Value {
     json!({"id": id, "type": kind, "nodeID": node, "generation": 0,
         "parameters": {"disableFrontend": "false", "lastAttachedBy": ""}})

@@ -101,7 +101,14 @@ impl World {
             for own in self.all(resource) {
                 let name = name(&own);
                 let node = text(&own, "/spec/nodeID");
-                let alive = self.storage.iter().any(|own| object::name(own) == node);
+                let alive = self.storage.iter().any(|other| {
+                    object::name(other) == node && object::list(other, "/spec/taints").is_empty()
+                });
+                // Whoever had an engine last tells of it.
+                let owner = text(&own, "/status/ownerID");
+                if resource == ENGINES && node.is_empty() && owner.starts_with("lost") {
+                    continue;
+                }
                 if node.is_empty() && resource == REPLICAS || !node.is_empty() && !alive {
                     continue;
                 }
@@ -111,6 +118,9 @@ impl World {
                 }
                 let state = text(&own, "/spec/desireState");
                 let mut status = json!({"currentState": state});
+                if resource == ENGINES {
+                    status["ownerID"] = json!(node);
+                }
                 if resource == ENGINES && state == "running" {
                     let listed = object::entries(&own, "/spec/replicaAddressMap");
                     let modes: serde_json::Map<String, Value> =
@@ -354,6 +364,25 @@ fn a_volume_leaves_a_node_that_is_gone_for_good() {
     assert!(told.starts_with("detached"), "{told}");
     let told = world.ticket(Some("two")).settle().told();
     assert!(told.starts_with("attached healthy on 'two'"), "{told}");
+}
+
+#[test]
+fn a_volume_leaves_a_lost_node_only_for_a_machine_elsewhere() {
+    let mut world = World::new(&["lost", "two"], spec(2));
+    world.settle().ticket(Some("lost")).settle();
+    world.storage[0]["spec"]["taints"] = json!([{"key": "sheaf.io/lost"}]);
+    let told = world.settle().told();
+    assert!(told.starts_with("attached unknown on 'lost'"), "its machine may run on: {told}");
+    let moved = ticket::ticket("vmi-2", "csi-attacher", "two");
+    world.merge(ATTACHMENTS, "v", &json!({"spec": {"attachmentTickets": {"vmi-2": moved}}}));
+    let told = world.settle().told();
+    assert_eq!(told, r#"attached degraded on 'two', replicas ["!lost", "two"]"#);
+    let attachment = world.get(ATTACHMENTS, "v").unwrap();
+    assert_eq!(attachment["spec"]["attachmentTickets"].get("t"), None);
+    // It is back, and its replica is built up again instead of a new one elsewhere.
+    world.storage[0]["spec"]["taints"] = json!([]);
+    let told = world.settle().told();
+    assert_eq!(told, r#"attached healthy on 'two', replicas ["lost", "two"]"#);
 }
 
 #[test]

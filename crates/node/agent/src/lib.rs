@@ -14,6 +14,7 @@ mod context;
 mod egress;
 mod endpoint;
 mod event;
+mod guard;
 mod host;
 mod image;
 mod known_objects;

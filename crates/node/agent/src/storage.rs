@@ -46,6 +46,7 @@ use self::record::EngineRecords;
 use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::event::Reporter;
+use crate::guard::GuestGuard;
 use crate::vmi::Machines;
 
 pub(crate) use held::{HeldError, HeldVolume};
@@ -117,6 +118,8 @@ impl StorageHandle {
         tasks.spawn("records", answering);
         let node = config.node_name.clone();
         let reporter = Reporter::new(client.clone(), &node);
+        let guard = GuestGuard::new(machines.clone(), reporter.clone());
+        tasks.spawn("guest-guard", guard.run(telling.clone(), tasks.stop_signal()));
         let hands = ActionContext {
             client: client.clone(),
             node: node.clone(),

@@ -421,6 +421,7 @@ mod tests {
             size: 1 << 20,
             replicas: vec![],
             unreconciled: 0,
+            unproven: false,
             disputed: vec![],
             lost: vec![],
             scrubbed_bytes: None,

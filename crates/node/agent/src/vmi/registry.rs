@@ -42,6 +42,20 @@ impl Machines {
         })
     }
 
+    /// Machines whose processes run, and their objects as far as they are known.
+    pub(crate) fn running(&self) -> Vec<(LiveMachine, Option<Arc<Vmi>>)> {
+        let machines = self.0.lock();
+        let running = machines.values().filter_map(|entry| {
+            let live = entry.live.borrow().clone()?;
+            let object = match &*entry.object.borrow() {
+                KnownMachine::Present(vmi) => Some(Arc::clone(vmi)),
+                KnownMachine::Unknown | KnownMachine::Gone => None,
+            };
+            Some((live, object))
+        });
+        running.collect()
+    }
+
     /// The object of this name.
     pub(crate) fn object(&self, namespace: &str, name: &str) -> Option<Arc<Vmi>> {
         let named = |vmi: &Arc<Vmi>| vmi.namespace == namespace && vmi.name == name;

@@ -154,6 +154,8 @@ pub struct Engine {
     lease_over: Time,
     /// The flush that ends an activation is under way.
     settling_flush: bool,
+    /// A member on another node has given no proof for too long.
+    unproven: bool,
     sabotage: Sabotage,
 }
 
@@ -196,6 +198,7 @@ impl Engine {
             resumed: Time::ZERO,
             lease_over: Time::ZERO,
             settling_flush: false,
+            unproven: false,
             sabotage: Sabotage::None,
             config,
         }

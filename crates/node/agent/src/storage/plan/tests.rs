@@ -97,6 +97,7 @@ impl Scene {
             size: 8192,
             replicas: vec![member],
             unreconciled: 0,
+            unproven: false,
             disputed: vec![],
             lost: vec![],
             scrubbed_bytes: None,

@@ -32,6 +32,9 @@ pub struct Config {
     /// everybody that an old one may read from.
     pub lease: Duration,
     pub heartbeat: Duration,
+    /// How old the newest proof of a member may be, on another node, that no other engine was
+    /// promised anything, before the guest must stand still: it may run elsewhere.
+    pub proof_limit: Duration,
     /// How long a member may be away, or leave a call unanswered, before it is given up, when
     /// nothing else is known about it.
     pub member_timeout: Duration,
@@ -77,6 +80,7 @@ impl Config {
             open_wait: Duration::from_secs(3),
             lease: Duration::from_secs(2),
             heartbeat: Duration::from_millis(500),
+            proof_limit: Duration::from_secs(5),
             member_timeout: Duration::from_secs(8),
             reconnect_timeout: Duration::from_millis(250),
             suspect_after: Duration::from_secs(1),

@@ -19,6 +19,11 @@ pub enum Notice {
     StandingBy,
     /// No in-sync replica can be reached.
     Waiting,
+    /// Members on other nodes have given no proof for too long that the volume was not taken over,
+    /// and the record cannot be changed; or all have given it again.
+    Proof {
+        is_fresh: bool,
+    },
     Fenced {
         by: Generation,
     },
@@ -179,6 +184,8 @@ pub struct Status {
     pub disputed: Vec<ByteRange>,
     /// Blocks that no replica has as they were written.
     pub lost: Vec<ByteRange>,
+    /// Whether another engine may have taken the volume, as far as this one can tell.
+    pub unproven: bool,
     /// Bytes that a scrub has looked at, and all that there are.
     pub scrub: Option<(u64, u64)>,
 }

@@ -24,6 +24,7 @@ impl Engine {
             snapshots: self.snapshots.clone(),
             stats: self.members.iter().filter_map(|it| Some((it.id, it.stats?))).collect(),
             scrub: self.scrub.as_ref().map(|it| (it.next.min(self.size), self.size)),
+            unproven: self.unproven,
             disputed: self.of_guest(self.disputes.disputed()),
             lost: self.of_guest(self.disputes.lost()),
             latency: self.members.iter().map(|it| (it.id, it.latency.average())).collect(),

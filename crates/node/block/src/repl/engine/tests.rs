@@ -16,6 +16,8 @@ struct Bench {
     now: Time,
     record: Versioned,
     silent: BTreeSet<ReplicaId>,
+    /// The control plane does not answer.
+    is_cut_off: bool,
     replies: Vec<(GuestId, GuestResult)>,
     notices: Vec<Notice>,
     /// Calls other than heartbeats.
@@ -35,6 +37,7 @@ impl Bench {
             now: Time::ZERO,
             record: Versioned { version: Version(1), record },
             silent: BTreeSet::new(),
+            is_cut_off: false,
             replies: Vec::new(),
             notices: Vec::new(),
             calls: Vec::new(),
@@ -69,6 +72,9 @@ impl Bench {
                     connection,
                     answer,
                 })
+            }
+            Action::ReadRecord | Action::Swap { .. } if self.is_cut_off => {
+                Some(Event::Control(ControlAnswer::Unavailable))
             }
             Action::ReadRecord => Some(Event::Control(ControlAnswer::Read(self.record.clone()))),
             Action::Swap { expect, record } => {
@@ -171,6 +177,40 @@ fn a_member_that_is_silent_while_others_answer_leaves_soon() {
     assert_eq!(bench.record.record.isr, BTreeSet::from([replica(2), replica(3)]));
     bench.read(1);
     assert!(bench.is_answered(1));
+}
+
+#[test]
+fn a_guest_must_stand_still_when_its_volume_may_have_been_taken_over() {
+    let proof = |is_fresh: bool| Notice::Proof { is_fresh };
+    // Members that answer prove it, also to an idle guest; a volume of this node alone needs none.
+    for replicas in [1, 2] {
+        let mut bench = Bench::new(replicas);
+        let all = bench.replicas();
+        bench.on(Event::Command(Command::Activate { replicas: all, local: Some(replica(1)) }));
+        bench.pass(Duration::from_secs(60));
+        assert!(!bench.engine.status().unproven, "{:?}", bench.notices);
+    }
+    // One is silent, and the record can be changed: it is left out, and the guest runs on.
+    let mut bench = Bench::new(2);
+    bench.activate();
+    bench.silent.insert(replica(2));
+    bench.pass(Duration::from_secs(20));
+    assert!(!bench.notices.contains(&proof(false)), "{:?}", bench.notices);
+    // Nobody can say that it was left out: somebody else may have it.
+    let mut bench = Bench::new(2);
+    bench.activate();
+    bench.silent.insert(replica(2));
+    bench.is_cut_off = true;
+    bench.pass(Duration::from_millis(4800));
+    assert!(!bench.engine.status().unproven);
+    bench.pass(Duration::from_millis(1200));
+    assert!(bench.engine.status().unproven);
+    assert!(bench.notices.contains(&proof(false)), "{:?}", bench.notices);
+    bench.silent.clear();
+    bench.is_cut_off = false;
+    bench.pass(Duration::from_secs(20));
+    assert!(!bench.engine.status().unproven);
+    assert!(bench.notices.contains(&proof(true)), "{:?}", bench.notices);
 }
 
 #[test]

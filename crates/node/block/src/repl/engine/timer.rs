@@ -17,7 +17,6 @@ impl Engine {
             && self.ops.is_empty()
             && self.syncs.is_empty()
             && self.members.iter().all(|member| member.fault.is_none());
-        let heartbeat = if idle { self.config.heartbeat * 10 } else { self.config.heartbeat };
         let period = if idle { self.config.heartbeat } else { self.config.heartbeat / 4 };
         if self.now > self.next_tick + self.config.suspect_after / 4 {
             // This process did not run for a while: nobody can be blamed for that time.
@@ -26,8 +25,15 @@ impl Engine {
         self.next_tick = self.now + period;
         self.throttle.tick(self.now);
         for slot in 0..self.members.len() {
+            let rarely = match Some(self.members[slot].id) == self.local {
+                true => 10,
+                // Each of its answers proves that nobody has taken the volume.
+                false => 2,
+            };
+            let heartbeat = self.config.heartbeat * if idle { rarely } else { 1 };
             self.tick_link(slot, heartbeat);
         }
+        self.tick_proof();
         if matches!(self.phase, Phase::Active | Phase::Settling { .. } | Phase::Closing(_)) {
             self.tick_members();
             self.tick_ops();
@@ -39,6 +45,24 @@ impl Engine {
                 || regions.has_idle(self.now, self.config.settle_after);
         }
         self.tick_control();
+    }
+
+    /// Whether everybody on other nodes has lately proven that no other engine was promised anything.
+    /// A member that the record does not name any more need not.
+    fn tick_proof(&mut self) {
+        if self.phase != Phase::Active {
+            return;
+        }
+        let (now, limit) = (self.now, self.config.proof_limit);
+        let is_late = |slot: usize| {
+            let member = &self.members[slot];
+            Some(member.id) != self.local && !member.has_lease(now, limit)
+        };
+        let unproven = self.required().iter().any(is_late);
+        if self.unproven != unproven {
+            self.unproven = unproven;
+            self.notice(Notice::Proof { is_fresh: !unproven });
+        }
     }
 
     fn tick_control(&mut self) {

@@ -115,6 +115,9 @@ pub struct VolumeStatus {
     pub replicas: Vec<MemberStatus>,
     /// Regions that must be compared before they can be read.
     pub unreconciled: u64,
+    /// Members on other nodes do not answer, and the volume may have been taken over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unproven: bool,
     /// Blocks that are not served: replicas differ without evidence for one of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disputed: Vec<ByteRange>,
@@ -369,6 +372,7 @@ impl Shard {
             size: status.size,
             replicas: volume.replicas.iter().map(member).collect(),
             unreconciled: status.unreconciled,
+            unproven: status.unproven,
             disputed: status.disputed,
             lost: status.lost,
             scrubbed_bytes: status.scrub.map(|(done, _)| done),

@@ -69,6 +69,80 @@ impl Drop for Wire {
     }
 }
 
+/// Several machines on a switch: this one and network namespaces.
+pub(super) struct Switch {
+    name: String,
+    prefix: String,
+    ports: u8,
+}
+
+impl Switch {
+    /// `name` has at most eight letters, and no other test may use it.
+    pub(super) fn new(name: &str, prefix: &str, ports: u8) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "this test makes networks: run it as root");
+        let switch = Self { name: name.to_owned(), prefix: prefix.to_owned(), ports };
+        switch.remove();
+        run(&format!("link add {name} type bridge"));
+        run(&format!("addr add {prefix}.1/24 dev {name}"));
+        run(&format!("link set {name} up"));
+        for port in 1..=ports {
+            let (space, link) = (switch.space(port), switch.link(port));
+            run(&format!("netns add {space}"));
+            run(&format!("link add {link} type veth peer name eth0 netns {space}"));
+            run(&format!("link set {link} master {name} up"));
+            run(&format!("-n {space} addr add {prefix}.{}/24 dev eth0", port + 1));
+            run(&format!("-n {space} link set eth0 up"));
+            run(&format!("-n {space} link set lo up"));
+        }
+        switch
+    }
+
+    fn space(&self, port: u8) -> String {
+        format!("{}{port}", self.name)
+    }
+
+    fn link(&self, port: u8) -> String {
+        format!("{}p{port}", self.name)
+    }
+
+    fn remove(&self) {
+        for port in 1..=self.ports {
+            ip(&format!("link del {}", self.link(port)));
+            ip(&format!("netns del {}", self.space(port)));
+        }
+        ip(&format!("link del {}", self.name));
+    }
+
+    pub(super) fn here(&self) -> String {
+        format!("{}.1", self.prefix)
+    }
+
+    /// A machine at a port.
+    pub(super) fn outsider(&self, port: u8, url: &str, token: &str, name: &str) -> Node {
+        let arguments = ["--join", url, "--token", token, "--node-name", name];
+        Node::outsider(&self.space(port), &arguments)
+    }
+
+    /// Pulls the cable of a port, or plugs it in again.
+    pub(super) fn set_cable(&self, port: u8, is_in: bool) {
+        let state = if is_in { "up" } else { "down" };
+        run(&format!("-n {} link set eth0 {state}", self.space(port)));
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+#[track_caller]
+fn run(line: &str) {
+    let output = ip(line);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {line}: {complaint}");
+}
+
 fn ip(line: &str) -> Output {
     Command::new("ip").args(line.split(' ')).output().unwrap()
 }

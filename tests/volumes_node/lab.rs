@@ -8,26 +8,26 @@ use serde_json::{Value, json};
 
 use crate::harness::{Node, PASSWORD, assemble, poll};
 
-pub(super) const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
-pub(super) const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
-pub(super) const MACHINES: &str =
+pub(crate) const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+pub(crate) const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+pub(crate) const MACHINES: &str =
     "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines";
-pub(super) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+pub(crate) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 
-pub(super) const DATA_VOLUMES: &str =
+pub(crate) const DATA_VOLUMES: &str =
     "/apis/cdi.kubevirt.io/v1beta1/namespaces/default/datavolumes";
 
 /// A disk of the guest, by its serial number.
-pub(super) const FIND: &str = "disk() { for d in /sys/block/*; do \
+pub(crate) const FIND: &str = "disk() { for d in /sys/block/*; do \
     [ \"$(cat $d/serial 2>/dev/null || dd if=$d/device/vpd_pg80 bs=1 skip=4 2>/dev/null)\" = $1 ] \
     && echo ${d##*/}; done; }";
 
-pub(super) fn longhorn(kind: &str) -> String {
+pub(crate) fn longhorn(kind: &str) -> String {
     format!("/apis/longhorn.io/v1beta2/namespaces/longhorn-system/{kind}")
 }
 
 /// A machine that boots from a claim.
-pub(super) fn machine(name: &str, claim: &str, strategy: &str) -> String {
+pub(crate) fn machine(name: &str, claim: &str, strategy: &str) -> String {
     format!(
         "
 apiVersion: kubevirt.io/v1
@@ -50,7 +50,7 @@ spec:
 }
 
 /// A Linux whose root is a file and whose data is in the claim `data`.
-pub(super) fn linux(root: &Path) -> String {
+pub(crate) fn linux(root: &Path) -> String {
     format!(
         "
 apiVersion: kubevirt.io/v1
@@ -80,19 +80,19 @@ spec:
     )
 }
 
-pub(super) fn claim(name: &str, size: &str, class: &str) -> Value {
+pub(crate) fn claim(name: &str, size: &str, class: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
         "spec": {"storageClassName": class, "accessModes": ["ReadWriteMany"],
             "volumeMode": "Block", "resources": {"requests": {"storage": size}}}})
 }
 
-pub(super) fn clone_of(name: &str, source: &str, size: &str) -> Value {
+pub(crate) fn clone_of(name: &str, source: &str, size: &str) -> Value {
     let mut claim = claim(name, size, "harvester-longhorn");
     claim["spec"]["dataSource"] = json!({"kind": "PersistentVolumeClaim", "name": source});
     claim
 }
 
-pub(super) fn data_volume(name: &str, source: &Value) -> Value {
+pub(crate) fn data_volume(name: &str, source: &Value) -> Value {
     json!({"apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume",
         "metadata": {"name": name},
         "spec": {"source": source, "storage": {"storageClassName": "harvester-longhorn",
@@ -133,13 +133,16 @@ parameters:
     )
 }
 
-pub(super) struct Lab {
-    pub(super) node: Node,
+pub(crate) struct Lab {
+    pub(crate) node: Node,
 }
 
 impl Lab {
-    pub(super) fn start() -> Self {
-        let mut node = Node::start();
+    pub(crate) fn start() -> Self {
+        Self::on(Node::start())
+    }
+
+    pub(crate) fn on(mut node: Node) -> Self {
         // Said of what was killed.
         for part in [
             "storage process exited",
@@ -154,8 +157,14 @@ impl Lab {
             let reply = lab.node.sheaf.http().merge(&setting, &json!({"value": "0"}));
             if reply.status < 300 { Ok(()) } else { Err(reply.text()) }
         });
-        // Tests run where disks are nearly full.
-        let node = format!("{}/one", longhorn("nodes"));
+        lab.use_disk_of("one");
+        lab
+    }
+
+    /// Tests run where disks are nearly full: all of this node's may be used.
+    pub(crate) fn use_disk_of(&self, name: &str) {
+        let lab = self;
+        let node = format!("{}/{name}", longhorn("nodes"));
         let unreserved = json!({"spec": {"disks": {"default-disk": {"storageReserved": 0}}}});
         poll("the node has its disk", || {
             let found = lab.node.sheaf.http().get(&node);
@@ -166,38 +175,37 @@ impl Lab {
             }
         });
         lab.node.sheaf.http().merge(&node, &unreserved).ok();
-        lab
     }
 
     /// A claim that is bound; answers the name of its volume.
     #[track_caller]
-    pub(super) fn claim(&self, name: &str, size: &str) -> String {
+    pub(crate) fn claim(&self, name: &str, size: &str) -> String {
         self.claim_of(name, size, "harvester-longhorn")
     }
 
     #[track_caller]
-    pub(super) fn claim_of(&self, name: &str, size: &str, class: &str) -> String {
+    pub(crate) fn claim_of(&self, name: &str, size: &str, class: &str) -> String {
         self.node.sheaf.http().post(CLAIMS, &claim(name, size, class)).ok();
         self.until_bound(name)
     }
 
     #[track_caller]
-    pub(super) fn until_bound(&self, name: &str) -> String {
+    pub(crate) fn until_bound(&self, name: &str) -> String {
         let claim = self.node.until(&format!("{CLAIMS}/{name}"), "/status/phase", "Bound");
         claim["spec"]["volumeName"].as_str().unwrap().to_owned()
     }
 
-    pub(super) fn encrypted_class(&self, name: &str, passphrase: &str) {
+    pub(crate) fn encrypted_class(&self, name: &str, passphrase: &str) {
         self.node.kubectl().apply(&encrypted_class(name, passphrase));
     }
 
-    pub(super) fn grow(&self, claim: &str, size: &str) {
+    pub(crate) fn grow(&self, claim: &str, size: &str) {
         let larger = json!({"spec": {"resources": {"requests": {"storage": size}}}});
         self.node.sheaf.http().merge(&format!("{CLAIMS}/{claim}"), &larger).ok();
     }
 
     /// Asks for a volume on a node, or does so no more.
-    pub(super) fn want(&self, volume: &str, node: Option<&str>) {
+    pub(crate) fn want(&self, volume: &str, node: Option<&str>) {
         let ticket = node.map(|node| json!({"id": "t", "type": "csi-attacher", "nodeID": node}));
         let patch = json!({"spec": {"attachmentTickets": {"t": ticket}}});
         let path = format!("{}/{volume}", longhorn("volumeattachments"));
@@ -209,11 +217,11 @@ impl Lab {
     }
 
     #[track_caller]
-    pub(super) fn until_state(&self, volume: &str, state: &str) {
+    pub(crate) fn until_state(&self, volume: &str, state: &str) {
         self.node.until(&format!("{}/{volume}", longhorn("volumes")), "/status/state", state);
     }
 
-    pub(super) fn socket(&self, volume: &str) -> PathBuf {
+    pub(crate) fn socket(&self, volume: &str) -> PathBuf {
         let engine = self.node.sheaf.http().get(&format!("{}/{volume}-e-0", longhorn("engines")));
         let endpoint = engine.ok()["status"]["endpoint"].as_str().unwrap_or_default().to_owned();
         endpoint.trim_start_matches("unix://").into()
@@ -221,7 +229,7 @@ impl Lab {
 
     /// Waits until clients can connect.
     #[track_caller]
-    pub(super) fn until_served(&self, volume: &str) {
+    pub(crate) fn until_served(&self, volume: &str) {
         let path = format!("{}/{volume}-e-0", longhorn("engines"));
         poll(&format!("{volume} is served"), || {
             let engine = self.node.sheaf.http().get(&path).json();
@@ -235,7 +243,7 @@ impl Lab {
 
     /// Reads and writes, as a client of the volume would.
     #[track_caller]
-    pub(super) fn io(&self, volume: &str, commands: &[&str]) {
+    pub(crate) fn io(&self, volume: &str, commands: &[&str]) {
         // A volume that was just served may be on its way again.
         let output = poll("a client can connect", || {
             let uri = format!("nbd+unix:///?socket={}", self.socket(volume).display());
@@ -263,7 +271,7 @@ impl Lab {
     }
 
     /// The same as people offer images.
-    pub(super) fn pulse_qcow2(&self) -> Vec<u8> {
+    pub(crate) fn pulse_qcow2(&self) -> Vec<u8> {
         let (raw, image) = (self.pulse(), self.node.sheaf.scratch("pulse.qcow2"));
         let mut tool = Command::new("qemu-img");
         tool.args(["convert", "-f", "raw", "-O", "qcow2"]).arg(&raw).arg(&image);
@@ -272,17 +280,17 @@ impl Lab {
     }
 
     /// Puts the guest of one sector onto a volume.
-    pub(super) fn write_pulse(&self, volume: &str) {
+    pub(crate) fn write_pulse(&self, volume: &str) {
         self.write_image(volume, &self.pulse());
     }
 
     /// Puts what is in a file onto a volume.
-    pub(super) fn write_image(&self, volume: &str, image: &Path) {
+    pub(crate) fn write_image(&self, volume: &str, image: &Path) {
         self.with_uri(volume, |tool, uri| tool.args(["convert", "-n"]).arg(image).arg(uri));
     }
 
     /// Puts what is on a volume into a file.
-    pub(super) fn read_image(&self, volume: &str, image: &Path) {
+    pub(crate) fn read_image(&self, volume: &str, image: &Path) {
         self.with_uri(volume, |tool, uri| tool.args(["convert"]).arg(uri).arg(image));
     }
 
@@ -304,7 +312,7 @@ impl Lab {
 
     /// Waits until a guest's agent is connected.
     #[track_caller]
-    pub(super) fn until_agent_answers(&self, name: &str) {
+    pub(crate) fn until_agent_answers(&self, name: &str) {
         poll("the guest's agent answers", || {
             let vmi = self.node.sheaf.http().get(&format!("{VMIS}/{name}")).ok();
             let conditions = vmi["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -315,7 +323,7 @@ impl Lab {
 
     /// Kills the storage process and waits for another.
     #[track_caller]
-    pub(super) fn kill_storage(&self) {
+    pub(crate) fn kill_storage(&self) {
         let before = self.node.storage().expect("a storage process runs");
         kill_process(before, Signal::KILL).unwrap();
         poll("another storage process runs", || match self.node.storage() {
@@ -325,14 +333,14 @@ impl Lab {
     }
 
     /// How many files the storage process has open.
-    pub(super) fn open_files(&self) -> usize {
+    pub(crate) fn open_files(&self) -> usize {
         let pid = self.node.storage().expect("a storage process runs");
         std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count()
     }
 
     /// Waits until no object, no file and no socket of a volume is left.
     #[track_caller]
-    pub(super) fn until_nothing_is_left(&self) {
+    pub(crate) fn until_nothing_is_left(&self) {
         let http = self.node.sheaf.http();
         for kind in ["volumes", "engines", "replicas", "snapshots", "volumeattachments"] {
             poll(&format!("no {kind} are left"), || {

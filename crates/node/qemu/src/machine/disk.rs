@@ -37,6 +37,9 @@ pub struct Disk {
     /// Request queues; 0 leaves the number to QEMU.
     #[serde(default)]
     pub queues: u16,
+    /// It was plugged into the running machine.
+    #[serde(default)]
+    pub hot_plugged: bool,
 }
 
 impl Disk {
@@ -56,6 +59,7 @@ impl Disk {
             shareable: false,
             io_thread: None,
             queues: 0,
+            hot_plugged: false,
         }
     }
 

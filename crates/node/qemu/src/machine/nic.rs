@@ -22,6 +22,9 @@ pub struct Nic {
     /// The index that firmware tells the guest, for names such as `eno1`.
     #[serde(default)]
     pub acpi_index: Option<u32>,
+    /// It was plugged into the running machine.
+    #[serde(default)]
+    pub hot_plugged: bool,
 }
 
 impl Nic {
@@ -35,6 +38,7 @@ impl Nic {
             link: LinkState::Up,
             mtu: None,
             acpi_index: None,
+            hot_plugged: false,
         }
     }
 

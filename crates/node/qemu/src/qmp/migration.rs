@@ -1,0 +1,174 @@
+//! Moving a running machine from one QEMU to another: the monitor commands of both sides.
+//!
+//! The stream goes through a socket that the caller hands over, in both directions. The target
+//! has everything when the source says `completed`, because of the return path.
+
+use std::os::fd::OwnedFd;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Qmp, QmpError};
+
+/// The name under which QEMU knows the stream.
+const STREAM: &str = "migration";
+/// Capabilities that every version since 4.2 has, and both sides must have alike.
+const CAPABILITIES: &[&str] =
+    &["events", "return-path", "pause-before-switchover", "validate-uuid"];
+/// The target activates its disks with `cont`. QEMU 10 always does so and lacks the name.
+const LATE_ACTIVATION: &str = "late-block-activate";
+/// Faster than any network: what is to be limited is limited by the policy.
+const UNLIMITED: u64 = 1 << 40;
+
+/// What a migration may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MigrationLimits {
+    /// Bytes per second; nothing for as fast as possible.
+    pub bandwidth: Option<u64>,
+    pub downtime_millis: u64,
+    pub auto_converge: bool,
+}
+
+/// Where a migration is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MigrationStatus {
+    /// There was none since QEMU started.
+    None,
+    /// Memory is on its way; the guest runs.
+    Active,
+    /// The guest has stopped and its disks are flushed.
+    PreSwitchover,
+    /// The state of devices is on its way.
+    Device,
+    Completed,
+    /// It was cancelled or has failed.
+    Failed,
+}
+
+impl MigrationStatus {
+    fn from_name(name: &str) -> Self {
+        match name {
+            "" | "none" => Self::None,
+            "pre-switchover" => Self::PreSwitchover,
+            "device" => Self::Device,
+            "completed" => Self::Completed,
+            "failed" | "cancelled" => Self::Failed,
+            // Cancelling and failing are on their way to the end.
+            _ => Self::Active,
+        }
+    }
+}
+
+/// What QEMU tells of a migration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationProgress {
+    pub status: MigrationStatus,
+    /// Why it failed, if QEMU says so.
+    pub error: Option<String>,
+    /// Milliseconds that the guest stood still, once it is over.
+    pub downtime: Option<u64>,
+    pub total_time: Option<u64>,
+    /// Bytes that were sent so far.
+    pub transferred: u64,
+    pub remaining: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct Answer {
+    status: String,
+    error_desc: Option<String>,
+    downtime: Option<u64>,
+    total_time: Option<u64>,
+    ram: Option<Ram>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Ram {
+    transferred: u64,
+    remaining: u64,
+}
+
+impl Qmp {
+    /// Prepares either side; both must be prepared before the stream begins.
+    pub async fn set_migration_capabilities(&self) -> Result<(), QmpError> {
+        let on = |name: &str| json!({"capability": name, "state": true});
+        let all: Vec<_> = CAPABILITIES.iter().map(|name| on(name)).collect();
+        self.run("migrate-set-capabilities", json!({ "capabilities": all })).await?;
+        let late = json!({ "capabilities": [on(LATE_ACTIVATION)] });
+        match self.run("migrate-set-capabilities", late).await {
+            Err(QmpError::Refused { .. }) => Ok(()),
+            set => set,
+        }
+    }
+
+    /// Begins to send the machine over `stream`. Events `MIGRATION` tell how it goes on.
+    pub async fn migrate(&self, stream: OwnedFd, limits: MigrationLimits) -> Result<(), QmpError> {
+        let converge = json!({"capability": "auto-converge", "state": limits.auto_converge});
+        self.run("migrate-set-capabilities", json!({ "capabilities": [converge] })).await?;
+        let bandwidth = limits.bandwidth.unwrap_or(UNLIMITED);
+        let parameters =
+            json!({"max-bandwidth": bandwidth, "downtime-limit": limits.downtime_millis});
+        self.run("migrate-set-parameters", parameters).await?;
+        self.run_with_fds("getfd", json!({ "fdname": STREAM }), vec![stream]).await?;
+        self.run("migrate", json!({"uri": format!("fd:{STREAM}")})).await
+    }
+
+    /// Begins to take a machine in that comes over `stream`.
+    pub async fn take_in(&self, stream: OwnedFd) -> Result<(), QmpError> {
+        self.run_with_fds("getfd", json!({ "fdname": STREAM }), vec![stream]).await?;
+        self.run("migrate-incoming", json!({"uri": format!("fd:{STREAM}")})).await
+    }
+
+    /// Goes on from `pre-switchover`.
+    pub async fn continue_migration(&self) -> Result<(), QmpError> {
+        self.run("migrate-continue", json!({"state": "pre-switchover"})).await
+    }
+
+    /// Ends a migration that is under way: the guest goes on here.
+    pub async fn cancel_migration(&self) -> Result<(), QmpError> {
+        self.run("migrate_cancel", json!({})).await
+    }
+
+    pub async fn migration_progress(&self) -> Result<MigrationProgress, QmpError> {
+        let answer: Answer = self.execute("query-migrate", json!({})).await?;
+        let ram = answer.ram.unwrap_or_default();
+        Ok(MigrationProgress {
+            status: MigrationStatus::from_name(&answer.status),
+            error: answer.error_desc,
+            downtime: answer.downtime,
+            total_time: answer.total_time,
+            transferred: ram.transferred,
+            remaining: ram.remaining,
+        })
+    }
+
+    /// Has the interfaces tell their networks where they are now.
+    pub async fn announce(&self) -> Result<(), QmpError> {
+        let rounds = json!({"initial": 50, "max": 550, "rounds": 5, "step": 100});
+        self.run("announce-self", rounds).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read_as_qemu_writes_them() {
+        for (name, status) in [
+            ("", MigrationStatus::None),
+            ("setup", MigrationStatus::Active),
+            ("active", MigrationStatus::Active),
+            ("cancelling", MigrationStatus::Active),
+            ("pre-switchover", MigrationStatus::PreSwitchover),
+            ("device", MigrationStatus::Device),
+            ("completed", MigrationStatus::Completed),
+            ("cancelled", MigrationStatus::Failed),
+            ("failed", MigrationStatus::Failed),
+        ] {
+            assert_eq!(MigrationStatus::from_name(name), status, "{name}");
+        }
+    }
+}

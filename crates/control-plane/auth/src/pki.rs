@@ -91,6 +91,8 @@ pub enum PkiError {
     Missing { path: PathBuf },
     #[error("cannot issue a certificate for {subject:?}")]
     Issue { subject: String, source: rcgen::Error },
+    #[error("cannot sign the certificate of node {node:?}")]
+    Sign { node: String, source: RequestError },
 }
 
 /// Something that was made or replaced; callers log it.

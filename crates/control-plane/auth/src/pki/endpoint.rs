@@ -1,6 +1,6 @@
-//! TLS between the management node and the endpoints of other nodes, TLS 1.3 with certificates on
-//! both sides: an endpoint answers the gateway and nobody else, and the gateway speaks only to the
-//! node whose name it asked for.
+//! TLS between nodes, TLS 1.3 with certificates on both sides: an endpoint answers the gateway and
+//! other nodes of the cluster, and whoever connects speaks only to the node whose name it asked
+//! for. What a node may ask of another is the endpoint's business, which learns its name.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use rustls::{
 
 use super::Identity;
 use crate::identity::user_from_certificate;
-use crate::user::{GATEWAY, PLATFORM};
+use crate::user::{GATEWAY, NODES, PLATFORM};
 
 /// Why certificates cannot be used between nodes.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,27 @@ pub enum EndpointTlsError {
     Certificate(#[source] rustls::Error),
 }
 
-/// For the endpoint of a node: shows `own`, and answers the gateway of the cluster.
+/// Who may connect to the endpoint of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndpointPeer {
+    Gateway,
+    /// The node of this name.
+    Node(String),
+}
+
+impl EndpointPeer {
+    /// Whom a verified certificate names, if it may connect.
+    pub fn of(cert: &CertificateDer<'_>) -> Option<Self> {
+        let user = user_from_certificate(cert).ok()?;
+        if user.name == GATEWAY && user.is_in(PLATFORM) {
+            return Some(Self::Gateway);
+        }
+        let node = user.name.strip_prefix("system:node:").filter(|node| !node.is_empty())?;
+        user.is_in(NODES).then(|| Self::Node(node.to_owned()))
+    }
+}
+
+/// For the endpoint of a node: shows `own`, and answers the gateway and nodes of the cluster.
 pub fn endpoint_config(ca: &str, own: &Identity) -> Result<Arc<ServerConfig>, EndpointTlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let known = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), provider.clone());
@@ -41,13 +61,13 @@ pub fn endpoint_config(ca: &str, own: &Identity) -> Result<Arc<ServerConfig>, En
     let config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(EndpointTlsError::Certificate)?
-        .with_client_cert_verifier(Arc::new(GatewayOnly { known }))
+        .with_client_cert_verifier(Arc::new(PeersOnly { known }))
         .with_single_cert(chain, key)
         .map_err(EndpointTlsError::Certificate)?;
     Ok(Arc::new(config))
 }
 
-/// For the gateway: shows `own`, and believes endpoints of the cluster's CA. The name of the node
+/// For the gateway and for other nodes: shows `own`, and believes endpoints of the cluster's CA. The name of the node
 /// is checked with [`super::node_endpoint_name`].
 pub fn gateway_config(ca: &str, own: &Identity) -> Result<Arc<ClientConfig>, EndpointTlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -85,13 +105,13 @@ fn certificates(
     certs.ok().filter(|certs| !certs.is_empty()).ok_or(EndpointTlsError::Pem { what })
 }
 
-/// Believes certificates of the cluster that name its gateway.
+/// Believes certificates of the cluster that name its gateway or a node.
 #[derive(Debug)]
-struct GatewayOnly {
+struct PeersOnly {
     known: Arc<dyn ClientCertVerifier>,
 }
 
-impl ClientCertVerifier for GatewayOnly {
+impl ClientCertVerifier for PeersOnly {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -103,10 +123,9 @@ impl ClientCertVerifier for GatewayOnly {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let verified = self.known.verify_client_cert(cert, intermediates, now)?;
-        let is_gateway = user_from_certificate(cert)
-            .is_ok_and(|user| user.name == GATEWAY && user.is_in(PLATFORM));
         let refused = CertificateError::ApplicationVerificationFailure;
-        is_gateway.then_some(verified).ok_or(rustls::Error::InvalidCertificate(refused))
+        let peer = EndpointPeer::of(cert).map(|_| verified);
+        peer.ok_or(rustls::Error::InvalidCertificate(refused))
     }
 
     fn verify_tls12_signature(
@@ -198,11 +217,13 @@ mod tests {
         assert!(shake(&server, &gateway, &node_endpoint_name("n2")));
         assert!(!shake(&server, &gateway, &node_endpoint_name("n3")));
         for (name, group) in
-            [(GATEWAY, "dev"), ("mallory", PLATFORM), ("system:node:n3", "system:nodes")]
+            [(GATEWAY, "dev"), ("mallory", PLATFORM), ("system:node:n3", "dev"), ("n3", NODES)]
         {
             let other = client(name, group);
             assert!(!shake(&server, &other, &node_endpoint_name("n2")), "{name} {group}");
         }
+        let node = client("system:node:n3", NODES);
+        assert!(shake(&server, &node, &node_endpoint_name("n2")));
         let elsewhere = tempfile::tempdir().unwrap();
         let (other, _) = Pki::open(elsewhere.path(), &ServingNames::default(), now).unwrap();
         let stranger = other.issue_client(GATEWAY, &[PLATFORM], hour, now).unwrap();

@@ -167,6 +167,7 @@ impl Pki {
         node: &str,
         now: Timestamp,
     ) -> Result<(), PkiError> {
+        self.issue_serving(files, node, now)?;
         let which = NodeCertificate::Client;
         let is_ours = files.pair(which)?.is_some_and(|pair| {
             pair.facts().issuer == self.ca.facts().subject
@@ -180,6 +181,25 @@ impl Pki {
         let issue = |source| PkiError::Issue { subject: name.clone(), source };
         let certs = self.ca.client_with(&files.key, &name, &[NODES], LEAF_LIFETIME, now);
         files.store(which, &pair::certs_pem(&certs.map_err(issue)?))
+    }
+
+    /// The certificate of the node's endpoint, for other nodes.
+    fn issue_serving(&self, files: &NodeFiles, node: &str, now: Timestamp) -> Result<(), PkiError> {
+        let which = NodeCertificate::Serving;
+        let is_ours = files.pair(which)?.is_some_and(|pair| {
+            pair.facts().issuer == self.ca.facts().subject
+                && crate::identity::common_name(&pair.certs()[0])
+                    .is_ok_and(|name| name == format!("system:node:{node}"))
+        });
+        if is_ours && !files.is_due(which, now)? {
+            return Ok(());
+        }
+        let sign = |source| PkiError::Sign { node: node.to_owned(), source };
+        let request = files.request(which, node)?;
+        let request = super::CertificateRequest::parse(&request).map_err(sign)?;
+        let usages = which.usages().map(str::to_owned);
+        let signed = self.sign(&request, super::Signer::KubeletServing, &usages, None, now);
+        files.store(which, &signed.map_err(sign)?)
     }
 }
 

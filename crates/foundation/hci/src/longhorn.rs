@@ -21,6 +21,10 @@ pub const RECORD: &str = "sheaf.io/block-record";
 /// the next write.
 pub const OLD_RECORD: &str = "sheaf.dev/block-record";
 
+/// Parameter of an attachment ticket: a machine that uses the volume elsewhere moves to the node
+/// of the ticket.
+pub const MIGRATION_PARAMETER: &str = "sheaf.io/migration";
+
 /// The namespace that holds all of them.
 pub const NAMESPACE: &str = "longhorn-system";
 /// The finalizer of all of them.

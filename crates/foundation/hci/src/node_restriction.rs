@@ -187,12 +187,25 @@ fn lease(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     Err(write.not_placed())
 }
 
+/// Whether the node gives the instance to the node that it was to migrate to.
+fn is_handed_over(object: &Value, old: &Value) -> bool {
+    let (now, asked) = (&object["status"]["migrationState"], &old["status"]["migrationState"]);
+    let target = text(asked, "targetNode");
+    !target.is_empty()
+        && text(&object["status"], "nodeName") == target
+        && now["migrationUid"] == asked["migrationUid"]
+        && now["targetNode"] == asked["targetNode"]
+        && now["completed"] == true
+        && asked["completed"] != true
+        && asked["failed"] != true
+}
+
 fn instance(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let (object, old) = write.update()?;
     if text(&old["status"], "nodeName") != write.node {
         return Err(write.not_placed());
     }
-    if text(&object["status"], "nodeName") != write.node {
+    if text(&object["status"], "nodeName") != write.node && !is_handed_over(object, old) {
         return Err(write.field(format!("the placement of {} {:?}", write.resource, write.name)));
     }
     write.keeps_spec(object, old)

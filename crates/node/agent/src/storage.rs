@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base::Tasks;
 use block::ids::VolumeId;
@@ -53,10 +54,14 @@ pub(crate) use held::{HeldError, HeldVolume};
 pub(crate) use link::LinkError;
 pub(crate) use nbd::NbdClient;
 pub(crate) use secret::{SecretError, of_secret};
+use ticket::Purpose;
 pub(crate) use ticket::TicketError;
 
 /// The driver whose volumes these are.
 pub(crate) const DRIVER: &str = "driver.longhorn.io";
+
+/// For the replicas of a volume to promise themselves to this node.
+const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A volume that can be used on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +69,19 @@ pub(crate) struct AttachedVolume {
     id: VolumeId,
     pub(crate) socket: PathBuf,
     pub(crate) size: u64,
+    /// It can be written here, not only read.
+    pub(crate) is_active: bool,
+}
+
+/// Why this node does not serve a volume that was served elsewhere.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TakeOverError {
+    #[error("volume {volume} is not on this node")]
+    NotHere { volume: String },
+    #[error("volume {volume} cannot be claimed")]
+    Link { volume: String, source: LinkError },
+    #[error("volume {volume} was not granted within {} s", TAKE_OVER_TIMEOUT.as_secs())]
+    NotGranted { volume: String },
 }
 
 /// What the rest of the agent may ask of replicated volumes.
@@ -185,7 +203,35 @@ impl StorageHandle {
 
     /// Asks for a volume here, in the name of `ticket`.
     pub(crate) async fn want(&self, volume: &str, ticket: &str) -> Result<(), TicketError> {
-        ticket::put(&self.client, volume, &self.node, ticket).await
+        ticket::put(&self.client, volume, &self.node, ticket, Purpose::Use).await
+    }
+
+    /// Asks for a volume that a machine brings along which runs elsewhere. Until it is taken
+    /// over, it can be read here.
+    pub(crate) async fn want_migrated(
+        &self,
+        volume: &str,
+        ticket: &str,
+    ) -> Result<(), TicketError> {
+        ticket::put(&self.client, volume, &self.node, ticket, Purpose::Migration).await
+    }
+
+    /// Claims a volume whose machine has stopped elsewhere, and waits until that is granted.
+    pub(crate) async fn take_over(&self, volume: &str) -> Result<(), TakeOverError> {
+        let missing = || TakeOverError::NotHere { volume: volume.into() };
+        let served = self.served(volume).ok_or_else(missing)?;
+        let asked = self.link.ask_volume(served.id, block::run::AdminRequest::Switch).await;
+        asked.map_err(|source| TakeOverError::Link { volume: volume.into(), source })?;
+        let mut bell = self.bell.listen();
+        let active = async {
+            while !self.served(volume).is_some_and(|served| served.is_active) {
+                if bell.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let late = |_| TakeOverError::NotGranted { volume: volume.into() };
+        tokio::time::timeout(TAKE_OVER_TIMEOUT, active).await.map_err(late)
     }
 
     /// `ticket` needs the volume no more.

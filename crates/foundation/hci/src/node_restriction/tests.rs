@@ -12,6 +12,7 @@ impl Objects for World {
             ("", "persistentvolumes", "pv-r") => {
                 Some(json!({"spec": {"csi": {"volumeHandle": "vol-a"}}}))
             }
+            ("longhorn.io", "volumes", "vol-m") => Some(json!({"spec": {"migrationNodeID": "a"}})),
             ("longhorn.io", "nodes", "a") => {
                 Some(json!({"status": {"diskStatus": {"d": {"diskUUID": "disk-a"}}}}))
             }
@@ -112,6 +113,39 @@ fn a_node_reports_about_what_is_on_it() {
         let outcome = write(kind, name, object.clone(), old.clone());
         assert_eq!(outcome, Ok(()), "{kind:?} {object} {old}");
     }
+}
+
+#[test]
+fn a_node_gives_machines_away_only_to_the_node_that_they_migrate_to() {
+    let vmi =
+        |node: &str, state: Value| json!({"status": {"nodeName": node, "migrationState": state}});
+    let asked = json!({"migrationUid": "m", "targetNode": "b"});
+    let given = json!({"migrationUid": "m", "targetNode": "b", "completed": true});
+    let write_vmi = |object, old| write(VMIS, "m", object, old);
+    assert_eq!(write_vmi(vmi("b", given.clone()), vmi("a", asked.clone())), Ok(()));
+    for (object, old) in [
+        (vmi("b", asked.clone()), vmi("a", asked.clone())),
+        (vmi("b", given.clone()), vmi("a", Value::Null)),
+        (vmi("c", given.clone()), vmi("a", asked.clone())),
+        (vmi("a", given.clone()), vmi("b", asked.clone())),
+        (
+            vmi("b", given),
+            vmi("a", json!({"migrationUid": "m", "targetNode": "b", "failed": true})),
+        ),
+    ] {
+        assert!(write_vmi(object.clone(), old.clone()).is_err(), "{object} {old}");
+    }
+    // The engine of a volume that moves to the node is its to claim.
+    let engine = |volume: &str| json!({"spec": {"nodeID": "b", "volumeName": volume}});
+    assert_eq!(write(ENGINES, "e", engine("vol-m"), engine("vol-m")), Ok(()));
+    assert!(write(ENGINES, "e", engine("vol-b"), engine("vol-b")).is_err());
+    // Tickets of a migration that failed are taken back by the source.
+    let ticket = |parameters: Value| json!({"spec": {"attachmentTickets": {"t": {"nodeID": "b", "parameters": parameters}}}});
+    let moving = ticket(json!({"sheaf.io/migration": "true"}));
+    let none = json!({"spec": {"attachmentTickets": {}}});
+    assert_eq!(write(TICKETS, "vol-a", none.clone(), moving.clone()), Ok(()));
+    assert!(write(TICKETS, "vol-b", none.clone(), moving).is_err());
+    assert!(write(TICKETS, "vol-a", none, ticket(json!({}))).is_err());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{NodeDenial, NodeWrite, changed_keys, text};
-use crate::longhorn::NAMESPACE;
+use crate::longhorn::{MIGRATION_PARAMETER, NAMESPACE};
 
 const LONGHORN: &str = "longhorn.io";
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -96,10 +96,18 @@ pub(super) fn placed(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let is_leaving = old["metadata"]["deletionTimestamp"].is_string()
         && at.is_empty()
         && (owner.is_empty() || owner == write.node);
-    if at != write.node && !is_leaving {
+    if at != write.node && !is_leaving && !is_arriving(write, old) {
         return Err(write.not_placed());
     }
     write.keeps_spec(object, old)
+}
+
+/// Whether it is the engine of a volume that moves to the node with its machine.
+fn is_arriving(write: &NodeWrite<'_>, engine: &Value) -> bool {
+    let volume = text(&engine["spec"], "volumeName");
+    let volume = write.objects.get(LONGHORN, "volumes", NAMESPACE, volume);
+    write.resource == "engines"
+        && volume.is_some_and(|volume| text(&volume["spec"], "migrationNodeID") == write.node)
 }
 
 /// Snapshots are taken where the engine is. While there is none, whoever has the data tells.
@@ -133,6 +141,16 @@ pub(super) fn image(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     }
 }
 
+/// The node that has the engine may take back the ticket of a machine that does not move after all.
+fn is_refused_migration(write: &NodeWrite<'_>, new: &Value, had: &Value) -> bool {
+    let is_migration = had["parameters"][MIGRATION_PARAMETER] == "true";
+    let engines = write.objects.list(LONGHORN, "engines", NAMESPACE);
+    let has_engine = engines.iter().any(|engine| {
+        engine["spec"]["volumeName"] == write.name && engine["spec"]["nodeID"] == write.node
+    });
+    new.is_null() && is_migration && has_engine
+}
+
 /// Tickets are put and taken back by the node that they name.
 pub(super) fn attachment(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let Some(object) = write.object else { return Err(write.wrong_kind()) };
@@ -144,7 +162,7 @@ pub(super) fn attachment(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         let named = [&new[ticket], &had[ticket]];
         let others =
             named.into_iter().filter(|it| it.is_object()).any(|it| it["nodeID"] != write.node);
-        if others {
+        if others && !is_refused_migration(write, &new[ticket], &had[ticket]) {
             return Err(write.not_placed());
         }
     }

@@ -1,5 +1,6 @@
 //! Carrying out what was planned, one piece of work at a time.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use base::clock;
@@ -122,6 +123,17 @@ impl ActionContext {
             StorageAction::RemoveReplica { replica, id } => {
                 self.ask(Request::RemoveReplica { replica: id }).await?;
                 self.release(WrittenKind::Replica, &replica).await
+            }
+            StorageAction::Attach { engine, attachment, .. } if attachment.standby => {
+                self.records.admit(&engine, &self.node).await?;
+                self.ask(Request::Attach(attachment)).await
+            }
+            StorageAction::TakeOver { engine, volume } => {
+                self.records.attach(&engine, &self.node, &BTreeSet::new(), false).await?;
+                self.ask_volume(volume, AdminRequest::Switch).await
+            }
+            StorageAction::OwnRecord { engine } => {
+                Ok(self.records.attach(&engine, &self.node, &BTreeSet::new(), false).await?)
             }
             StorageAction::Attach { engine, attachment, first, is_new, .. } => {
                 self.records.attach(&engine, &self.node, &first, is_new).await?;

@@ -8,7 +8,8 @@ use block::ids::VolumeId;
 use parking_lot::Mutex;
 
 use super::AttachedVolume;
-use super::plan::{StorageWorld, is_for, served};
+use super::object::Engine;
+use super::plan::{StorageWorld, is_arriving, is_for, served};
 use super::record::KnownVolume;
 
 /// Volumes by their names.
@@ -29,7 +30,8 @@ pub(super) struct AttachedEntry(pub(super) Arc<Mutex<AttachedVolumes>>);
 pub(super) struct VolumeNumbers(pub(super) Arc<Mutex<BTreeMap<VolumeId, KnownVolume>>>);
 
 pub(super) fn names(world: &StorageWorld<'_>) -> BTreeMap<VolumeId, KnownVolume> {
-    let own = world.engines.values().filter(|it| it.node == world.node);
+    let is_here = |it: &&Engine| it.node == world.node || is_arriving(world, it);
+    let own = world.engines.values().filter(is_here);
     own.filter_map(|engine| {
         let volume = world.volumes.get(&engine.volume)?;
         let (engine, persistent) = (engine.name.clone(), volume.persistent.clone());
@@ -49,9 +51,16 @@ impl AttachedVolumes {
             };
             // One that is about to be let go is no use to anybody.
             let mut engines = world.engines.values().filter(|it| it.volume == volume.name);
-            if status.phase == "active" && engines.any(|it| is_for(world, it)) {
-                let (socket, size) = (socket.clone(), status.size);
-                known.insert(volume.name.clone(), AttachedVolume { id: volume.id, socket, size });
+            let is_active = status.phase == "active";
+            let is_readable = status.phase == "standby" && status.size > 0;
+            let is_usable = engines.any(|it| {
+                is_active && is_for(world, it)
+                    || (is_active || is_readable) && is_arriving(world, it)
+            });
+            if is_usable {
+                let (id, socket, size) = (volume.id, socket.clone(), status.size);
+                let volume = volume.name.clone();
+                known.insert(volume, AttachedVolume { id, socket, size, is_active });
             }
         }
         Self { served: known, satisfied: world.tickets.clone(), filled: filled_here(world) }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use block::ids::{ReplicaId, VolumeId};
+use block::repl::control::Versioned;
 use hci::longhorn::snapshot::SnapshotSpec;
 use hci::longhorn::volume::{EngineSpec, ReplicaSpec, VolumeSpec};
-use hci::longhorn::{FINALIZER, block_id};
+use hci::longhorn::{FINALIZER, RECORD, block_id};
 use hci::together::{SnapshotGroup, TOGETHER};
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -22,6 +23,8 @@ pub(super) struct LonghornVolume {
     pub(super) image: Option<String>,
     /// The PersistentVolume that stands for it.
     pub(super) persistent: String,
+    /// The node that a running machine moves to with it.
+    pub(super) migration_node: Option<String>,
 }
 
 /// What a volume shows before anything is written to it.
@@ -66,6 +69,10 @@ pub(super) struct Engine {
     pub(super) is_deleting: bool,
     pub(super) holds_finalizer: bool,
     pub(super) image: String,
+    /// The node that the volume's record is attached to.
+    pub(super) attached: Option<String>,
+    /// The node that may claim the volume, by its record.
+    pub(super) claimant: Option<String>,
     pub(super) status: Value,
 }
 
@@ -105,6 +112,7 @@ pub(super) fn volume(object: &DynamicObject) -> Option<LonghornVolume> {
             source
         }),
         image: spec.backing_image.filter(|image| !image.is_empty()),
+        migration_node: spec.migration_node_id.filter(|node| !node.is_empty()),
         persistent,
         name,
     })
@@ -152,7 +160,11 @@ pub(super) const REPLICAS: &str = "replicas";
 
 pub(super) fn engine(object: &DynamicObject) -> Option<Engine> {
     let spec: EngineSpec = part(object, "spec")?;
+    let record = annotation(object, RECORD).and_then(|text| serde_json::from_str(text).ok());
+    let record = record.map(|known: Versioned| known.record);
     Some(Engine {
+        attached: record.as_ref().and_then(|record| record.attached.clone()),
+        claimant: record.and_then(|record| record.migration_target),
         name: object.metadata.name.clone()?,
         volume: spec.volume_name.unwrap_or_default(),
         node: spec.node_id.unwrap_or_default(),

@@ -74,6 +74,15 @@ pub(super) enum StorageAction {
         /// It was attached, and its engine gave up.
         again: bool,
     },
+    /// Claims a volume that was handed to this node without its machine.
+    TakeOver {
+        engine: String,
+        volume: VolumeId,
+    },
+    /// The record is to say that the volume is attached here, and that no other node may claim it.
+    OwnRecord {
+        engine: String,
+    },
     Detach {
         engine: Option<String>,
         volume: VolumeId,
@@ -121,6 +130,8 @@ impl StorageAction {
             }
             Self::Detach { engine: None, volume } => JobKey::Stray(*volume),
             Self::Attach { engine, .. }
+            | Self::TakeOver { engine, .. }
+            | Self::OwnRecord { engine }
             | Self::Detach { engine: Some(engine), .. }
             | Self::Expand { engine, .. }
             | Self::AddMember { engine, .. }
@@ -137,7 +148,8 @@ impl StorageAction {
 /// Whether a storage process is needed here.
 pub(super) fn needs_process(world: &StorageWorld<'_>) -> bool {
     let replicas = world.replicas.values().any(|it| it.node == world.node);
-    replicas || world.engines.values().any(|it| it.node == world.node && it.is_wanted)
+    let is_here = |it: &Engine| it.node == world.node && it.is_wanted || is_arriving(world, it);
+    replicas || world.engines.values().any(is_here)
 }
 
 /// An empty plan means that everything is as it should be, or waits for somebody else.
@@ -260,11 +272,45 @@ pub(super) fn is_for(world: &StorageWorld<'_>, engine: &Engine) -> bool {
     engine.node == world.node && engine.is_wanted && !engine.is_deleting
 }
 
+/// The engines of volumes that a machine brings along which still runs elsewhere.
+pub(super) fn is_arriving(world: &StorageWorld<'_>, engine: &Engine) -> bool {
+    let volume = world.volumes.get(&engine.volume);
+    let target = volume.and_then(|volume| volume.migration_node.as_deref());
+    target == Some(world.node)
+        && engine.node != world.node
+        && engine.is_wanted
+        && !engine.is_deleting
+}
+
+/// A volume is read beside its engine elsewhere until it is taken over.
+fn arriving(
+    world: &StorageWorld<'_>,
+    state: &StorageStatus,
+    engine: &Engine,
+) -> Option<StorageAction> {
+    let volume = world.volumes.get(&engine.volume)?;
+    let wanted = members(world, engine)?;
+    let attached = served(state, volume.id);
+    // One that was taken over and is lost again is not claimed a second time.
+    let is_lost = attached.is_some_and(|it| it.attachment.standby && it.error.is_some());
+    if attached.is_some() && !is_lost {
+        return None;
+    }
+    let mut action = attach(world, volume, engine, wanted, is_lost);
+    if let StorageAction::Attach { attachment, is_new, .. } = &mut action {
+        (attachment.standby, *is_new) = (true, false);
+    }
+    is_ready(state, &action).then_some(action)
+}
+
 fn engine(
     world: &StorageWorld<'_>,
     state: &StorageStatus,
     engine: &Engine,
 ) -> Option<StorageAction> {
+    if is_arriving(world, engine) {
+        return arriving(world, state, engine);
+    }
     let volume = world.volumes.get(&engine.volume);
     let attached = volume.and_then(|it| served(state, it.id));
     let name = engine.name.clone();
@@ -274,7 +320,10 @@ fn engine(
             world.engines.values().any(|it| it.volume == engine.volume && is_for(world, it));
         if let Some(attached) = attached.filter(|_| !other) {
             let volume = attached.attachment.volume;
-            return Some(StorageAction::Detach { engine: Some(name), volume });
+            // The record is for the node to write that has the volume now.
+            let is_elsewhere = !engine.node.is_empty() && engine.node != world.node;
+            let engine = (!is_elsewhere).then_some(name);
+            return Some(StorageAction::Detach { engine, volume });
         }
         let ours = engine.node == world.node
             || engine.node.is_empty() && (owner.is_empty() || owner == world.node);
@@ -287,22 +336,35 @@ fn engine(
         let action = attach(world, volume, engine, wanted, false);
         return is_ready(state, &action).then_some(action);
     };
+    if attached.attachment.standby {
+        return Some(StorageAction::TakeOver { engine: name, volume: volume.id });
+    }
+    if attached.error.is_some() && volume.migration_node.is_some() {
+        // The node that the machine moves to has claimed it, and decides by the machine's object.
+        return None;
+    }
     if attached.status.is_none() || attached.error.is_some() {
         let action = attach(world, volume, engine, wanted, true);
         return (is_ready(state, &action) && attached.error.is_some()).then_some(action);
     }
-    change(volume.id, engine, attached, &wanted)
+    change(volume, engine, attached, &wanted)
 }
 
 /// What is to change about a volume that is served.
 fn change(
-    volume: VolumeId,
+    volume: &LonghornVolume,
     engine: &Engine,
     attached: &VolumeState,
     wanted: &[ReplicaAt],
 ) -> Option<StorageAction> {
     let name = engine.name.clone();
     let status = attached.status.as_ref().filter(|status| status.phase == "active")?;
+    let is_other = engine.attached.as_deref().is_some_and(|node| node != attached.attachment.node);
+    let is_stale = engine.claimant.is_some() && volume.migration_node.is_none();
+    if is_other || is_stale {
+        return Some(StorageAction::OwnRecord { engine: name });
+    }
+    let volume = volume.id;
     let has = &attached.attachment.replicas;
     if let Some(came) = wanted.iter().find(|it| !has.contains(it)) {
         return Some(StorageAction::AddMember { engine: name, volume, replica: came.clone() });
@@ -366,6 +428,7 @@ fn attach(
         vhost: None,
         record: RecordPlace::Asked,
         encrypted: volume.is_encrypted,
+        standby: false,
     };
     let first = first_members(world, engine);
     let used = world.replicas.values().any(|it| first.contains(&it.id) && it.was_healthy);

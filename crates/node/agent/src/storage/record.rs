@@ -100,7 +100,20 @@ impl EngineRecords {
         }
     }
 
-    /// Makes the record of a new volume, and gives the volume to a node.
+    /// Lets a node claim a volume that is attached elsewhere.
+    pub(super) async fn admit(&self, engine: &str, node: &str) -> Result<(), RecordError> {
+        let change = |found: Option<&Versioned>| match found {
+            Some(found) if found.record.migration_target.as_deref() == Some(node) => Ok(None),
+            Some(found) => {
+                Ok(Some(Record { migration_target: Some(node.into()), ..found.record.clone() }))
+            }
+            None => Err(RecordError::Lost { engine: engine.into() }),
+        };
+        self.update(engine, change).await.map(drop)
+    }
+
+    /// Makes the record of a new volume, and gives the volume to a node. No other node may claim
+    /// it from then on.
     pub(super) async fn attach(
         &self,
         engine: &str,
@@ -109,8 +122,17 @@ impl EngineRecords {
         is_new: bool,
     ) -> Result<(), RecordError> {
         let change = |found: Option<&Versioned>| match found {
-            Some(found) if found.record.attached.as_deref() == Some(node) => Ok(None),
-            Some(found) => Ok(Some(Record { attached: Some(node.into()), ..found.record.clone() })),
+            Some(Versioned { record, .. })
+                if record.attached.as_deref() == Some(node)
+                    && record.migration_target.is_none() =>
+            {
+                Ok(None)
+            }
+            Some(found) => Ok(Some(Record {
+                attached: Some(node.into()),
+                migration_target: None,
+                ..found.record.clone()
+            })),
             None if is_new => {
                 let record = Record::new(first.iter().copied());
                 Ok(Some(Record { attached: Some(node.into()), ..record }))

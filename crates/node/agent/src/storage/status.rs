@@ -41,7 +41,14 @@ pub(super) fn news<'a>(
     let here = |it: &&Engine| {
         it.node == world.node || it.node.is_empty() && it.status["ownerID"] == world.node
     };
-    for own in world.engines.values().filter(here) {
+    // While a machine moves, its volumes may be claimed elsewhere: nothing is wrong with them.
+    let is_moving = |it: &&Engine| {
+        let volume = world.volumes.get(&it.volume);
+        let attached = volume.zip(world.state).and_then(|(it, state)| served(state, it.id));
+        volume.is_some_and(|volume| volume.migration_node.is_some())
+            && attached.is_some_and(|attached| attached.error.is_some())
+    };
+    for own in world.engines.values().filter(here).filter(|it| !is_moving(it)) {
         let told = engine(world, place, own, trouble(&JobKey::Engine(own.name.clone())));
         let patch = difference(&own.status, &told);
         news.extend(patch.map(|patch| (WrittenKind::Engine, own.name.clone(), patch)));

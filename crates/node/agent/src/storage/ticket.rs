@@ -1,7 +1,7 @@
 //! Tickets: whoever needs a volume says so in its VolumeAttachment, and for as long as it does.
 
 use client::Fault;
-use hci::longhorn::{FINALIZER, NAMESPACE};
+use hci::longhorn::{FINALIZER, MIGRATION_PARAMETER, NAMESPACE};
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::json;
@@ -21,18 +21,31 @@ pub(crate) struct TicketError {
     source: Fault,
 }
 
+/// What a ticket is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Use,
+    /// A machine that uses the volume elsewhere moves to this node.
+    Migration,
+}
+
 /// Asks for a volume on a node.
 pub(super) async fn put(
     client: &Client,
     volume: &str,
     node: &str,
     ticket: &str,
+    purpose: Purpose,
 ) -> Result<(), TicketError> {
     let fail =
         |source| TicketError { doing: "change", volume: volume.into(), source: Fault(source) };
     let attachments = longhorn(client, "VolumeAttachment", "volumeattachments");
     let found = present(attachments.get(volume).await).map_err(fail)?;
-    let value = json!({"id": ticket, "type": CSI, "nodeID": node, "parameters": {}});
+    let parameters = match purpose {
+        Purpose::Use => json!({}),
+        Purpose::Migration => json!({MIGRATION_PARAMETER: "true"}),
+    };
+    let value = json!({"id": ticket, "type": CSI, "nodeID": node, "parameters": parameters});
     let tickets = json!({ticket: value});
     let patch = json!({"spec": {"attachmentTickets": tickets}});
     match found {

@@ -147,6 +147,10 @@ pub struct Attachment {
     /// passphrase at each start: it is nowhere on disk.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub encrypted: bool,
+    /// Another node serves the volume: it is read here, and claimed with [`AdminRequest::Switch`]
+    /// or by the first write. Cleared by the switch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub standby: bool,
 }
 
 /// Where a replica is.

@@ -197,7 +197,7 @@ impl Shared {
             listeners,
             guests,
             encryption,
-            standby: false,
+            standby: attachment.standby,
             notices: notices(volume, over.clone(), self.changes.clone()),
         };
         let key = self.handle.with(move |shard| shard.add_volume(options));
@@ -262,6 +262,7 @@ impl Shared {
             }
             live.key
         };
+        let switches = matches!(request, AdminRequest::Switch);
         let (gone, came) = match &request {
             AdminRequest::Replace { old, new, at } => (Some(*old), Some((*new, at.clone()))),
             AdminRequest::AddReplica { replica, at } => {
@@ -272,6 +273,13 @@ impl Shared {
         };
         let asked = self.handle.ask(key, request);
         let reply = asked.map_err(|source| VolumeError::Admin { volume, source })?;
+        if switches {
+            let mut inner = self.inner();
+            if let Some(attachment) = inner.state.volumes.get_mut(&volume) {
+                attachment.standby = false;
+            }
+            self.save(&inner)?;
+        }
         if gone.is_some() {
             let mut inner = self.inner();
             if let Some(attachment) = inner.state.volumes.get_mut(&volume) {

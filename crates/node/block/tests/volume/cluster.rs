@@ -136,6 +136,7 @@ impl Cluster {
             vhost: None,
             record: RecordPlace::Asked,
             encrypted: false,
+            standby: false,
         }
     }
 

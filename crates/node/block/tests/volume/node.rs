@@ -162,5 +162,6 @@ pub(crate) fn alone(volume: VolumeId, socket: &Path) -> Attachment {
         vhost: None,
         record: RecordPlace::File,
         encrypted: false,
+        standby: false,
     }
 }

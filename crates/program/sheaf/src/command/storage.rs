@@ -81,8 +81,17 @@ fn act(dir: &Path, action: StorageAction) -> Result<()> {
             let replicas = vec![ReplicaAt { id: ReplicaId(volume.0), at: None }];
             let (node, record) = (NODE.to_owned(), RecordPlace::File);
             let encrypted = false;
-            let attachment =
-                Attachment { volume, node, replicas, nbd, nbd_tcp, vhost, record, encrypted };
+            let attachment = Attachment {
+                volume,
+                node,
+                replicas,
+                nbd,
+                nbd_tcp,
+                vhost,
+                record,
+                encrypted,
+                standby: false,
+            };
             Ok(client.attach(attachment)?)
         }
         StorageAction::Detach { volume } => Ok(client.detach(parse(&volume)?)?),

@@ -97,6 +97,8 @@ struct Draft<'a> {
     wanted: usize,
     /// Where somebody wants the volume.
     node: Option<&'a str>,
+    /// Where the machine moves to that uses it.
+    target: Option<&'a str>,
     state: VolumeState,
     /// Why there are fewer copies than there should be.
     obstacle: Option<String>,
@@ -109,6 +111,13 @@ impl<'a> Draft<'a> {
         let census = ReplicaSet::new(seen.replicas, seen.engine, seen.places);
         let engine_node = seen.engine.map_or("", |own| text(own, "/spec/nodeID"));
         let node = ticket::wanted(seen.attachment, engine_node);
+        let target = ticket::migration_target(seen.attachment, engine_node);
+        // The volume is there already for a machine that has moved: nothing stops in between.
+        let moved = text(seen.volume, "/spec/migrationNodeID");
+        let engine_node = match node {
+            Some(node) if !moved.is_empty() && node == moved && !engine_node.is_empty() => node,
+            _ => engine_node,
+        };
         let engine = seen.engine.map_or(Instance::Unmade, |own| engine_state(own, seen.places));
         let still = engine.is_still()
             && engine_node.is_empty()
@@ -139,6 +148,7 @@ impl<'a> Draft<'a> {
             census,
             wanted,
             node,
+            target,
             state,
             obstacle,
             clone_status,
@@ -236,6 +246,12 @@ impl<'a> Draft<'a> {
         let node = self.node.unwrap_or_default();
         if text(self.seen.volume, "/spec/nodeID") != node {
             self.patch(LONGHORN_VOLUMES, self.seen.volume, json!({"spec": {"nodeID": node}}));
+        }
+        let target = self.target.filter(|_| self.state == VolumeState::Attached);
+        let target = target.unwrap_or_default();
+        if text(self.seen.volume, "/spec/migrationNodeID") != target {
+            let patch = json!({"spec": {"migrationNodeID": target}});
+            self.patch(LONGHORN_VOLUMES, self.seen.volume, patch);
         }
     }
 

@@ -5,6 +5,7 @@
 //! one. Tickets of volumes that have to be at work for a while are written here as well.
 
 use base::clock;
+use hci::longhorn::MIGRATION_PARAMETER;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -32,6 +33,23 @@ pub(super) fn wanted<'a>(attachment: Option<&'a Value>, current: &str) -> Option
         (std::cmp::Reverse(priority(text(ticket, "/type"))), node != current, id.as_str())
     });
     best.map(|(_, ticket)| text(ticket, "/nodeID"))
+}
+
+/// The node that a machine moves to which uses the volume at `current`.
+pub(super) fn migration_target<'a>(
+    attachment: Option<&'a Value>,
+    current: &str,
+) -> Option<&'a str> {
+    let tickets = attachment.into_iter().flat_map(|own| entries(own, TICKETS));
+    let mut nodes = tickets
+        .filter(|(_, ticket)| is_migration(ticket))
+        .map(|(_, ticket)| text(ticket, "/nodeID"))
+        .filter(|node| !node.is_empty() && *node != current);
+    nodes.next().filter(|_| !current.is_empty())
+}
+
+fn is_migration(ticket: &Value) -> bool {
+    ticket["parameters"][MIGRATION_PARAMETER] == "true"
 }
 
 const TICKETS: &str = "/spec/attachmentTickets";
@@ -86,7 +104,8 @@ pub(super) fn statuses(
     let mut wanted = Map::new();
     for (id, ticket) in entries(attachment, TICKETS) {
         let node = text(ticket, "/nodeID");
-        let satisfied = attached == Some(node);
+        // Beside the engine that runs, a volume can be read where its machine moves to.
+        let satisfied = attached == Some(node) || attached.is_some() && is_migration(ticket);
         let old = attachment.pointer(STATUSES).and_then(|own| own.get(id));
         let mut conditions = old.map_or(Vec::new(), |old| list(old, "/conditions").to_vec());
         let told = match (satisfied, attached) {

@@ -315,6 +315,69 @@ fn a_volume_is_let_go_before_its_objects_and_its_files() {
     lost.check(&["Detach"]);
 }
 
+/// A volume that is served by `two` and moves here with its machine.
+fn arriving() -> Scene {
+    let mut scene = Scene::new();
+    scene.serve_replica();
+    scene.engine().node = "two".into();
+    scene.volumes.get_mut("v").unwrap().migration_node = Some("one".into());
+    scene
+}
+
+#[test]
+fn a_volume_that_moves_here_stands_by_and_is_not_claimed_twice() {
+    let mut scene = arriving();
+    let Some(StorageAction::Attach { attachment, is_new, .. }) = scene.plan().pop() else {
+        panic!("{:?}", scene.plan())
+    };
+    assert!(attachment.standby && !is_new);
+    let mut served = Scene::settled().state().volumes[0].clone();
+    served.attachment = attachment;
+    scene.state().volumes.push(served);
+    scene.check(&[]);
+    // Its engine gave up before the switch: once more. After the switch: never again.
+    scene.state().volumes[0].error = Some("gone".into());
+    scene.check(&["Attach"]);
+    scene.state().volumes[0].attachment.standby = false;
+    scene.check(&[]);
+    // The machine does not come after all.
+    scene.volumes.get_mut("v").unwrap().migration_node = None;
+    scene.check(&["Detach"]);
+    assert!(matches!(&scene.plan()[0], StorageAction::Detach { engine: None, .. }));
+}
+
+#[test]
+fn a_volume_that_moved_is_recorded_as_this_nodes() {
+    let mut scene = Scene::settled();
+    scene.engine().attached = Some("two".into());
+    scene.check(&["OwnRecord"]);
+    scene.engine().attached = Some("one".into());
+    scene.check(&[]);
+    // Another node may claim it only while a machine moves there.
+    scene.engine().claimant = Some("two".into());
+    scene.check(&["OwnRecord"]);
+    scene.volumes.get_mut("v").unwrap().migration_node = Some("two".into());
+    scene.check(&[]);
+    // It was handed over without its machine.
+    scene.engine().claimant = None;
+    scene.state().volumes[0].attachment.standby = true;
+    scene.check(&["TakeOver"]);
+}
+
+#[test]
+fn a_volume_that_is_claimed_elsewhere_for_its_machine_is_left_alone() {
+    let mut scene = Scene::settled();
+    scene.volumes.get_mut("v").unwrap().migration_node = Some("two".into());
+    scene.state().volumes[0].error = Some("another engine took it".into());
+    scene.check(&[]);
+    // The migration failed: it is claimed again.
+    scene.volumes.get_mut("v").unwrap().migration_node = None;
+    scene.check(&["Attach"]);
+    // It succeeded.
+    scene.engine().node = "two".into();
+    scene.check(&["Detach"]);
+}
+
 #[test]
 fn volumes_that_no_object_is_for_are_nobody_elses_business() {
     let mut scene = Scene::settled();

@@ -220,6 +220,47 @@ fn a_volume_is_made_attached_detached_and_removed() {
 }
 
 #[test]
+fn a_volume_follows_its_machine_without_a_detach() {
+    let mut world = World::new(&["one", "two"], spec(2));
+    world.settle().ticket(Some("one")).settle();
+    let mut moving = ticket::ticket("m", "csi-attacher", "two");
+    moving["parameters"][hci::longhorn::MIGRATION_PARAMETER] = json!("true");
+    let tickets = |own: Value| json!({"spec": {"attachmentTickets": own}});
+    world.merge(ATTACHMENTS, "v", &tickets(json!({"m": moving})));
+    world.settle();
+    let part = |world: &World, field: &str| {
+        world.get(LONGHORN_VOLUMES, "v").unwrap()["spec"][field].clone()
+    };
+    assert_eq!(part(&world, "migrationNodeID"), "two");
+    assert_eq!(world.get(ENGINES, "v-e-0").unwrap()["spec"]["nodeID"], "one");
+    let statuses = &world.get(ATTACHMENTS, "v").unwrap()["status"]["attachmentTicketStatuses"];
+    assert_eq!(statuses["m"]["satisfied"], true, "it can be read there");
+    world.events.clear();
+    world.merge(ATTACHMENTS, "v", &tickets(json!({"t": null})));
+    world.look();
+    let engine = &world.get(ENGINES, "v-e-0").unwrap()["spec"];
+    assert_eq!((&engine["nodeID"], &engine["desireState"]), (&json!("two"), &json!("running")));
+    world.settle();
+    assert_eq!(
+        (part(&world, "nodeID"), part(&world, "migrationNodeID")),
+        (json!("two"), json!(""))
+    );
+    assert!(!world.events.contains(&"Detached".to_owned()), "{:?}", world.events);
+    // A machine that does not move after all.
+    let mut back = moving.clone();
+    back["nodeID"] = json!("one");
+    world.merge(ATTACHMENTS, "v", &tickets(json!({"b": back})));
+    world.settle();
+    assert_eq!(part(&world, "migrationNodeID"), "one");
+    world.merge(ATTACHMENTS, "v", &tickets(json!({"b": null})));
+    world.settle();
+    assert_eq!(
+        (part(&world, "nodeID"), part(&world, "migrationNodeID")),
+        (json!("two"), json!(""))
+    );
+}
+
+#[test]
 fn an_attached_volume_goes_although_somebody_wants_it() {
     let mut world = World::new(&["one", "two"], spec(2));
     world.settle().ticket(Some("two")).settle();

@@ -9,6 +9,8 @@ use crate::state::text;
 
 /// On an instance whose launcher pod was deleted or evicted: when its guest has to be down.
 pub const SHUT_DOWN_BY: &str = "sheaf.io/shut-down-by";
+/// On an instance that was migrated: the uid of the last migration. Its launcher pod is named by it.
+pub const LAUNCHER: &str = "sheaf.io/launcher";
 /// The webhook that answers evictions upstream, which clients see in the message.
 pub const WEBHOOK: &str = "virt-launcher-eviction-interceptor.kubevirt.io";
 /// On an instance: who asked for its evacuation.

@@ -28,7 +28,7 @@ pub use api::v1;
 pub use bootstrap::{KUBEVIRT, OPERATOR, VERSION, first_objects};
 pub use config::{ARCHITECTURE, ClusterConfig};
 pub use definition::definitions;
-pub use eviction::SHUT_DOWN_BY;
+pub use eviction::{LAUNCHER, SHUT_DOWN_BY};
 pub use refusal::{About, Refusal};
 pub use shipped::shipped_objects;
 pub use state::{InstancePhase, RunStrategy, StateChangeRequest, has_run, is_migrating};

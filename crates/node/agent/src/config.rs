@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 use net::LinkName;
-use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, ServerConfig};
 use tokio::sync::watch;
 
 /// Everything the agent is told from outside.
@@ -53,8 +54,10 @@ pub enum NodeRole {
 /// Where a node listens for others, over TLS only.
 #[derive(Debug, Clone, Default)]
 pub struct NodeWire {
-    /// Consoles, screens, ports and uploads, for the gateway.
+    /// Consoles, screens, ports and uploads for the gateway, machines that move for other nodes.
     pub endpoint: Option<EndpointWire>,
+    /// How the endpoints of other nodes are reached.
+    pub peers: Option<PeerWire>,
     /// Replicas, for the engines of other nodes.
     pub storage: Option<StorageWire>,
 }
@@ -65,6 +68,25 @@ pub struct EndpointWire {
     pub address: SocketAddr,
     /// What connections are accepted with now; nothing while there is no certificate.
     pub tls: watch::Receiver<Option<Arc<ServerConfig>>>,
+    /// Whom a certificate names that TLS has accepted.
+    pub identify: fn(&CertificateDer<'_>) -> Option<EndpointPeer>,
+}
+
+/// Who has connected to a node endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndpointPeer {
+    /// The API server, which has decided about its requests.
+    Gateway,
+    /// Another node of the cluster: it may bring machines that it has.
+    Node(String),
+}
+
+/// How connections to the endpoints of other nodes are opened.
+#[derive(Debug, Clone)]
+pub struct PeerWire {
+    pub tls: watch::Receiver<Option<Arc<ClientConfig>>>,
+    /// The name that the certificate of a node's endpoint must have.
+    pub name: fn(&str) -> String,
 }
 
 /// Where the storage process listens, and the files of its certificates.

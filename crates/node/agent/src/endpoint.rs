@@ -13,9 +13,12 @@
 //!   PUT /v1/images/{backing image}/upload?size={bytes}&offset={bytes}
 //!   GET /v1/images/{backing image}/{upload|file}
 //!
+//! Other nodes bring machines that move here (`migration`), and may ask nothing else.
+//!
 //! Errors are JSON with a `message`.
 
 mod act;
+mod migration;
 mod remote;
 mod response;
 mod route;
@@ -40,15 +43,16 @@ use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use crate::config::EndpointPeer;
 use crate::image::{Images, UploadChunk};
-use crate::vmi::Machines;
+use crate::vmi::{IncomingMigrations, Machines};
 use crate::volume::{Volumes, WantedExport};
 pub(crate) use remote::serve_remote;
 use response::{EndpointError, ResponseBody, empty};
 use route::{MachineTarget, NoRoute, Route, route};
 
 /// What the stream of an upgrade is called.
-const PROTOCOL: &str = "sheaf-stream";
+pub(crate) const PROTOCOL: &str = "sheaf-stream";
 
 /// Why there is no endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +67,7 @@ pub(crate) struct Endpoint {
     pub(crate) machines: Machines,
     pub(crate) volumes: Volumes,
     pub(crate) images: Images,
+    pub(crate) migrations: IncomingMigrations,
 }
 
 /// Takes the socket over from whoever had it before.
@@ -90,7 +95,8 @@ pub(crate) async fn serve(endpoint: Arc<Endpoint>, listener: UnixListener, mut s
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(Arc::clone(&endpoint), stream));
+                    let endpoint = Arc::clone(&endpoint);
+                    connections.spawn(connection(endpoint, EndpointPeer::Gateway, stream));
                 }
                 Err(failure) => {
                     warn!(error = %Chain(&failure), "cannot accept a connection");
@@ -104,15 +110,15 @@ pub(crate) async fn serve(endpoint: Arc<Endpoint>, listener: UnixListener, mut s
 }
 
 /// One connection, and the stream that it may become.
-async fn connection<S>(endpoint: Arc<Endpoint>, stream: S)
+async fn connection<S>(endpoint: Arc<Endpoint>, peer: EndpointPeer, stream: S)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut streams = JoinSet::new();
     let (begin, mut begun) = tokio::sync::mpsc::channel::<stream::PendingStream>(1);
     let service = service_fn(|request| {
-        let (endpoint, begin) = (Arc::clone(&endpoint), begin.clone());
-        async move { Ok::<_, Infallible>(handle(&endpoint, request, &begin).await) }
+        let (endpoint, peer, begin) = (Arc::clone(&endpoint), peer.clone(), begin.clone());
+        async move { Ok::<_, Infallible>(handle(&endpoint, &peer, request, &begin).await) }
     });
     let served =
         http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades();
@@ -138,10 +144,43 @@ where
 
 async fn handle(
     endpoint: &Endpoint,
+    peer: &EndpointPeer,
     request: Request<Incoming>,
     begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
 ) -> Response<ResponseBody> {
-    let answer = match route(request.method(), request.uri().path()) {
+    let answer = match (route(request.method(), request.uri().path()), peer) {
+        (Ok(Route::Migrate(uid, step)), EndpointPeer::Node(node)) => {
+            let body = request.into_body();
+            let done = migration::act(&endpoint.migrations, node, &uid, step, body).await;
+            done.map(|()| response::done())
+        }
+        (Ok(Route::MigrationStream(uid)), EndpointPeer::Node(_)) => {
+            migration_stream(endpoint, &uid, request, begin).await
+        }
+        (Ok(Route::Migrate(..) | Route::MigrationStream(_)), EndpointPeer::Gateway)
+        | (Ok(_), EndpointPeer::Node(_)) => {
+            let text = "nodes bring machines that move, and do nothing else";
+            Err(EndpointError::new(StatusCode::FORBIDDEN, text))
+        }
+        (route, EndpointPeer::Gateway) => serve_route(endpoint, route, request, begin).await,
+        (Err(_), EndpointPeer::Node(_)) => {
+            Err(EndpointError::new(StatusCode::NOT_FOUND, "no such path"))
+        }
+    };
+    answer.unwrap_or_else(EndpointError::into_response)
+}
+
+/// What the gateway asks.
+async fn serve_route(
+    endpoint: &Endpoint,
+    route: Result<Route, NoRoute>,
+    request: Request<Incoming>,
+    begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
+) -> Result<Response<ResponseBody>, EndpointError> {
+    match route {
+        Ok(Route::Migrate(..) | Route::MigrationStream(_)) => {
+            Err(EndpointError::new(StatusCode::FORBIDDEN, "only nodes bring machines"))
+        }
         Ok(Route::Stream(target, what)) => upgrade(endpoint, target, what, request, begin).await,
         Ok(Route::Read(target, what)) => match live(endpoint, &target) {
             Ok(live) => act::read(&live, what).await,
@@ -207,8 +246,39 @@ async fn handle(
         Err(NoRoute::BadPort) => {
             Err(EndpointError::new(StatusCode::BAD_REQUEST, "the port is not between 1 and 65535"))
         }
-    };
-    answer.unwrap_or_else(EndpointError::into_response)
+    }
+}
+
+/// Joins the stream of a source to the QEMU that waits for it.
+async fn migration_stream(
+    endpoint: &Endpoint,
+    uid: &str,
+    mut request: Request<Incoming>,
+    begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
+) -> Result<Response<ResponseBody>, EndpointError> {
+    is_upgrade(&request)?;
+    let taken = endpoint.migrations.take_in(uid).await.map_err(migration::refused)?;
+    let end = stream::StreamEnd::Unix(taken);
+    let upgraded = hyper::upgrade::on(&mut request);
+    let _ = begin.send(stream::PendingStream { upgraded, end }).await;
+    Ok(switching())
+}
+
+fn is_upgrade(request: &Request<Incoming>) -> Result<(), EndpointError> {
+    let asked = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
+    if asked == Some(PROTOCOL) {
+        return Ok(());
+    }
+    let text = format!("this path needs the header Upgrade: {PROTOCOL}");
+    Err(EndpointError::new(StatusCode::BAD_REQUEST, text))
+}
+
+fn switching() -> Response<ResponseBody> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    response
 }
 
 /// A word in the query, by its name and an equals sign; empty if it is missing.
@@ -241,19 +311,11 @@ async fn upgrade(
     mut request: Request<Incoming>,
     begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
 ) -> Result<Response<ResponseBody>, EndpointError> {
-    let asked = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
-    if asked != Some(PROTOCOL) {
-        let text = format!("this path needs the header Upgrade: {PROTOCOL}");
-        return Err(EndpointError::new(StatusCode::BAD_REQUEST, text));
-    }
+    is_upgrade(&request)?;
     let live = live(endpoint, &target)?;
     // What fails is told before the upgrade, in words.
     let end = stream::open(&live, what).await?;
     let upgraded = hyper::upgrade::on(&mut request);
     let _ = begin.send(stream::PendingStream { upgraded, end }).await;
-    let mut response = Response::new(empty());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    Ok(response)
+    Ok(switching())
 }

@@ -31,7 +31,8 @@ mod vmi;
 mod volume;
 
 pub use config::{
-    Config, EndpointWire, GuestNetwork, GuestNetworkError, Network, NodeRole, NodeWire, StorageWire,
+    Config, EndpointPeer, EndpointWire, GuestNetwork, GuestNetworkError, Network, NodeRole,
+    NodeWire, PeerWire, StorageWire,
 };
 pub use ipnet::IpNet;
 pub use net::LinkName;

@@ -182,7 +182,9 @@ async fn machines(
         storage,
         bell,
     });
-    let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes, images });
+    let migrations =
+        vmi::IncomingMigrations::new(Arc::clone(&context), machines.clone(), tasks.clone());
+    let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes, images, migrations });
     match endpoint::listen(&context.config.socket()) {
         Ok(listener) => {
             let serve = endpoint::serve(Arc::clone(&endpoint), listener, tasks.stop_signal());

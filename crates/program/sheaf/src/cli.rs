@@ -275,7 +275,7 @@ pub(crate) struct ServerArgs {
     /// What this node does in the cluster that it joins.
     #[arg(long, value_enum)]
     pub(crate) role: Option<NodeRole>,
-    /// Port at which the management node reaches consoles and uploads of a node that joined.
+    /// Port at which other nodes reach this one: consoles and uploads, and machines that move.
     #[arg(long, value_name = "PORT", default_value_t = 10250)]
     pub(crate) agent_port: u16,
     /// Port at which other nodes reach the replicas of this node.

@@ -13,6 +13,7 @@ mod kubeconfig;
 mod link;
 mod manifests;
 mod node;
+mod node_tls;
 mod oidc;
 mod operate;
 mod replica;

@@ -1,11 +1,13 @@
 //! The node endpoint on the network: TLS with certificates on both sides. Who may connect is in
 //! the configuration of TLS; certificates that are renewed count from the next connection on.
+//! A node that connects may only do what `endpoint::migration` allows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop};
+use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -13,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
 use super::{Endpoint, connection};
-use crate::config::EndpointWire;
+use crate::config::{EndpointPeer, EndpointWire};
 
 /// More connections than this are not accepted at a time.
 const MAX_CONNECTIONS: usize = 1024;
@@ -39,7 +41,11 @@ pub(crate) async fn serve_remote(endpoint: Arc<Endpoint>, wire: EndpointWire, mu
                         continue;
                     };
                     let endpoint = Arc::clone(&endpoint);
-                    connections.spawn(handshake(endpoint, TlsAcceptor::from(tls), stream, from));
+                    let identify = wire.identify;
+                    connections.spawn(async move {
+                        let acceptor = TlsAcceptor::from(tls);
+                        handshake(endpoint, acceptor, stream, (from, identify)).await;
+                    });
                 }
                 Err(failure) => {
                     warn!(error = %Chain(&failure), "cannot accept a connection");
@@ -73,11 +79,17 @@ async fn handshake(
     endpoint: Arc<Endpoint>,
     acceptor: TlsAcceptor,
     stream: TcpStream,
-    from: SocketAddr,
+    (from, identify): (SocketAddr, fn(&CertificateDer<'_>) -> Option<EndpointPeer>),
 ) {
     let _ = stream.set_nodelay(true);
     match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => connection(endpoint, stream).await,
+        Ok(Ok(stream)) => {
+            let certificates = stream.get_ref().1.peer_certificates();
+            match certificates.and_then(|all| all.first()).and_then(identify) {
+                Some(peer) => connection(endpoint, peer, stream).await,
+                None => warn!(%from, "connection is refused: its certificate names nobody"),
+            }
+        }
         Ok(Err(failure)) => warn!(%from, error = %Chain(&failure), "connection is refused"),
         Err(_) => debug!(%from, "handshake took too long"),
     }

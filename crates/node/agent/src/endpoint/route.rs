@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use super::migration::MigrationStep;
+
 /// One machine of this node, by its object's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MachineTarget {
@@ -27,6 +29,9 @@ pub(crate) enum Route {
     ImageFile(String),
     /// What the node and its machines use.
     Usage,
+    /// A step of a machine that moves here, by the uid of its migration.
+    Migrate(String, MigrationStep),
+    MigrationStream(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (wanted, route) = match parts.as_slice() {
         ["v1", "usage"] => (Method::GET, Route::Usage),
+        ["v1", "migrations", uid, "stream"] => (Method::GET, Route::MigrationStream((*uid).into())),
+        ["v1", "migrations", uid, step] => (Method::PUT, migration(uid, step)?),
         ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
         ["v1", "volumes", volume, "data"] => (Method::GET, Route::VolumeData((*volume).into())),
         ["v1", "images", image, "upload"] if *method == Method::GET => {
@@ -85,6 +92,16 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
         _ => return Err(NoRoute::NotFound),
     };
     if *method == wanted { Ok(route) } else { Err(NoRoute::WrongMethod) }
+}
+
+fn migration(uid: &str, step: &str) -> Result<Route, NoRoute> {
+    let step = match step {
+        "prepare" => MigrationStep::Prepare,
+        "switch" => MigrationStep::Switch,
+        "cancel" => MigrationStep::Cancel,
+        _ => return Err(NoRoute::NotFound),
+    };
+    Ok(Route::Migrate(uid.into(), step))
 }
 
 fn machine(target: MachineTarget, rest: &[&str]) -> Result<(Method, Route), NoRoute> {
@@ -147,6 +164,14 @@ mod tests {
             ("PUT", "/v1/volumes/pvc-1/upload", Ok(Route::Upload("pvc-1".into()))),
             ("GET", "/v1/volumes/pvc-1/data", Ok(Route::VolumeData("pvc-1".into()))),
             ("PUT", "/v1/images/vmi-1/upload", Ok(Route::UploadImage("vmi-1".into()))),
+            (
+                "PUT",
+                "/v1/migrations/u/prepare",
+                Ok(Route::Migrate("u".into(), MigrationStep::Prepare)),
+            ),
+            ("GET", "/v1/migrations/u/prepare", Err(NoRoute::WrongMethod)),
+            ("PUT", "/v1/migrations/u/other", Err(NoRoute::NotFound)),
+            ("GET", "/v1/migrations/u/stream", Ok(Route::MigrationStream("u".into()))),
             ("GET", "/v1/vmis//vm/console", Err(NoRoute::NotFound)),
             ("GET", "/v1/vmis/ns/vm", Err(NoRoute::NotFound)),
             ("GET", "/", Err(NoRoute::NotFound)),

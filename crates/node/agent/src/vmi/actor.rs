@@ -146,23 +146,34 @@ impl VmiActor {
         let span = info_span!("vmi", uid);
         async move {
             self.adopt().boxed().await;
-            loop {
-                match self.turn().boxed().await {
-                    LoopControl::Again => {}
-                    LoopControl::End => return true,
-                    LoopControl::Wait(until) => {
-                        if !self.wait(until).await {
-                            return false;
-                        }
-                    }
-                }
-                if self.stop.is_requested() {
-                    return false;
-                }
-            }
+            self.run_loop().await
         }
         .instrument(span)
         .await
+    }
+
+    /// As [`Self::run`], for a machine whose process is attended to already.
+    pub(super) async fn run_adopted(self) -> bool {
+        let uid = self.dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let span = info_span!("vmi", uid);
+        self.run_loop().instrument(span).await
+    }
+
+    async fn run_loop(mut self) -> bool {
+        loop {
+            match self.turn().boxed().await {
+                LoopControl::Again => {}
+                LoopControl::End => return true,
+                LoopControl::Wait(until) => {
+                    if !self.wait(until).await {
+                        return false;
+                    }
+                }
+            }
+            if self.stop.is_requested() {
+                return false;
+            }
+        }
     }
 
     /// Finds out what an earlier process left.
@@ -246,6 +257,8 @@ impl VmiActor {
     async fn turn(&mut self) -> LoopControl {
         let vmi = match self.known() {
             KnownMachine::Unknown => return LoopControl::Wait(None),
+            // One that moved to another node is that node's, and nothing is left to do here.
+            KnownMachine::Present(vmi) if self.is_elsewhere(&vmi) => None,
             KnownMachine::Present(vmi) => Some(vmi),
             KnownMachine::Gone => None,
         };
@@ -271,6 +284,11 @@ impl VmiActor {
             (VmiStep::Wait(until), _) => LoopControl::Wait(until.map(instant)),
             (_, None) => LoopControl::Wait(None),
         }
+    }
+
+    fn is_elsewhere(&self, vmi: &Vmi) -> bool {
+        let owner = vmi.status["nodeName"].as_str().filter(|node| !node.is_empty());
+        owner.is_some_and(|node| node != self.context.config.node_name)
     }
 
     fn want(&self, vmi: &Vmi) -> DesiredMachine {

@@ -67,7 +67,7 @@ impl VmiActor {
                 continue;
             };
             let (dir, identity) = (live.running.dir(), identity.as_ref());
-            let resolver = Resolver { context: &context, vmi, dir, identity };
+            let resolver = Resolver { context: &context, vmi, dir, identity, migration: None };
             if let Ok(Some(found)) = resolver.volume(volume).boxed().await {
                 self.volumes.insert(name, found);
             }

@@ -62,6 +62,7 @@ impl VmiActor {
             NicBackend::User { .. } => (Vec::new(), Vec::new()),
         };
         qmp.plug_nic(&nic, taps, vhosts).await?;
+        let nic = qemu::machine::Nic { hot_plugged: true, ..nic };
         record(live, |machine| machine.nics.push(nic))
     }
 

@@ -139,14 +139,7 @@ impl VmiActor {
     }
 
     async fn try_launch(&mut self, vmi: &Arc<Vmi>) -> Result<(), StartError> {
-        let trial = self.context.trial.borrow().clone();
-        let Some(host) = trial.host else {
-            let what = match trial.virtualization {
-                crate::node::Virtualization::Missing { what } => what,
-                _ => "it is being found out how".into(),
-            };
-            return Err(StartError::NoQemu { what });
-        };
+        let host = self.host()?;
         let now = order::uptime();
         if let Some(hold) = self.context.order.hold(vmi, now) {
             let until = Instant::now() + hold.until.saturating_sub(now);
@@ -161,8 +154,13 @@ impl VmiActor {
         self.local = LocalMachine::Unstarted;
         self.dir.create(identity.as_ref()).map_err(failed("make"))?;
         let outlets = self.connect(vmi, identity.as_ref()).await?;
-        let resolver =
-            Resolver { context: &self.context, vmi, dir: &self.dir, identity: identity.as_ref() };
+        let resolver = Resolver {
+            context: &self.context,
+            vmi,
+            dir: &self.dir,
+            identity: identity.as_ref(),
+            migration: None,
+        };
         let volumes = resolver.all().await?;
         let kernel = resolver.kernel().await?;
         let state = StateDir::of(&self.context, vmi, &self.dir);
@@ -207,6 +205,45 @@ impl VmiActor {
         }
         running.begin().await.map_err(LaunchError::from)?;
         Ok(())
+    }
+
+    /// What this host can do for guests.
+    pub(super) fn host(&self) -> Result<HostCapabilities, StartError> {
+        let trial = self.context.trial.borrow().clone();
+        trial.host.ok_or_else(|| {
+            let what = match trial.virtualization {
+                crate::node::Virtualization::Missing { what } => what,
+                _ => "it is being found out how".into(),
+            };
+            StartError::NoQemu { what }
+        })
+    }
+
+    /// Starts the QEMU of a guest that comes from another node; it waits for the stream.
+    pub(super) async fn launch_incoming(
+        &mut self,
+        vmi: &Vmi,
+        host: &HostCapabilities,
+        machine: qemu::Machine,
+        identity: Option<ProcessUser>,
+        mut groups: Vec<u32>,
+    ) -> Result<qemu::RunningMachine, StartError> {
+        let own = self.processors(vmi, machine.cpu.count())?;
+        groups.extend(shared_groups(host, &BTreeMap::new()));
+        let confinement = Confinement {
+            identity: identity.map(|identity| ProcessUser { groups, ..identity }),
+            limits: Some(limits(vmi, &machine)),
+            cgroup: self.context.cgroup.clone(),
+        };
+        let spec = Spec { machine, confinement };
+        let running = self.context.launcher.launch(&self.dir, spec).await?;
+        if let Some(own) = own {
+            let each: Vec<Vec<usize>> = own.iter().map(|cpu| vec![*cpu]).collect();
+            if let Err(failure) = running.pin(&each).await {
+                warn!(error = %Chain(&failure), "cannot pin machine to its CPUs");
+            }
+        }
+        Ok(running)
     }
 
     /// A guest that cannot go on ends: its next run boots.
@@ -263,7 +300,7 @@ impl VmiActor {
     }
 
     /// The user of the machine; the same for every attempt.
-    fn identity(&mut self) -> Result<Option<ProcessUser>, StartError> {
+    pub(super) fn identity(&mut self) -> Result<Option<ProcessUser>, StartError> {
         if self.uid.is_none() {
             self.uid = self.context.users.take();
             if self.uid.is_none() && self.context.users.are_many() {
@@ -274,7 +311,7 @@ impl VmiActor {
     }
 
     /// Connects all interfaces. What was chosen is on disk before anything is made of it.
-    async fn connect(
+    pub(super) async fn connect(
         &self,
         vmi: &Vmi,
         identity: Option<&ProcessUser>,

@@ -105,6 +105,7 @@ impl VmiActor {
             vmi,
             dir: live.running.dir(),
             identity: identity.as_ref(),
+            migration: None,
         };
         let found = match resolver.memory_dump(volume, source).boxed().await {
             Ok(found) => found,

@@ -23,7 +23,7 @@ use serde_json::Value;
 use virt::reason::NotSynchronized;
 use virt::v1::{MemoryDumpVolumeSource, Volume};
 
-pub(crate) use replicated::release;
+pub(crate) use replicated::{held_volumes, release};
 
 use super::awaited::{AwaitedKind, Object};
 use super::object::Vmi;
@@ -117,6 +117,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) vmi: &'a Vmi,
     pub(crate) dir: &'a RunDir,
     pub(crate) identity: Option<&'a ProcessUser>,
+    /// The ticket of a machine that moves here and runs elsewhere.
+    pub(crate) migration: Option<&'a str>,
 }
 
 impl Resolver<'_> {
@@ -237,16 +239,30 @@ impl Resolver<'_> {
         self.context.reporter.report(&self.vmi.reference(), note).await;
     }
 
+    /// The replicated volumes that the machine holds.
+    pub(crate) fn held_volumes(&self) -> Vec<String> {
+        held_volumes(self.dir)
+    }
+
     fn seed_path(&self, volume: &Volume) -> PathBuf {
         self.dir.path().join(format!("seed-{}.iso", volume.name))
     }
 
     fn seed_disk(&self, volume: &Volume, seed: &seed::Seed) -> Result<Resolved, ResolveError> {
-        let path = self.seed_path(volume);
         let image = file::iso(seed)
             .map_err(|source| ResolveError::Image { volume: volume.name.clone(), source })?;
+        self.copied_seed(volume, &image)
+    }
+
+    /// A disk that carries data, as the machine had it elsewhere.
+    pub(crate) fn copied_seed(
+        &self,
+        volume: &Volume,
+        image: &[u8],
+    ) -> Result<Resolved, ResolveError> {
+        let path = self.seed_path(volume);
         let size = image.len() as u64;
-        file::write(&path, &image)
+        file::write(&path, image)
             .and_then(|()| file::hand_over(&path, self.identity, 0o600))
             .map_err(|source| ResolveError::File { doing: "write", path: path.clone(), source })?;
         Ok(Resolved {

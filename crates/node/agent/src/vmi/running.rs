@@ -15,6 +15,7 @@ use virt::reason::NotSynchronized;
 use super::actor::{LocalMachine, LoopControl, VmiActor};
 use super::hotplug::{self, HotplugChange, RunningDevices};
 use super::live::LiveMachine;
+use super::migration;
 use super::object::{Vmi, VmiPhase};
 use super::resolve::{self, Resolver, is_hotpluggable};
 use super::status::{MachineProblem, View};
@@ -68,6 +69,13 @@ impl VmiActor {
             if let Err(failure) = live.running.begin().await {
                 debug!(error = %Chain(&failure), "cannot let the guest run");
             }
+        }
+        if let Err(failure) = migration::arrive(&self.context, &self.dir, &live.running).await {
+            warn!(error = %Chain(&failure), "cannot let an arrived guest run yet");
+            return self.later();
+        }
+        if let Some(after) = self.migrate_if_asked(vmi, &live).boxed().await {
+            return after;
         }
         self.report_unresponsive_qemu(vmi, live.info.borrow().silent);
         if self.unknown_to_networks {
@@ -219,6 +227,7 @@ impl VmiActor {
                 vmi,
                 dir: live.running.dir(),
                 identity: identity.as_ref(),
+                migration: None,
             };
             match resolver.volume(volume).boxed().await {
                 Ok(Some(found)) => {
@@ -314,6 +323,7 @@ impl VmiActor {
         qmp.plug_disk(&disk).await?;
         self.pending.remove(&disk.name);
         let message = format!("Successfully attach hotplugged volume {} to VM", disk.name);
+        let disk = Disk { hot_plugged: true, ..disk };
         record(live, |machine| machine.disks.push(disk))?;
         Ok(EventNote::normal("VolumeReady", message))
     }

@@ -71,6 +71,16 @@ impl StateDir {
     }
 }
 
+impl StateDir {
+    /// Puts variables of the firmware in place that the machine had elsewhere. The file exists.
+    pub(super) fn restore_variables(&self, bytes: &[u8]) -> std::io::Result<()> {
+        use std::io::Write as _;
+        let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(&self.nvram)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+}
+
 fn folder(context: &Context) -> PathBuf {
     context.config.agent_dir().join("state")
 }

@@ -42,7 +42,7 @@ impl VmiActor {
         }
     }
 
-    fn remember(&mut self, object: kube::api::DynamicObject) {
+    pub(super) fn remember(&mut self, object: kube::api::DynamicObject) {
         match Vmi::read(object) {
             Ok(vmi) => self.written = Some(Arc::new(vmi)),
             Err(failure) => warn!(error = %Chain(&failure), "cannot read own output"),

@@ -9,17 +9,17 @@ mod renewal;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use agent::{EndpointWire, GuestNetwork, NodeWire, StorageWire};
+use agent::{GuestNetwork, NodeWire, StorageWire};
 use anyhow::{Context as _, Result, bail};
 use auth::kubeconfig::Credential;
 use auth::pki::{NodeCertificate, NodeFiles};
 use auth::token::join::JoinToken;
 use base::Tasks;
-use tokio::sync::watch;
 use tracing::info;
 
 use self::membership::Membership;
 use self::renewal::CertificateRenewal;
+use super::node_tls::NodeTls;
 use super::server::{SHUTDOWN_TIMEOUT, StopSignals, in_runtime, names};
 use crate::cli::{NodeRole, ServerArgs};
 use crate::data_dir::Layout;
@@ -88,14 +88,14 @@ async fn work(args: &ServerArgs, layout: &Layout, membership: Membership) -> Res
         None => address_towards(&membership.urls)?,
     };
     let pool = connection::pool(&membership.urls, &ca, Credential::Certificate(&own)).await?;
-    let (endpoint, tls) = watch::channel(None);
+    let tls = NodeTls::new();
     let wire = NodeWire {
-        endpoint: Some(EndpointWire { address: SocketAddr::new(address, args.agent_port), tls }),
+        endpoint: Some(tls.endpoint(SocketAddr::new(address, args.agent_port))),
+        peers: Some(tls.peers()),
         storage: Some(storage_wire(&files, SocketAddr::new(address, args.storage_port))),
     };
     let Membership { node, urls, .. } = membership;
-    let renewal =
-        CertificateRenewal { files, node: node.clone(), urls, pool: pool.clone(), endpoint };
+    let renewal = CertificateRenewal { files, node: node.clone(), urls, pool: pool.clone(), tls };
     renewal.apply().await.context("cannot use the certificates of this node")?;
     let tasks = Tasks::default();
     let mut signals = StopSignals::listen()?;

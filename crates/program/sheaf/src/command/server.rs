@@ -30,6 +30,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
+use super::node_tls::NodeTls;
 use super::{encryption, join};
 use crate::cli::{EncryptedStore, ServerArgs, StoreKind};
 use crate::data_dir::Layout;
@@ -176,8 +177,10 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<()> 
     let reconcilers = Tasks::default();
     start_controllers(args, layout, &api, &pki, minter, listening, &reconcilers);
     let node_files = own.as_deref().map(|name| node_files(layout, &pki, name)).transpose()?;
+    let agent_tls = NodeTls::new();
     if let (Some(node), Some(files)) = (&own, &node_files) {
-        start_agent(args, layout, advertise, &api, (node, files), &tasks)?;
+        agent_tls.apply(files).context("cannot use the certificates of this node")?;
+        start_agent(args, layout, advertise, &api, (node, files, &agent_tls), &tasks)?;
     }
     // Before the first request is answered: its sender may stop the server at once.
     let mut signals = StopSignals::listen()?;
@@ -193,6 +196,7 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<()> 
         api,
         root_ca,
         node_tls,
+        agent_tls,
         node: own.zip(node_files),
     };
     tasks.spawn("certificates", keeper.run(tasks.stop_signal()));
@@ -272,7 +276,7 @@ fn start_agent(
     layout: &Layout,
     advertise: SocketAddr,
     api: &Api,
-    (node, files): (&str, &NodeFiles),
+    (node, files, tls): (&str, &NodeFiles, &NodeTls),
     tasks: &Tasks,
 ) -> Result<()> {
     let node_name = node.to_owned();
@@ -281,6 +285,9 @@ fn start_agent(
     let is_reachable = !advertise.ip().is_loopback();
     let storage = SocketAddr::new(advertise.ip(), args.storage_port);
     let storage = is_reachable.then(|| join::storage_wire(files, storage));
+    let endpoint = SocketAddr::new(advertise.ip(), args.agent_port);
+    let endpoint = is_reachable.then(|| tls.endpoint(endpoint));
+    let peers = is_reachable.then(|| tls.peers());
     let (major, minor) = apiserver::KUBERNETES;
     let config = agent::Config {
         node_name,
@@ -294,7 +301,7 @@ fn start_agent(
         has_proxy: names::has_proxy(),
         role: agent::NodeRole::Management,
         labels: args.node_labels.clone(),
-        wire: NodeWire { endpoint: None, storage },
+        wire: NodeWire { endpoint, peers, storage },
         host_disk_paths: args.host_disk_paths.clone(),
     };
     let client = in_process::client(api.clone(), user);

@@ -33,6 +33,18 @@ pub(crate) struct HeldVolumeRecord {
     disk: String,
     volume: String,
     socket: Option<PathBuf>,
+    /// For whom the volume is here, if not for the machine's first run: it came from another node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ticket: Option<String>,
+}
+
+/// The replicated volumes that the machine of a folder holds.
+pub(crate) fn held_volumes(dir: &RunDir) -> Vec<String> {
+    let all: Vec<HeldVolumeRecord> = dir.load(RECORD).ok().flatten().unwrap_or_default();
+    let mut volumes: Vec<String> = all.into_iter().map(|held| held.volume).collect();
+    volumes.sort();
+    volumes.dedup();
+    volumes
 }
 
 impl Resolver<'_> {
@@ -44,11 +56,12 @@ impl Resolver<'_> {
         shared: bool,
     ) -> Result<Resolved, ResolveError> {
         self.hold(&volume.name, name, None)?;
-        let (storage, ticket) = (&self.context.storage, ticket(&self.vmi.uid));
-        storage
-            .want(name, &ticket)
-            .await
-            .map_err(|failure| ResolveError::Ticket(Box::new(failure)))?;
+        let (storage, ticket) = (&self.context.storage, self.ticket(&volume.name, name));
+        let wanted = match self.migration {
+            Some(_) => storage.want_migrated(name, &ticket).await,
+            None => storage.want(name, &ticket).await,
+        };
+        wanted.map_err(|failure| ResolveError::Ticket(Box::new(failure)))?;
         let late = |_| ResolveError::Attaching { name: name.into() };
         let held = storage.until_held(name, &ticket);
         let served = tokio::time::timeout(ATTACH_TIMEOUT, held).await.map_err(late)?;
@@ -77,6 +90,16 @@ impl Resolver<'_> {
         Ok(Resolved { backing, size: Some(served.size), claim: None, group })
     }
 
+    /// For whom the volume is here.
+    fn ticket(&self, disk: &str, volume: &str) -> String {
+        if let Some(migration) = self.migration {
+            return migration.to_owned();
+        }
+        let all: Vec<HeldVolumeRecord> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
+        let held = all.into_iter().find(|it| it.disk == disk && it.volume == volume);
+        held.and_then(|held| held.ticket).unwrap_or_else(|| ticket(&self.vmi.uid))
+    }
+
     /// Notes that the machine holds a volume.
     fn hold(&self, disk: &str, volume: &str, socket: Option<&Path>) -> Result<(), ResolveError> {
         let failed = |doing| {
@@ -91,6 +114,7 @@ impl Resolver<'_> {
                 disk: disk.into(),
                 volume: volume.into(),
                 socket: socket.map(Path::to_owned),
+                ticket: self.migration.map(str::to_owned),
             }),
         }
         if known.as_ref() == Some(&all) {
@@ -126,7 +150,8 @@ pub(crate) async fn release(
             {
                 warn!(volume = held.volume, error = %Chain(&failure), "volume is not closed");
             }
-            context.storage.forgo(&held.volume, &ticket(uid)).await?;
+            let ticket = held.ticket.clone().unwrap_or_else(|| ticket(uid));
+            context.storage.forgo(&held.volume, &ticket).await?;
             info!(volume = held.volume, "volume released");
         }
     }
@@ -164,7 +189,7 @@ mod tests {
 
     fn held(disk: &str, volume: &str) -> HeldVolumeRecord {
         let socket = Some(format!("/{volume}.sock").into());
-        HeldVolumeRecord { disk: disk.into(), volume: volume.into(), socket }
+        HeldVolumeRecord { disk: disk.into(), volume: volume.into(), socket, ticket: None }
     }
 
     #[test]

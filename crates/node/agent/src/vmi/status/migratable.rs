@@ -19,7 +19,25 @@ pub(super) fn obstacle(vmi: &Vmi, guest: &Guest) -> Option<MachineProblem> {
     if let Some(message) = disks(vmi, guest) {
         return trouble("DisksNotLiveMigratable", message);
     }
-    trouble("NotMigratable", "cannot migrate VMI: there is no other node to migrate to".into())
+    if let Some(message) = devices(vmi) {
+        return trouble("NotMigratable", message);
+    }
+    None
+}
+
+/// Devices whose state is on the node and is not sent.
+fn devices(vmi: &Vmi) -> Option<String> {
+    let domain = &vmi.spec.domain;
+    if domain.devices.tpm.is_some() {
+        return Some("cannot migrate VMI with a TPM: its state is on the node".into());
+    }
+    let firmware = domain.firmware.as_ref();
+    if firmware.is_some_and(|firmware| firmware.kernel_boot.is_some()) {
+        return Some("cannot migrate VMI that boots a kernel from a container image".into());
+    }
+    let cpu = domain.cpu.as_ref().and_then(|cpu| cpu.numa.as_ref());
+    cpu.is_some_and(|numa| numa.guest_mapping_passthrough.is_some())
+        .then(|| "cannot migrate VMI whose memory is bound to processors of the node".into())
 }
 
 /// Why its volumes cannot be moved while it runs.
@@ -106,8 +124,17 @@ fn disks(vmi: &Vmi, guest: &Guest) -> Option<String> {
                 ));
             }
         }
-        if volume.host_disk.as_ref().is_some_and(|disk| disk.shared != Some(true)) {
+        if volume.host_disk.is_some() {
             return Some("cannot migrate VMI with non-shared HostDisk".into());
+        }
+        let name = &volume.name;
+        let is_own = volume.container_disk.is_some()
+            || volume.ephemeral.is_some()
+            || volume.empty_disk.is_some();
+        if is_own {
+            return Some(format!(
+                "cannot migrate VMI: volume {name} keeps what is written in a file of the node"
+            ));
         }
     }
     None

@@ -1,19 +1,16 @@
 //! The certificates of a node that has joined: renewed while it runs, and used from then on by the
 //! client of the API and by the node's endpoint.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use auth::kubeconfig::Credential;
-use auth::pki::endpoint::endpoint_config;
 use auth::pki::{NodeCertificate, NodeFiles};
 use base::{Chain, Stop, clock};
 use client::ServerPool;
-use rustls::ServerConfig;
-use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::super::node_tls::NodeTls;
 use super::{connection, enroll};
 
 /// Certificates live for months; looking once an hour is plenty.
@@ -26,7 +23,7 @@ pub(super) struct CertificateRenewal {
     pub(super) node: String,
     pub(super) urls: Vec<String>,
     pub(super) pool: ServerPool,
-    pub(super) endpoint: watch::Sender<Option<Arc<ServerConfig>>>,
+    pub(super) tls: NodeTls,
 }
 
 impl CertificateRenewal {
@@ -85,9 +82,6 @@ impl CertificateRenewal {
         let (first, others) =
             connection::clients(&self.urls, &ca, Credential::Certificate(&own)).await?;
         self.pool.replace(first, others);
-        if let Some(serving) = self.files.identity(NodeCertificate::Serving)? {
-            self.endpoint.send_replace(Some(endpoint_config(&ca, &serving)?));
-        }
-        Ok(())
+        self.tls.apply(&self.files)
     }
 }

@@ -12,6 +12,7 @@ use tracing::{error, info};
 
 use super::extensions::RootCa;
 use super::nodes::GatewayTls;
+use crate::command::node_tls::NodeTls;
 use crate::data_dir::Layout;
 
 /// Certificates live for months; looking once an hour is plenty.
@@ -40,6 +41,7 @@ pub(super) struct CertificateKeeper {
     pub(super) api: Api,
     pub(super) root_ca: RootCa,
     pub(super) node_tls: GatewayTls,
+    pub(super) agent_tls: NodeTls,
     /// The node of this server and its files, if it has an agent.
     pub(super) node: Option<(String, NodeFiles)>,
 }
@@ -66,6 +68,7 @@ impl CertificateKeeper {
         self.node_tls.renew(&self.pki)?;
         if let Some((node, files)) = &self.node {
             self.pki.issue_node(files, node, clock::now())?;
+            self.agent_tls.apply(files)?;
         }
         if changes.is_empty() {
             return Ok(());

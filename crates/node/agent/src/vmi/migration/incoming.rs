@@ -1,0 +1,345 @@
+//! The target of a migration: a machine that is made here for a guest that runs elsewhere.
+//!
+//! One task per guest on its way. It holds the machine's folder, volumes and QEMU, and does what
+//! the source asks over the node endpoint. When the object names this node, the task becomes that
+//! of an ordinary machine; when it will never do so, everything is taken away again.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Chain, Tasks};
+use client::Fault;
+use parking_lot::Mutex;
+use qemu::qmp::{QmpError, RunState};
+use qemu::{RunDir, RunningMachine};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{info, warn};
+
+use super::offer::{MigrationOffer, UnfitMachine};
+use super::recovery::{self, Verdict};
+use super::{INCOMING, MigrationNote, progress};
+use crate::api;
+use crate::context::Context;
+use crate::storage::TakeOverError;
+use crate::vmi::actor::{LocalMachine, VmiActor};
+use crate::vmi::object::{ReadError, Vmi};
+use crate::vmi::registry::{KnownMachine, MachineEntry, Machines};
+use crate::vmi::resolve::ResolveError;
+
+/// For what is left of an earlier stay of the machine to go.
+const CLEAN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Between two attempts to take away what was prepared.
+const CLEAN_RETRY: Duration = Duration::from_millis(500);
+/// How often the object is asked about a guest whose source is silent.
+const RECHECK: Duration = Duration::from_secs(2);
+/// Requests of the source that wait.
+const REQUESTS: usize = 4;
+
+/// Why a guest does not come here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IncomingError {
+    #[error("no migration {migration} is expected here")]
+    Unknown { migration: String },
+    #[error("the machine is not to move from node {peer} to this one")]
+    NotAsked { peer: String },
+    #[error("an earlier stay of the machine on this node is still being cleaned up")]
+    Leftovers,
+    #[error("cannot read the machine")]
+    Read(#[source] Fault),
+    #[error("cannot understand the machine")]
+    Object(#[source] ReadError),
+    #[error(transparent)]
+    Unfit(#[from] UnfitMachine),
+    #[error("the machine cannot be prepared")]
+    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error(transparent)]
+    Volume(#[from] Box<ResolveError>),
+    #[error(transparent)]
+    Claim(#[from] TakeOverError),
+    #[error("cannot {doing} a file of the machine")]
+    File { doing: &'static str, source: std::io::Error },
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+}
+
+/// What the source asks of a guest that was prepared for.
+enum IncomingRequest {
+    /// The stream is joined to QEMU.
+    TakeIn(oneshot::Sender<Result<UnixStream, IncomingError>>),
+    /// The guest has stopped: its volumes are claimed.
+    Switch(oneshot::Sender<Result<(), IncomingError>>),
+    Cancel(oneshot::Sender<()>),
+}
+
+/// All guests on their way to this node; clones share them.
+#[derive(Clone)]
+pub(crate) struct IncomingMigrations {
+    context: Arc<Context>,
+    machines: Machines,
+    tasks: Tasks,
+    sessions: Arc<Mutex<BTreeMap<String, mpsc::Sender<IncomingRequest>>>>,
+}
+
+impl IncomingMigrations {
+    pub(crate) fn new(context: Arc<Context>, machines: Machines, tasks: Tasks) -> Self {
+        Self { context, machines, tasks, sessions: Arc::default() }
+    }
+
+    /// Prepares for a guest of `peer`; when this is done, the stream may begin.
+    pub(crate) async fn prepare(
+        &self,
+        peer: &str,
+        offer: MigrationOffer,
+    ) -> Result<(), IncomingError> {
+        let vmi = self.expected(peer, &offer).await?;
+        self.until_clean(&vmi.uid).await?;
+        let (requests, received) = mpsc::channel(REQUESTS);
+        let (object, objects) = watch::channel(KnownMachine::Unknown);
+        let (live, lives) = watch::channel(None);
+        self.sessions.lock().insert(offer.migration.clone(), requests);
+        self.machines.insert(vmi.uid.clone(), MachineEntry { object, live: lives });
+        let dir = RunDir::new(self.context.config.machines_dir().join(&vmi.uid));
+        let context = Arc::clone(&self.context);
+        let actor = VmiActor::new(context, dir, objects, live, self.tasks.clone());
+        let session = Session { all: self.clone(), actor, vmi, offer, received };
+        let (reply, answer) = oneshot::channel();
+        self.tasks.spawn("migration-target", session.run(reply));
+        answer.await.unwrap_or(Err(IncomingError::Leftovers))
+    }
+
+    /// The socket that the stream of the source is copied to and from.
+    pub(crate) async fn take_in(&self, migration: &str) -> Result<UnixStream, IncomingError> {
+        self.ask(migration, IncomingRequest::TakeIn).await?
+    }
+
+    /// Claims the volumes of the guest, which stands still.
+    pub(crate) async fn switch(&self, migration: &str) -> Result<(), IncomingError> {
+        self.ask(migration, IncomingRequest::Switch).await?
+    }
+
+    /// Takes away what was prepared; nothing if there is nothing.
+    pub(crate) async fn cancel(&self, migration: &str) {
+        let _ = self.ask(migration, IncomingRequest::Cancel).await;
+    }
+
+    async fn ask<T>(
+        &self,
+        migration: &str,
+        request: impl FnOnce(oneshot::Sender<T>) -> IncomingRequest,
+    ) -> Result<T, IncomingError> {
+        let unknown = || IncomingError::Unknown { migration: migration.to_owned() };
+        let session = self.sessions.lock().get(migration).cloned().ok_or_else(unknown)?;
+        let (reply, answer) = oneshot::channel();
+        session.send(request(reply)).await.map_err(|_| unknown())?;
+        answer.await.map_err(|_| unknown())
+    }
+
+    /// The object, if it says that the guest of `peer` is to come here.
+    async fn expected(
+        &self,
+        peer: &str,
+        offer: &MigrationOffer,
+    ) -> Result<Arc<Vmi>, IncomingError> {
+        let vmi = read(&self.context, &offer.namespace, &offer.name).await?;
+        let refused = || IncomingError::NotAsked { peer: peer.to_owned() };
+        let vmi = vmi.filter(|vmi| vmi.uid == offer.uid).ok_or_else(refused)?;
+        let (state, node) = (progress::state(&vmi), &self.context.config.node_name);
+        let is_asked = progress::owner(&vmi) == peer
+            && state.migration_uid.as_deref() == Some(&offer.migration)
+            && state.source_node.as_deref() == Some(peer)
+            && state.target_node.as_deref() == Some(node)
+            && state.failed != Some(true)
+            && state.completed != Some(true);
+        if is_asked { Ok(Arc::new(vmi)) } else { Err(refused()) }
+    }
+
+    /// Waits for the end of an earlier stay of the machine here.
+    async fn until_clean(&self, uid: &str) -> Result<(), IncomingError> {
+        let clean = async {
+            while self.machines.uids().iter().any(|known| known == uid) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(CLEAN_TIMEOUT, clean).await.map_err(|_| IncomingError::Leftovers)
+    }
+}
+
+async fn read(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Vmi>, IncomingError> {
+    let found = api::vmis_in(&context.client, namespace).get(name).await;
+    let found = api::present(found).map_err(|source| IncomingError::Read(Fault(source)))?;
+    found.map(Vmi::read).transpose().map_err(IncomingError::Object)
+}
+
+/// One guest on its way.
+struct Session {
+    all: IncomingMigrations,
+    actor: VmiActor,
+    vmi: Arc<Vmi>,
+    offer: MigrationOffer,
+    received: mpsc::Receiver<IncomingRequest>,
+}
+
+impl Session {
+    async fn run(mut self, reply: oneshot::Sender<Result<(), IncomingError>>) {
+        let (name, namespace) = (self.vmi.name.clone(), self.vmi.namespace.clone());
+        let running = match self.actor.prepare_incoming(&self.vmi, &self.offer).await {
+            Ok(running) => running,
+            Err(failure) => {
+                warn!(namespace, name, error = %Chain(&failure), "cannot prepare for a guest");
+                let _ = reply.send(Err(failure));
+                return self.discard(None).await;
+            }
+        };
+        info!(namespace, name, migration = self.offer.migration, "prepared for a guest");
+        let _ = reply.send(Ok(()));
+        match self.wait(&running).await {
+            Some(Verdict::Arrived) => self.adopt(running).await,
+            Some(Verdict::Abandoned | Verdict::Undecided) => {
+                info!(namespace, name, "the guest does not come");
+                self.discard(Some(running)).await;
+            }
+            // The next process finds the folder, and the object says what to do.
+            None => {}
+        }
+    }
+
+    /// Does what the source asks until it is decided where the guest runs; nothing if the agent
+    /// stops.
+    async fn wait(&mut self, running: &RunningMachine) -> Option<Verdict> {
+        let mut stop = self.all.tasks.stop_signal();
+        let node = self.all.context.config.node_name.clone();
+        loop {
+            tokio::select! {
+                request = self.received.recv() => match request? {
+                    IncomingRequest::TakeIn(reply) => {
+                        let _ = reply.send(take_in(running).await);
+                    }
+                    IncomingRequest::Switch(reply) => {
+                        let _ = reply.send(self.claim().await);
+                    }
+                    IncomingRequest::Cancel(reply) => {
+                        // The object decides, not the source alone: it may have given it away.
+                        let verdict = self.verdict(&node).await;
+                        let _ = reply.send(());
+                        if verdict != Verdict::Arrived {
+                            return Some(Verdict::Abandoned);
+                        }
+                    }
+                },
+                Ok(()) = self.actor.object.changed() => {
+                    let object = self.actor.present();
+                    if object.is_some_and(|vmi| progress::owner(&vmi) == node) {
+                        return Some(Verdict::Arrived);
+                    }
+                }
+                _ = running.exited() => return Some(self.verdict(&node).await),
+                () = tokio::time::sleep(RECHECK) => match self.verdict(&node).await {
+                    Verdict::Undecided | Verdict::Arrived => {}
+                    Verdict::Abandoned => return Some(Verdict::Abandoned),
+                },
+                () = stop.requested() => return None,
+            }
+        }
+    }
+
+    async fn verdict(&self, node: &str) -> Verdict {
+        match read(&self.all.context, &self.vmi.namespace, &self.vmi.name).await {
+            Ok(Some(vmi)) if vmi.uid == self.vmi.uid => recovery::target(
+                progress::owner(&vmi),
+                &progress::state(&vmi),
+                node,
+                &self.offer.migration,
+            ),
+            Ok(_) => Verdict::Abandoned,
+            // Not known now is no reason to decide.
+            Err(_) => Verdict::Undecided,
+        }
+    }
+
+    /// Claims all volumes at once.
+    async fn claim(&self) -> Result<(), IncomingError> {
+        let note: Option<MigrationNote> = self.actor.dir.load(INCOMING).ok().flatten();
+        claim(&self.all.context, note.as_ref()).await
+    }
+
+    /// The guest is this node's: it goes on, and this task is that of its machine.
+    async fn adopt(mut self, running: RunningMachine) {
+        self.all.sessions.lock().remove(&self.offer.migration);
+        if let Err(failure) = arrive(&self.all.context, &self.actor.dir, &running).await {
+            warn!(error = %Chain(&failure), "cannot let an arrived guest run yet");
+        }
+        self.actor.attend(running).await;
+        if self.actor.run_adopted().await {
+            self.all.machines.remove(&self.vmi.uid);
+        }
+    }
+
+    async fn discard(mut self, running: Option<RunningMachine>) {
+        self.all.sessions.lock().remove(&self.offer.migration);
+        if let Some(running) = running {
+            running.kill().await;
+        }
+        let mut stop = self.all.tasks.stop_signal();
+        loop {
+            self.actor.clean_up().await;
+            if matches!(self.actor.local, LocalMachine::Nothing) {
+                break;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(CLEAN_RETRY) => {}
+                () = stop.requested() => return,
+            }
+        }
+        self.all.machines.remove(&self.vmi.uid);
+    }
+}
+
+/// A socket whose other end QEMU reads the guest from.
+async fn take_in(running: &RunningMachine) -> Result<UnixStream, IncomingError> {
+    let failed = |source| IncomingError::File { doing: "make a socket for", source };
+    let (ours, theirs) = StdStream::pair().map_err(failed)?;
+    running.qmp().await?.take_in(OwnedFd::from(theirs)).await?;
+    ours.set_nonblocking(true).map_err(failed)?;
+    UnixStream::from_std(ours).map_err(failed)
+}
+
+async fn claim(context: &Context, note: Option<&MigrationNote>) -> Result<(), IncomingError> {
+    let volumes = note.map_or(&[][..], |note| note.volumes.as_slice());
+    let open = volumes
+        .iter()
+        .filter(|volume| !context.storage.served(volume).is_some_and(|served| served.is_active));
+    let claims = open.map(|volume| context.storage.take_over(volume));
+    for claimed in futures_util::future::join_all(claims).await {
+        claimed?;
+    }
+    Ok(())
+}
+
+/// Lets a guest run that the object gives to this node: with all volumes claimed, and once.
+pub(in crate::vmi) async fn arrive(
+    context: &Context,
+    dir: &RunDir,
+    running: &RunningMachine,
+) -> Result<(), IncomingError> {
+    let note: Option<MigrationNote> = dir.load(INCOMING).ok().flatten();
+    let Some(note) = note else { return Ok(()) };
+    claim(context, Some(&note)).await?;
+    let qmp = running.qmp().await?;
+    if qmp.run_state().await? != RunState::Running {
+        qmp.resume().await?;
+    }
+    let failed = |source| IncomingError::File { doing: "remove", source };
+    std::fs::remove_file(dir.path().join(INCOMING)).map_err(failed)?;
+    info!("guest arrived and goes on here");
+    qmp.announce().await?;
+    running.begin().await?;
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Making the machine of a guest that runs elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use qemu::RunningMachine;
+use qemu::machine::DiskSource;
+
+use super::incoming::IncomingError;
+use super::offer::{self, MigrationOffer, TargetParts, UnfitMachine};
+use super::{INCOMING, MigrationNote, ticket};
+use crate::vmi::actor::{LocalMachine, VmiActor};
+use crate::vmi::launch::StartError;
+use crate::vmi::object::Vmi;
+use crate::vmi::resolve::{ResolveError, Resolved, Resolver};
+use crate::vmi::state::StateDir;
+
+/// For volumes to be readable here.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl VmiActor {
+    /// Makes the machine of a guest that runs elsewhere; its QEMU waits for the stream.
+    pub(super) async fn prepare_incoming(
+        &mut self,
+        vmi: &Arc<Vmi>,
+        offer: &MigrationOffer,
+    ) -> Result<RunningMachine, IncomingError> {
+        let start = |failure: StartError| IncomingError::Start(Box::new(failure));
+        let host = self.host().map_err(start)?;
+        let identity = self.identity().map_err(start)?;
+        let failed = |doing| move |source| IncomingError::File { doing, source };
+        self.local = LocalMachine::Unstarted;
+        self.dir.create(identity.as_ref()).map_err(failed("make"))?;
+        let own_ticket = ticket(&vmi.uid, &offer.migration);
+        let mut note = MigrationNote { migration: offer.migration.clone(), volumes: vec![] };
+        self.dir.store(INCOMING, &note).map_err(failed("write"))?;
+        let outlets = self.connect(vmi, identity.as_ref()).await.map_err(start)?;
+        let resolver = Resolver {
+            context: &self.context,
+            vmi,
+            dir: &self.dir,
+            identity: identity.as_ref(),
+            migration: Some(&own_ticket),
+        };
+        let mut disks = BTreeMap::new();
+        let mut groups = Vec::new();
+        for disk in offer.machine.disks.iter().filter(|disk| disk.source != DiskSource::Empty) {
+            let volume = vmi.spec.volumes.iter().find(|volume| volume.name == disk.name);
+            let missing = || UnfitMachine::Missing { what: "volume", name: disk.name.clone() };
+            let volume = volume.ok_or_else(missing)?;
+            let found = match offer.seeds.get(&disk.name) {
+                Some(seed) => resolver.copied_seed(volume, &seed.bytes()?).map_err(Box::new)?,
+                None => attached(&resolver, volume).await?,
+            };
+            groups.extend(found.group);
+            disks.insert(disk.name.clone(), found.backing.source.clone());
+            self.volumes.insert(disk.name.clone(), found);
+        }
+        note.volumes = resolver.held_volumes();
+        self.dir.store(INCOMING, &note).map_err(failed("write"))?;
+        let state = StateDir::of(&self.context, vmi, &self.dir);
+        let nics = outlets.into_iter().map(|(name, outlet)| (name, outlet.backend)).collect();
+        let qemu = qemu_version().await;
+        let parts = TargetParts {
+            accelerator: host.accelerator,
+            qemu: &qemu,
+            processor: &offer::processor(),
+            disks: &disks,
+            nics: &nics,
+            firmware: host.firmware.iter().map(|efi| efi.code.clone()).collect(),
+            variables: state.nvram.clone(),
+        };
+        let machine = offer::adapt(offer, &parts)?;
+        state.provide(&host, &machine, identity.as_ref()).map_err(start)?;
+        if let Some(variables) = &offer.variables {
+            state.restore_variables(&variables.bytes()?).map_err(failed("write"))?;
+        }
+        let running = self.launch_incoming(vmi, &host, machine, identity, groups).await;
+        let running = running.map_err(start)?;
+        let qmp = running.qmp().await?;
+        qmp.set_migration_capabilities().await?;
+        Ok(running)
+    }
+}
+
+/// The version of the QEMU that is installed here.
+async fn qemu_version() -> String {
+    let said = tokio::process::Command::new("qemu-system-x86_64").arg("--version").output().await;
+    let said = said.map(|output| output.stdout).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let mut words = said.split_whitespace().skip_while(|word| *word != "version");
+    words.nth(1).unwrap_or_default().trim_end_matches(',').to_owned()
+}
+
+/// A volume that can be read here; it takes a moment until it is.
+async fn attached(
+    resolver: &Resolver<'_>,
+    volume: &virt::v1::Volume,
+) -> Result<Resolved, IncomingError> {
+    let begun = tokio::time::Instant::now();
+    loop {
+        match resolver.volume(volume).await {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => {
+                let name = volume.name.clone();
+                return Err(UnfitMachine::Missing { what: "volume", name }.into());
+            }
+            Err(ResolveError::Attaching { .. }) if begun.elapsed() < ATTACH_TIMEOUT => {}
+            Err(failure) => return Err(Box::new(failure).into()),
+        }
+    }
+}

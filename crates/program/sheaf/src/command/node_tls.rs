@@ -1,0 +1,52 @@
+//! TLS between the agents of nodes: what an agent shows and whom it believes, replaced when
+//! certificates are renewed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use agent::{EndpointPeer, EndpointWire, PeerWire};
+use anyhow::{Context as _, Result};
+use auth::pki::endpoint::{self, endpoint_config, gateway_config};
+use auth::pki::{NodeCertificate, NodeFiles, node_endpoint_name};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, ServerConfig};
+use tokio::sync::watch;
+
+/// The sending ends of what an agent's connections are made with.
+pub(super) struct NodeTls {
+    endpoint: watch::Sender<Option<Arc<ServerConfig>>>,
+    peers: watch::Sender<Option<Arc<ClientConfig>>>,
+}
+
+impl NodeTls {
+    pub(super) fn new() -> Self {
+        Self { endpoint: watch::channel(None).0, peers: watch::channel(None).0 }
+    }
+
+    /// Uses the certificates that the files have now.
+    pub(super) fn apply(&self, files: &NodeFiles) -> Result<()> {
+        let ca = files.ca_pem()?.context("the cluster's CA is missing")?;
+        if let Some(serving) = files.identity(NodeCertificate::Serving)? {
+            self.endpoint.send_replace(Some(endpoint_config(&ca, &serving)?));
+        }
+        if let Some(own) = files.identity(NodeCertificate::Client)? {
+            self.peers.send_replace(Some(gateway_config(&ca, &own)?));
+        }
+        Ok(())
+    }
+
+    pub(super) fn endpoint(&self, address: SocketAddr) -> EndpointWire {
+        EndpointWire { address, tls: self.endpoint.subscribe(), identify }
+    }
+
+    pub(super) fn peers(&self) -> PeerWire {
+        PeerWire { tls: self.peers.subscribe(), name: node_endpoint_name }
+    }
+}
+
+fn identify(certificate: &CertificateDer<'_>) -> Option<EndpointPeer> {
+    Some(match endpoint::EndpointPeer::of(certificate)? {
+        endpoint::EndpointPeer::Gateway => EndpointPeer::Gateway,
+        endpoint::EndpointPeer::Node(name) => EndpointPeer::Node(name),
+    })
+}

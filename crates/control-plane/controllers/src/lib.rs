@@ -60,6 +60,7 @@ mod vm_snapshot;
 mod vm_template;
 mod vm_template_request;
 mod vmi;
+mod vmi_migration;
 mod vmi_replica_set;
 
 pub use certificate::{CertificateAsk, CertificateSigner, ReviewedRequest};

@@ -18,7 +18,7 @@ use crate::{
     addon, claim, cluster_setting, data_import_cron, data_source, data_volume, hub, image,
     installation, key_pair, longhorn, populator, project, storage_profile, storage_protection,
     support_bundle, vm, vm_backup, vm_claims, vm_clone, vm_export, vm_memory_dump, vm_pool,
-    vm_restore, vm_snapshot, vm_template, vm_template_request, vmi, vmi_replica_set,
+    vm_restore, vm_snapshot, vm_template, vm_template_request, vmi, vmi_migration, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, horizontal_pod_autoscaler, namespace, node, quota, role_aggregation,
@@ -238,6 +238,9 @@ impl Started<'_> {
         let waiting = vmi::Waiting::default();
         let placer = vmi::VmiReconciler::new(client(), waiting.clone());
         outlets.push(self.add("vmi", waiting, placer));
+        let migrations = vmi_migration::Migrations::default();
+        let mover = vmi_migration::MigrationReconciler::new(client(), migrations.0.clone());
+        outlets.push(self.add("vmi-migration", migrations, mover));
         let machines = vm::VmMapper::default();
         let keeper = vm::VmReconciler::new(client(), machines.0.clone());
         outlets.push(self.add("vm", machines, keeper));

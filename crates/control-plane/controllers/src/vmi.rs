@@ -18,6 +18,7 @@ mod plan;
 mod pod;
 mod requests;
 mod storage;
+mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -39,8 +40,10 @@ use crate::object::{self, is_merged, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult, Reconciler};
 use crate::resource::{CLAIMS, NODES, Objects, VMIS, VMS};
 
+pub(crate) use self::launcher::{pod_name, pod_name_after};
 pub(crate) use self::plan::VM_FINALIZER;
 pub(crate) use self::storage::any_claim_name;
+pub(crate) use self::target::TargetFinder;
 
 const SOURCE: &str = "virtualmachine-controller";
 

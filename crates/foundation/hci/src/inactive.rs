@@ -32,7 +32,6 @@ const KINDS: &[Row] = rows! {
         "resourceclaims": "ResourceClaim",
         "resourceclaimtemplates": "ResourceClaimTemplate",
     },
-    "kubevirt.io" => { "virtualmachineinstancemigrations": "VirtualMachineInstanceMigration" },
     "backup.kubevirt.io" => {
         "virtualmachinebackups": "VirtualMachineBackup of backup.kubevirt.io",
         "virtualmachinebackuptrackers": "VirtualMachineBackupTracker",

@@ -9,7 +9,9 @@ use super::limits::{AutoLimits, limits};
 use super::requests::{Requests, requests};
 use super::storage::claim_name;
 use crate::condition::{self, Condition};
-use crate::object::{controlled_by, controller, int, is_deleting, list, name, text, uid};
+use crate::object::{
+    annotation, controlled_by, controller, int, is_deleting, list, name, text, uid,
+};
 
 /// Letters that a server makes names with; none of them spells anything.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -21,11 +23,17 @@ const IMAGE: &str = "sheaf/virt-launcher";
 /// The name of the pod. It follows from the instance, so that a second attempt finds the
 /// pod of the first.
 pub(crate) fn pod_name(vmi: &Value) -> String {
+    pod_name_after(vmi, annotation(vmi, virt::LAUNCHER).unwrap_or_default())
+}
+
+/// The name of the pod after the migration with this uid: on another node it is another pod.
+pub(crate) fn pod_name_after(vmi: &Value, migration: &str) -> String {
     let mut base = format!("{PREFIX}{}-", name(vmi));
     base.truncate(LONGEST_BASE);
-    let mut hash = uid(vmi).bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let mut hash =
+        uid(vmi).bytes().chain(migration.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
     for _ in 0..5 {
         let index = usize::try_from(hash % 27).expect("less than 27");
         base.push(char::from(LETTERS[index]));

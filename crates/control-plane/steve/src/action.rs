@@ -7,6 +7,7 @@ mod key_pair;
 mod machine;
 mod machine_change;
 mod machine_device;
+mod migration;
 mod node;
 mod possible;
 mod quota;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::machine_change::{self as change, ChangeError};
 use super::{
-    ActionTarget, Input, done, impossible, invalid, machine_device as device, quota, suffix,
-    template,
+    ActionTarget, Input, done, impossible, invalid, machine_device as device, migration, quota,
+    suffix, template,
 };
 use crate::error::SteveError;
 use crate::objects::ResourceCall;
@@ -68,9 +68,10 @@ pub(super) async fn run(
         }
         "findMigratableNodes" => {
             machine.read().await?;
-            return Ok(reply::json(StatusCode::OK, &json!({"nodes": []})));
+            let nodes = migration::nodes(call, target).await?;
+            return Ok(reply::json(StatusCode::OK, &json!({"nodes": nodes})));
         }
-        "abortMigration" => return Err(impossible("The VM is not in migrating state")),
+        "abortMigration" => migration::abort(call, target).await?,
         _ => machine.migrate(input).await?,
     }
     Ok(done())
@@ -145,10 +146,7 @@ impl Machine<'_> {
         if vm["status"]["created"] != true {
             return Err(impossible("The VM is not in running state"));
         }
-        let node = input.text("nodeName");
-        let message =
-            format!("can't migrate the VM to the node {node}: no matching migratable nodes found");
-        Err(impossible(message))
+        migration::start(self.call, self.target, input.text("nodeName")).await
     }
 
     async fn backup(&self, input: &Input) -> Result<(), SteveError> {

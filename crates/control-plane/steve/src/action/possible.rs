@@ -107,7 +107,10 @@ fn machine_allows(vm: &Value, action: &str) -> bool {
         "dismissInsufficientResourceQuota" => {
             vm["metadata"]["annotations"]["harvesterhci.io/insufficient-resource-quota"].is_string()
         }
-        // Machines do not move in this version.
+        "migrate" | "findMigratableNodes" => {
+            running && !paused && status != "Migrating" && has_condition(vm, "LiveMigratable")
+        }
+        "abortMigration" => status == "Migrating",
         _ => false,
     }
 }

@@ -75,6 +75,17 @@ pub(crate) enum VmCommand {
         #[command(flatten)]
         machine: MachineArg,
     },
+    /// Move a running machine to another node without a reboot.
+    Migrate {
+        #[command(flatten)]
+        machine: MachineArg,
+        /// Node to move to; the default is the one that the scheduler chooses.
+        #[arg(long, value_name = "NODE", value_parser = object_name, conflicts_with = "cancel")]
+        to: Option<String>,
+        /// Cancel a migration that is under way.
+        #[arg(long)]
+        cancel: bool,
+    },
     /// Delete a machine and the volumes that were created with it.
     Delete {
         #[command(flatten)]

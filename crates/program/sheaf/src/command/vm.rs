@@ -5,6 +5,7 @@ mod create;
 mod forward;
 mod list;
 mod manifest;
+mod migrate;
 mod power;
 mod terminal;
 mod upload;
@@ -41,6 +42,9 @@ async fn dispatch(command: VmCommand) -> Result<()> {
         VmCommand::Restart { machine } => power::run(&machine, power::Switch::Restart).await,
         VmCommand::Pause { machine } => power::run(&machine, power::Switch::Pause).await,
         VmCommand::Unpause { machine } => power::run(&machine, power::Switch::Unpause).await,
+        VmCommand::Migrate { machine, to, cancel } => {
+            migrate::run(&machine, to.as_deref(), cancel).await
+        }
         VmCommand::Delete { machine } => power::delete(&machine).await,
         VmCommand::Console { machine } => console::run(&machine).await,
         VmCommand::Vnc { machine, listen, proxy_only } => {

@@ -3,3 +3,4 @@
 mod failover;
 mod join;
 mod lab;
+mod migrate;

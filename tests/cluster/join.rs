@@ -38,7 +38,7 @@ spec:
     )
 }
 
-fn until_ready(management: &Node, name: &str) -> Value {
+pub(super) fn until_ready(management: &Node, name: &str) -> Value {
     let http = management.sheaf.http();
     poll(&format!("node {name} is ready"), || {
         let node = http.get(&format!("{NODES}/{name}")).json();

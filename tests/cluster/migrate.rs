@@ -1,0 +1,229 @@
+//! A guest moves to another node and back while it counts on a replicated volume.
+
+use std::process::Command;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::join::until_ready;
+use super::lab::{Wire, token};
+use crate::harness::{Node, Socket, assemble, assert_has, eventually, poll};
+
+const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+const MIGRATIONS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations";
+const GUEST: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
+
+/// A machine that boots from the claim `root`, first on the management node.
+const MACHINE: &str = "
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: a}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      terminationGracePeriodSeconds: 1
+      evictionStrategy: LiveMigrate
+      affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 100
+            preference:
+              matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [one]}]
+      domain:
+        memory: {guest: 16Mi}
+        devices:
+          disks:
+          - {name: root, disk: {bus: virtio}}
+          - {name: seed, disk: {bus: virtio}}
+          interfaces: [{name: default, masquerade: {}}]
+      networks: [{name: default, pod: {}}]
+      volumes:
+      - {name: root, persistentVolumeClaim: {claimName: root}}
+      - {name: seed, cloudInitNoCloud: {userData: '#cloud-config'}}
+";
+
+/// A volume with the guest that counts; its name.
+fn counting_volume(one: &Node) -> String {
+    let http = one.sheaf.http();
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "root"}, "spec": {
+        "storageClassName": "harvester-longhorn", "accessModes": ["ReadWriteMany"],
+        "volumeMode": "Block", "resources": {"requests": {"storage": "16Mi"}}}});
+    http.post(CLAIMS, &claim).ok();
+    let claim = one.until(&format!("{CLAIMS}/root"), "/status/phase", "Bound");
+    let volume = claim["spec"]["volumeName"].as_str().unwrap().to_owned();
+    let want = |node: Option<&str>| {
+        let ticket = node.map(|node| json!({"id": "t", "type": "csi-attacher", "nodeID": node}));
+        let patch = json!({"spec": {"attachmentTickets": {"t": ticket}}});
+        poll("the volume can be asked for", || {
+            let reply = http.merge(&format!("{LONGHORN}/volumeattachments/{volume}"), &patch);
+            if reply.status == 404 { Err(reply.text()) } else { Ok(reply.ok()) }
+        });
+    };
+    want(Some("one"));
+    let engine = format!("{LONGHORN}/engines/{volume}-e-0");
+    one.until(&engine, "/status/currentState", "running");
+    let image = one.sheaf.scratch("count.img");
+    let mut bytes = assemble("migrate");
+    bytes.resize(1 << 20, 0);
+    std::fs::write(&image, bytes).unwrap();
+    let endpoint = http.get(&engine).ok()["status"]["endpoint"].as_str().unwrap().to_owned();
+    let uri = format!("nbd+unix:///?socket={}", endpoint.trim_start_matches("unix://"));
+    let copied = Command::new("qemu-img")
+        .args(["convert", "-n", "-f", "raw", "-O", "raw"])
+        .arg(&image)
+        .arg(uri)
+        .status();
+    assert!(copied.expect("qemu-img is installed").success());
+    want(None);
+    one.until(&format!("{LONGHORN}/volumes/{volume}"), "/status/state", "detached");
+    volume
+}
+
+/// The guest's counter, as it says it next on its console.
+fn counter(one: &Node) -> u32 {
+    let path = format!("{GUEST}/a/console");
+    let mut console = poll("the console opens", || Socket::open(&one.sheaf, &path));
+    let mut said = Vec::new();
+    loop {
+        said.extend(console.until(b"\n"));
+        let text = String::from_utf8_lossy(&said).into_owned();
+        assert!(!text.contains("BAD") && !text.contains("failed"), "{text}");
+        let mut lines: Vec<&str> = text.lines().collect();
+        // The first line may be the end of one.
+        lines.retain(|line| line.len() == 8);
+        if let Some(number) = lines.last().and_then(|line| u32::from_str_radix(line, 16).ok()) {
+            return number;
+        }
+    }
+}
+
+fn migrate(one: &Node, name: &str, selector: &Value) {
+    one.sheaf.http().post(MIGRATIONS, &migration(name, selector)).ok();
+}
+
+fn migration(name: &str, selector: &Value) -> Value {
+    json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+        "metadata": {"name": name}, "spec": {"vmiName": "a", "addedNodeSelector": selector}})
+}
+
+fn until_over(one: &Node, name: &str, phase: &str) -> Value {
+    let path = format!("{MIGRATIONS}/{name}");
+    poll(&format!("{name} is {phase}"), || {
+        let found = one.sheaf.http().get(&path).json();
+        let now = found["status"]["phase"].as_str().unwrap_or_default();
+        match now {
+            _ if now == phase => Ok(found),
+            "Succeeded" | "Failed" => panic!("{name} is {now}: {found}"),
+            _ => Err(found.to_string()),
+        }
+    })
+}
+
+fn until_on(one: &Node, node: &str) {
+    one.until(&format!("{VMIS}/a"), "/status/nodeName", node);
+}
+
+#[test]
+fn a_guest_moves_there_and_back_and_survives_what_goes_wrong() {
+    let wire = Wire::new("shfmig", "10.199.42");
+    let mut one = Node::management(&wire.here());
+    let (url, text) = token(&one.sheaf.run("token create"));
+    let mut two = wire.outsider(&url, &text, "two");
+    two.sheaf.begin();
+    until_ready(&one, "two");
+    let volume = counting_volume(&one);
+    one.kubectl().apply(MACHINE);
+    let http = one.sheaf.http();
+    let vmi = one.until(&format!("{VMIS}/a"), "/status/phase", "Running");
+    assert_eq!(vmi["status"]["nodeName"], "one");
+    let uid = vmi["metadata"]["uid"].clone();
+    poll("it can be migrated", || {
+        let vmi = http.get(&format!("{VMIS}/a")).ok();
+        let conditions = vmi["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let yes = |own: &Value| own["type"] == "LiveMigratable" && own["status"] == "True";
+        if conditions.iter().any(yes) { Ok(()) } else { Err(vmi["status"].to_string()) }
+    });
+    let first = counter(&one);
+
+    // There: the same run goes on, on the other node.
+    migrate(&one, "there", &json!({}));
+    let over = until_over(&one, "there", "Succeeded");
+    let phases = over["status"]["phaseTransitionTimestamps"].as_array().unwrap();
+    let names: Vec<&str> = phases.iter().filter_map(|own| own["phase"].as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "Pending",
+            "Scheduling",
+            "Scheduled",
+            "PreparingTarget",
+            "TargetReady",
+            "Running",
+            "Succeeded"
+        ]
+    );
+    until_on(&one, "two");
+    let second = counter(&one);
+    assert!(second > first, "{first} {second}: it was started again");
+    eventually("the source is gone", || one.processes().is_empty());
+    assert_eq!(two.processes().len(), 1);
+    let vmi = http.get(&format!("{VMIS}/a")).ok();
+    assert_eq!(vmi["metadata"]["uid"], uid);
+    one.until(&format!("{LONGHORN}/engines/{volume}-e-0"), "/spec/nodeID", "two");
+
+    // The only other node is the target; one that no node fits waits, and can be cancelled.
+    migrate(&one, "nowhere", &json!({"kubernetes.io/hostname": "three"}));
+    let refused = http.post(MIGRATIONS, &migration("second", &json!({})));
+    assert_has(refused.text(), "in-flight migration detected");
+    http.delete(&format!("{MIGRATIONS}/nowhere")).ok();
+    eventually("it is cancelled", || http.get(&format!("{MIGRATIONS}/nowhere")).status == 404);
+
+    // The QEMU of the target is killed: the guest goes on where it is.
+    let slow =
+        json!({"spec": {"configuration": {"migrations": {"bandwidthPerMigration": "200Ki"}}}});
+    http.merge("/apis/kubevirt.io/v1/namespaces/kubevirt/kubevirts/kubevirt", &slow).ok();
+    migrate(&one, "killed", &json!({}));
+    eventually("the target is there", || one.processes().len() == 1);
+    one.until(&format!("{MIGRATIONS}/killed"), "/status/phase", "Running");
+    for process in one.processes() {
+        kill_process(process, Signal::KILL).unwrap();
+    }
+    until_over(&one, "killed", "Failed");
+    until_on(&one, "two");
+    let third = counter(&one);
+    assert!(third > second, "{second} {third}: it was started again");
+
+    // Cancelled on its way.
+    migrate(&one, "cancelled", &json!({}));
+    one.until(&format!("{MIGRATIONS}/cancelled"), "/status/phase", "Running");
+    http.delete(&format!("{MIGRATIONS}/cancelled")).ok();
+    eventually("it is cancelled", || http.get(&format!("{MIGRATIONS}/cancelled")).status == 404);
+    let vmi = http.get(&format!("{VMIS}/a")).ok();
+    assert_eq!(vmi["status"]["migrationState"]["abortStatus"], "Succeeded");
+    assert!(counter(&one) > third);
+    let fast = json!({"spec": {"configuration": {"migrations": {"bandwidthPerMigration": null}}}});
+    http.merge("/apis/kubevirt.io/v1/namespaces/kubevirt/kubevirts/kubevirt", &fast).ok();
+
+    // Back, because its node is drained.
+    one.kubectl().output("cordon two", "");
+    let pods = http.get("/api/v1/namespaces/default/pods").ok();
+    let pod = pods["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+    let refused = http.post(&format!("/api/v1/namespaces/default/pods/{pod}/eviction"), &eviction);
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    until_on(&one, "one");
+    let fourth = counter(&one);
+    assert!(fourth > third, "{third} {fourth}: it was started again");
+    eventually("the source is gone", || two.processes().is_empty());
+    assert_eq!(one.processes().len(), 1);
+    for node in [&mut one, &mut two] {
+        // Both nodes are one host here, and share the control group of the machine.
+        for part in ["migration failed", "cannot remove control group"] {
+            node.sheaf.provokes(part);
+        }
+    }
+}

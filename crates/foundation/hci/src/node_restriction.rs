@@ -159,9 +159,8 @@ fn own_node(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let is_first = text(&old["status"]["nodeInfo"], "kubeletVersion").is_empty();
     let is_restricted = |key: &&str| {
         let is_role = write.is_management && *key == CONTROL_PLANE;
-        !is_role
-            && !(is_first && may_label_itself(key))
-            && RESTRICTED.iter().any(|own| key.starts_with(own))
+        let is_free = is_role || is_first && may_label_itself(key);
+        !is_free && RESTRICTED.iter().any(|own| key.starts_with(own))
     };
     if let Some(label) = changed.into_iter().find(is_restricted) {
         return Err(write.field(format!("the label {label}")));

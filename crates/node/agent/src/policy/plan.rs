@@ -43,13 +43,13 @@ pub(super) struct Cluster<'a> {
 }
 
 /// A guest with its address.
-struct Guest<'a> {
+struct SelectedGuest<'a> {
     namespace: &'a str,
     labels: Labels,
     ports: &'a [NamedPort],
 }
 
-type Guests<'a> = BTreeMap<Ipv4Addr, Guest<'a>>;
+type Guests<'a> = BTreeMap<Ipv4Addr, SelectedGuest<'a>>;
 
 pub(super) fn policies(cluster: &Cluster<'_>) -> Policies {
     let guests = guests(cluster);
@@ -73,14 +73,14 @@ fn guests<'a>(cluster: &Cluster<'a>) -> Guests<'a> {
         let address = pod.address.filter(|address| cluster.network.contains(address));
         if let Some(address) = address {
             let (labels, ports) = (pod.labels.clone(), pod.ports.as_slice());
-            guests.insert(address, Guest { namespace: &key.namespace, labels, ports });
+            guests.insert(address, SelectedGuest { namespace: &key.namespace, labels, ports });
         }
     }
     for (address, local) in cluster.local {
         let launcher = launchers.get(&(local.namespace.as_str(), local.uid.as_str()));
         let labels = launcher.map_or_else(|| local.labels.clone(), |pod| pod.labels.clone());
         let ports = launcher.map_or(&[][..], |pod| &pod.ports);
-        guests.insert(*address, Guest { namespace: &local.namespace, labels, ports });
+        guests.insert(*address, SelectedGuest { namespace: &local.namespace, labels, ports });
     }
     guests
 }
@@ -91,7 +91,7 @@ struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    fn policy(&self, guest: &Guest<'_>) -> GuestPolicy {
+    fn policy(&self, guest: &SelectedGuest<'_>) -> GuestPolicy {
         let (mut ingress, mut egress) = (None::<Vec<AllowRule>>, None::<Vec<AllowRule>>);
         for (key, policy) in self.cluster.policies {
             if key.namespace != guest.namespace || !policy.subjects.matches(&guest.labels) {
@@ -123,7 +123,7 @@ impl Evaluation<'_> {
         own.map(|(address, _)| *address).collect()
     }
 
-    fn ingress_rule(&self, rule: &RuleRecord, subject: &Guest<'_>) -> AllowRule {
+    fn ingress_rule(&self, rule: &RuleRecord, subject: &SelectedGuest<'_>) -> AllowRule {
         let ports = rule.ports.as_ref().map_or(AllowedPorts::All, |ports| {
             AllowedPorts::Only(ports.iter().filter_map(|port| resolve(port, subject)).collect())
         });
@@ -192,7 +192,7 @@ impl Evaluation<'_> {
 }
 
 /// A port as a guest that serves it has it.
-fn resolve(port: &PortRecord, server: &Guest<'_>) -> Option<PortRange> {
+fn resolve(port: &PortRecord, server: &SelectedGuest<'_>) -> Option<PortRange> {
     match port {
         PortRecord::Range(range) => Some(*range),
         PortRecord::Named { protocol, name } => {

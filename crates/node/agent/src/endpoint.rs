@@ -154,8 +154,8 @@ async fn handle(
             let done = migration::act(&endpoint.migrations, node, &uid, step, body).await;
             done.map(|()| response::done())
         }
-        (Ok(Route::MigrationStream(uid)), EndpointPeer::Node(_)) => {
-            migration_stream(endpoint, &uid, request, begin).await
+        (Ok(Route::MigrationStream(uid)), EndpointPeer::Node(node)) => {
+            migration_stream(endpoint, (node, &uid), request, begin).await
         }
         (Ok(Route::Migrate(..) | Route::MigrationStream(_)), EndpointPeer::Gateway)
         | (Ok(_), EndpointPeer::Node(_)) => {
@@ -252,12 +252,12 @@ async fn serve_route(
 /// Joins the stream of a source to the QEMU that waits for it.
 async fn migration_stream(
     endpoint: &Endpoint,
-    uid: &str,
+    (node, uid): (&str, &str),
     mut request: Request<Incoming>,
     begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
 ) -> Result<Response<ResponseBody>, EndpointError> {
     is_upgrade(&request)?;
-    let taken = endpoint.migrations.take_in(uid).await.map_err(migration::refused)?;
+    let taken = endpoint.migrations.take_in(node, uid).await.map_err(migration::refused)?;
     let end = stream::StreamEnd::Unix(taken);
     let upgraded = hyper::upgrade::on(&mut request);
     let _ = begin.send(stream::PendingStream { upgraded, end }).await;

@@ -43,9 +43,9 @@ pub(super) async fn act(
             }
             migrations.prepare(peer, offer).await.map_err(refused)
         }
-        MigrationStep::Switch => migrations.switch(migration).await.map_err(refused),
+        MigrationStep::Switch => migrations.switch(peer, migration).await.map_err(refused),
         MigrationStep::Cancel => {
-            migrations.cancel(migration).await;
+            migrations.cancel(peer, migration).await;
             Ok(())
         }
     }

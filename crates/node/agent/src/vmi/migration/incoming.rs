@@ -81,7 +81,13 @@ pub(crate) struct IncomingMigrations {
     context: Arc<Context>,
     machines: Machines,
     tasks: Tasks,
-    sessions: Arc<Mutex<BTreeMap<String, mpsc::Sender<IncomingRequest>>>>,
+    sessions: Arc<Mutex<BTreeMap<String, IncomingSession>>>,
+}
+
+/// How a guest on its way is reached, by its source alone.
+struct IncomingSession {
+    peer: String,
+    requests: mpsc::Sender<IncomingRequest>,
 }
 
 impl IncomingMigrations {
@@ -100,7 +106,8 @@ impl IncomingMigrations {
         let (requests, received) = mpsc::channel(REQUESTS);
         let (object, objects) = watch::channel(KnownMachine::Unknown);
         let (live, lives) = watch::channel(None);
-        self.sessions.lock().insert(offer.migration.clone(), requests);
+        let session = IncomingSession { peer: peer.to_owned(), requests };
+        self.sessions.lock().insert(offer.migration.clone(), session);
         self.machines.insert(vmi.uid.clone(), MachineEntry { object, live: lives });
         let dir = RunDir::new(self.context.config.machines_dir().join(&vmi.uid));
         let context = Arc::clone(&self.context);
@@ -112,29 +119,39 @@ impl IncomingMigrations {
     }
 
     /// The socket that the stream of the source is copied to and from.
-    pub(crate) async fn take_in(&self, migration: &str) -> Result<UnixStream, IncomingError> {
-        self.ask(migration, IncomingRequest::TakeIn).await?
+    pub(crate) async fn take_in(
+        &self,
+        peer: &str,
+        migration: &str,
+    ) -> Result<UnixStream, IncomingError> {
+        self.ask(peer, migration, IncomingRequest::TakeIn).await?
     }
 
     /// Claims the volumes of the guest, which stands still.
-    pub(crate) async fn switch(&self, migration: &str) -> Result<(), IncomingError> {
-        self.ask(migration, IncomingRequest::Switch).await?
+    pub(crate) async fn switch(&self, peer: &str, migration: &str) -> Result<(), IncomingError> {
+        self.ask(peer, migration, IncomingRequest::Switch).await?
     }
 
     /// Takes away what was prepared; nothing if there is nothing.
-    pub(crate) async fn cancel(&self, migration: &str) {
-        let _ = self.ask(migration, IncomingRequest::Cancel).await;
+    pub(crate) async fn cancel(&self, peer: &str, migration: &str) {
+        let _ = self.ask(peer, migration, IncomingRequest::Cancel).await;
     }
 
+    /// Asks the session of a migration. Any node can know its UID; only the source is heard.
     async fn ask<T>(
         &self,
+        peer: &str,
         migration: &str,
         request: impl FnOnce(oneshot::Sender<T>) -> IncomingRequest,
     ) -> Result<T, IncomingError> {
         let unknown = || IncomingError::Unknown { migration: migration.to_owned() };
-        let session = self.sessions.lock().get(migration).cloned().ok_or_else(unknown)?;
+        let requests = {
+            let sessions = self.sessions.lock();
+            let own = sessions.get(migration).filter(|session| session.peer == peer);
+            own.map(|session| session.requests.clone()).ok_or_else(unknown)?
+        };
         let (reply, answer) = oneshot::channel();
-        session.send(request(reply)).await.map_err(|_| unknown())?;
+        requests.send(request(reply)).await.map_err(|_| unknown())?;
         answer.await.map_err(|_| unknown())
     }
 

@@ -128,7 +128,7 @@ fn until_on(one: &Node, node: &str) {
 
 #[test]
 fn a_guest_moves_there_and_back_and_survives_what_goes_wrong() {
-    let wire = Wire::new("shfmig", "10.199.42");
+    let wire = Wire::new("shfmig", "10.199.43");
     let mut one = Node::management(&wire.here());
     let (url, text) = token(&one.sheaf.run("token create"));
     let mut two = wire.outsider(&url, &text, "two");

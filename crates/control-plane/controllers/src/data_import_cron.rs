@@ -209,7 +209,8 @@ mod tests {
         reconciler.reconcile(&key).await.unwrap();
         assert!(fake.names(DV).is_empty(), "the source was not looked at");
         let see = |digest: &str| {
-            let patch = json!({"metadata": {"annotations": {plan::DESIRED: digest}}});
+            let patch =
+                json!({"metadata": {"annotations": {hci::import_cron::SOURCE_DIGEST: digest}}});
             fake.merge("cdi.kubevirt.io/dataimportcrons", "n", "c", &patch);
         };
         let source = || {

@@ -6,6 +6,8 @@ pub const NODE_KEY: &str = "sheaf.io/node-key";
 pub const JOIN_TOKEN: &str = "sheaf.io/join-token";
 /// Marks a node that runs machines and stores volumes and nothing else.
 pub const WORKER_ROLE: &str = "node-role.harvesterhci.io/worker";
+/// Marks a node that also runs the API server.
+pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// Every node of Harvester has it.
 pub const MANAGED: &str = "harvesterhci.io/managed";
 

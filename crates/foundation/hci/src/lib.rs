@@ -10,6 +10,7 @@ pub mod cluster_setting;
 mod definition;
 pub mod failover;
 pub mod harvester;
+pub mod import_cron;
 pub mod inactive;
 pub mod longhorn;
 pub mod node_restriction;

@@ -9,8 +9,9 @@ mod volume;
 use crd::lookup::Objects;
 use serde_json::Value;
 
-use crate::cluster::{JOIN_TOKEN, MANAGED, NODE_KEY};
+use crate::cluster::{CONTROL_PLANE, JOIN_TOKEN, MANAGED, NODE_KEY};
 use crate::failover::{LOST, SUSPECT};
+use crate::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
 
 pub use volume::{claim_concerns, is_stored_on};
 
@@ -73,9 +74,6 @@ pub fn may_label_itself(key: &str) -> bool {
     TOPOLOGY.contains(&key) || !RESTRICTED.iter().any(|own| key.starts_with(own))
 }
 
-/// The label that a management node puts on its own Node.
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-
 pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     match (write.group, write.resource) {
         ("", "nodes") => own_node(write),
@@ -85,6 +83,7 @@ pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         ("kubevirt.io", "virtualmachineinstances") => instance(write),
         ("", "persistentvolumes") => volume::persistent_volume(write),
         ("", "persistentvolumeclaims") => volume::claim(write),
+        ("cdi.kubevirt.io", "dataimportcrons") if write.is_management => import_cron(write),
         ("longhorn.io", "nodes") => named_as_node(write),
         ("longhorn.io", "replicas" | "engines") => volume::placed(write),
         ("longhorn.io", "snapshots") => volume::snapshot(write),
@@ -208,6 +207,17 @@ fn instance(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         return Err(write.field(format!("the placement of {} {:?}", write.resource, write.name)));
     }
     write.keeps_spec(object, old)
+}
+
+/// A management node writes what it saw of the source, and when.
+fn import_cron(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    write.keeps_spec(object, old)?;
+    let notes = changed_keys(&object["metadata"]["annotations"], &old["metadata"]["annotations"]);
+    match notes.into_iter().find(|key| ![SOURCE_DIGEST, LAST_CRON_TIME].contains(key)) {
+        Some(note) => Err(write.field(format!("the annotation {note}"))),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

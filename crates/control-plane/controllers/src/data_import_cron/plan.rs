@@ -1,5 +1,6 @@
 //! Which import a DataImportCron wants, what it says of it, and which old ones go: pure.
 
+use hci::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use virt::api::cdi::DataImportCron;
@@ -9,9 +10,6 @@ use crate::object::{annotation, controlled_by, name, namespace, text};
 use crate::populate::IMMEDIATE;
 
 pub(super) const API: &str = "cdi.kubevirt.io/v1beta1";
-/// What the source was last seen to hold; the agent that looks writes it.
-pub(super) const DESIRED: &str = "cdi.kubevirt.io/storage.import.sourceDesiredDigest";
-const LAST_LOOK: &str = "cdi.kubevirt.io/storage.import.lastCronTime";
 /// On the imports of a cron and on its DataSource: the name of the cron.
 pub(super) const LABEL: &str = "cdi.kubevirt.io/dataImportCron";
 const DEFAULT_KEEP: usize = 3;
@@ -20,7 +18,7 @@ const DIGEST_PREFIX: usize = 12;
 
 /// The digest that is to be imported, once the source was looked at.
 pub(super) fn desired(cron: &DataImportCron) -> Option<&str> {
-    cron.metadata.annotations.get(DESIRED).map(String::as_str).filter(|own| !own.is_empty())
+    cron.metadata.annotations.get(SOURCE_DIGEST).map(String::as_str).filter(|own| !own.is_empty())
 }
 
 /// The name of the import of a digest.
@@ -139,7 +137,7 @@ pub(super) fn status(
     condition::set(&mut conditions, &progressing, now);
     condition::set(&mut conditions, &current, now);
     let mut status = json!({"conditions": conditions, "sourceFormat": "pvc"});
-    if let Some(looked) = annotation(object, LAST_LOOK) {
+    if let Some(looked) = annotation(object, LAST_CRON_TIME) {
         status["lastExecutionTimestamp"] = looked.into();
     }
     if let Some(digest) = desired(cron) {
@@ -180,7 +178,7 @@ mod tests {
     fn cron(extra: Value) -> (Value, DataImportCron) {
         let mut object = json!({
             "metadata": {"name": "debian", "namespace": "images", "uid": "u",
-                "annotations": {DESIRED: "sha256:0123456789abcdef"}},
+                "annotations": {SOURCE_DIGEST: "sha256:0123456789abcdef"}},
             "spec": {"schedule": "@daily", "managedDataSource": "debian",
                 "template": {"spec": {"storage": {},
                     "source": {"registry": {"url": "docker://h:5000/os/debian:12"}}}}},

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::clock;
+use hci::cluster::CONTROL_PLANE;
 use hci::failover::{LOST, REJOINED, SIGHTINGS, SUSPECT, Sighting, Sightings, Suspicion};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -29,7 +30,6 @@ const NODE_LOST: (&str, &str) = (
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const MANAGEMENT: &str = "node-role.kubernetes.io/control-plane";
 /// How many nodes are asked about a silent one.
 const OBSERVERS: usize = 3;
 
@@ -41,7 +41,7 @@ pub(crate) fn lease_duration(lease: Option<&Value>) -> Duration {
 }
 
 pub(crate) fn is_management(node: &Value) -> bool {
-    node.pointer("/metadata/labels").is_some_and(|labels| labels.get(MANAGEMENT).is_some())
+    node.pointer("/metadata/labels").is_some_and(|labels| labels.get(CONTROL_PLANE).is_some())
 }
 
 /// The token of the declaration that the node is lost.
@@ -282,7 +282,7 @@ mod tests {
             named("a", "True", json!({})),
             named("b", "Unknown", json!({})),
             named("c", "True", json!({})),
-            named("m", "True", json!({MANAGEMENT: "true"})),
+            named("m", "True", json!({CONTROL_PLANE: "true"})),
             named("z", "True", json!({})),
         ];
         let all: Vec<&Value> = all.iter().collect();

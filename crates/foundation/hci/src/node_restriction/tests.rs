@@ -216,6 +216,21 @@ fn a_management_node_labels_itself_and_nothing_more() {
 }
 
 #[test]
+fn a_management_node_writes_what_it_saw_of_the_source_of_an_import_cron() {
+    let crons = ("cdi.kubevirt.io", "dataimportcrons");
+    let cron = |notes: Value, schedule: &str| json!({"metadata": {"name": "c", "annotations": notes}, "spec": {"schedule": schedule}});
+    let old = cron(json!({"team": "x"}), "@daily");
+    let seen = json!({"team": "x", SOURCE_DIGEST: "sha256:1", LAST_CRON_TIME: "t"});
+    let seen = cron(seen, "@daily");
+    assert_eq!(write_as(true, crons, "c", &seen, &old), Ok(()));
+    assert!(write_as(false, crons, "c", &seen, &old).is_err(), "a worker");
+    assert!(write_as(true, crons, "c", &cron(json!({}), "@daily"), &old).is_err());
+    assert!(write_as(true, crons, "c", &cron(json!({"team": "x"}), "@hourly"), &old).is_err());
+    assert!(write_as(true, crons, "c", &seen, &Value::Null).is_err(), "creation");
+    assert!(write_as(true, crons, "c", &Value::Null, &old).is_err(), "deletion");
+}
+
+#[test]
 fn a_node_says_where_it_is_until_its_first_report() {
     let zone = |zone: &str, version: &str| {
         let labels = json!({"topology.kubernetes.io/zone": zone});

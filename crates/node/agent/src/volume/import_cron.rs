@@ -1,8 +1,8 @@
-//! Looking at the sources of DataImportCrons, at the times of their schedules: which digest a tag
-//! means now, or which content an address has. What was seen is written onto the cron, and the
-//! controllers import it.
+//! Polls the sources of DataImportCrons at the times of their schedules: which digest a tag has
+//! now, or which content an address has. The digest is written onto the cron, and the controllers
+//! import it.
 //!
-//! One node does this for the cluster: the first by name of those that are ready.
+//! One node does this for the cluster: the first by name of the management nodes that are ready.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use std::time::Duration;
 use base::{Chain, Stop, clock};
 use client::Fault;
 use futures_util::StreamExt as _;
+use hci::cluster::CONTROL_PLANE;
+use hci::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
 use hci::schedule::Schedule;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
@@ -33,9 +35,6 @@ use crate::api::merge;
 use crate::egress::Egress;
 use crate::event::{EventNote, Reporter};
 
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-const DESIRED: &str = "cdi.kubevirt.io/storage.import.sourceDesiredDigest";
-const LAST_CRON_TIME: &str = "cdi.kubevirt.io/storage.import.lastCronTime";
 /// After a look that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
 /// A look that takes longer has failed.
@@ -163,7 +162,7 @@ impl SourcePoller {
         let digest = tokio::time::timeout(POLL_TIMEOUT, self.digest(cron)).await;
         let digest = digest.map_err(|_| PollError::Slow)??;
         debug!(cron = cron.name, namespace = cron.namespace, digest, "source looked at");
-        let annotations = json!({DESIRED: digest, LAST_CRON_TIME: clock::rfc3339(began)});
+        let annotations = json!({SOURCE_DIGEST: digest, LAST_CRON_TIME: clock::rfc3339(began)});
         let patch = json!({"metadata": {"uid": cron.uid, "annotations": annotations}});
         let crons = self.crons(Some(&cron.namespace));
         let written = merge(&crons, &cron.name, &patch).await;

@@ -8,9 +8,10 @@ use super::{
 };
 use crate::rbac::GROUP as RBAC;
 use crate::rbac::rule::PolicyRule;
-use crate::user::{GATEWAY, NODES, REST};
+use crate::user::{GATEWAY, MANAGEMENT_NODES, NODES, REST};
 
 const GET: &[&str] = &["get"];
+const CDI: &str = "cdi.kubevirt.io";
 const KUBEVIRT: &str = "kubevirt.io";
 const LONGHORN: &str = "longhorn.io";
 /// The role of the agents of nodes, which the Node authorizer gives to each that exists.
@@ -24,6 +25,8 @@ pub(super) fn cluster_roles() -> Vec<Value> {
         cluster_role(GATEWAY, &gateway_rules()),
         cluster_role(REST, &rest_rules()),
         cluster_role(NODE_ROLE, &node_rules()),
+        // One management node polls the sources of import crons and writes their digests.
+        cluster_role(MANAGEMENT_NODES, &[on(&["patch"], CDI, &["dataimportcrons"])]),
         // To see whether a name is taken before it is asked for.
         cluster_role(JOINING, &[on(GET, CORE, &["nodes"])]),
     ]
@@ -41,6 +44,7 @@ pub(super) fn cluster_role_bindings() -> Vec<Value> {
         cluster_role_binding(REST, &[BootstrapSubject::User(REST)]),
         // Nobody: nodes are authorized one by one.
         cluster_role_binding(NODE_ROLE, &[]),
+        cluster_role_binding(MANAGEMENT_NODES, &[BootstrapSubject::Group(MANAGEMENT_NODES)]),
         cluster_role_binding(JOINING, &[BootstrapSubject::Group(JOINING_WORKERS)]),
         joins("joining-requests", "system:node-bootstrapper", JOINING_WORKERS),
         joins("joining-approval", &format!("{requests}:nodeclient"), JOINING_WORKERS),
@@ -67,7 +71,7 @@ fn node_rules() -> Vec<PolicyRule> {
         on(&["update", "patch"], CORE, &["persistentvolumeclaims/status"]),
         on(REPORT, KUBEVIRT, &["virtualmachineinstances"]),
         on(READ, KUBEVIRT, &["virtualmachines", "kubevirts"]),
-        on(READ, "cdi.kubevirt.io", &["datavolumes", "dataimportcrons", "cdiconfigs"]),
+        on(READ, CDI, &["datavolumes", "dataimportcrons", "cdiconfigs"]),
         on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
         on(READ, LONGHORN, &["volumes", "settings"]),
         on(&["get", "list", "watch", "create", "patch"], LONGHORN, &["nodes", "volumeattachments"]),

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::fmt::Write as _;
 
+use hci::cluster::CONTROL_PLANE;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::Value;
 
 use crate::command::table;
-
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 pub(super) const HEADER: [&str; 8] =
     ["NAME", "ROLE", "STATUS", "ADDRESS", "CPU", "MEMORY", "MACHINES", "REPLICAS"];

@@ -4,9 +4,10 @@
 use apiserver::extension::{Denial, ExtensionRules, Lookup, NodeAccess, NodeObject, Review};
 use auth::rbac::bootstrap::NODE_ROLE;
 use auth::user::{MANAGEMENT_NODES, MASTERS, NODES};
-use hci::cluster::node_of_user;
+use hci::cluster::{CONTROL_PLANE, node_of_user};
 use hci::node_restriction::{self, NodeWrite};
 use serde_json::Value;
+use virt::api::cdi::DataVolumeSource;
 use virt::node_access::{self, NodeReference};
 use virt::v1::VirtualMachineInstanceSpec;
 
@@ -41,6 +42,7 @@ impl NodeAccess for PlatformNodes {
             || claim_uses(node, kind, namespace, name, objects)
             || kind == NodeReference::Secret && volume_uses(node, namespace, name, objects)
             || kind == NodeReference::Secret && image_uses(node, namespace, name, objects)
+            || import_cron_uses(node, kind, namespace, name, objects)
     }
 }
 
@@ -112,6 +114,45 @@ fn image_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) -> 
     })
 }
 
+/// An import cron, whose source a management node polls.
+fn import_cron_uses(
+    node: &str,
+    kind: NodeReference,
+    namespace: &str,
+    name: &str,
+    objects: &dyn Lookup,
+) -> bool {
+    let own = objects.get("", "nodes", "", node).unwrap_or_default();
+    // No other node can set this label on itself.
+    if own["metadata"]["labels"].get(CONTROL_PLANE).is_none() {
+        return false;
+    }
+    let crons = objects.list("cdi.kubevirt.io", "dataimportcrons", namespace);
+    crons.into_iter().any(|mut cron| {
+        let source = cron["spec"]["template"]["spec"]["source"].take();
+        let source = serde_json::from_value::<DataVolumeSource>(source).unwrap_or_default();
+        source_uses(&source, kind, name)
+    })
+}
+
+fn source_uses(source: &DataVolumeSource, kind: NodeReference, name: &str) -> bool {
+    let is = |own: &Option<String>| own.as_deref() == Some(name);
+    let (registry, http) = (source.registry.as_ref(), source.http.as_ref());
+    match kind {
+        NodeReference::Secret => {
+            registry.is_some_and(|own| is(&own.secret_ref))
+                || http.is_some_and(|own| {
+                    is(&own.secret_ref) || own.secret_extra_headers.iter().any(|own| own == name)
+                })
+        }
+        NodeReference::ConfigMap => {
+            registry.is_some_and(|own| is(&own.cert_config_map))
+                || http.is_some_and(|own| is(&own.cert_config_map))
+        }
+        NodeReference::ServiceAccount => false,
+    }
+}
+
 /// Restricts what nodes write.
 pub(super) struct NodeRestriction;
 
@@ -157,5 +198,33 @@ impl ExtensionRules for NodeRestriction {
             message: format!("{kind} {:?} is forbidden: {denial}", review.name),
             causes: Vec::new(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_source_uses_the_secrets_and_certificates_that_it_names() {
+        let cases = [
+            (json!({"registry": {"secretRef": "s"}}), NodeReference::Secret, true),
+            (json!({"registry": {"certConfigMap": "s"}}), NodeReference::Secret, false),
+            (json!({"registry": {"certConfigMap": "s"}}), NodeReference::ConfigMap, true),
+            (json!({"http": {"url": "u", "secretRef": "s"}}), NodeReference::Secret, true),
+            (
+                json!({"http": {"url": "u", "secretExtraHeaders": ["a", "s"]}}),
+                NodeReference::Secret,
+                true,
+            ),
+            (json!({"http": {"url": "u", "secretRef": "other"}}), NodeReference::Secret, false),
+            (json!({"registry": {"secretRef": "s"}}), NodeReference::ServiceAccount, false),
+        ];
+        for (source, kind, expected) in cases {
+            let read = serde_json::from_value(source.clone()).unwrap();
+            assert_eq!(source_uses(&read, kind, "s"), expected, "{source} {kind:?}");
+        }
     }
 }

@@ -23,6 +23,7 @@ mod prepare;
 mod progress;
 mod recovery;
 mod rollback;
+mod session;
 
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,6 @@
 //! the source asks over the node endpoint. When the object names this node, the task becomes that
 //! of an ordinary machine; when it will never do so, everything is taken away again.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
@@ -12,7 +11,6 @@ use std::time::Duration;
 
 use base::{Chain, Tasks};
 use client::Fault;
-use parking_lot::Mutex;
 use qemu::qmp::{QmpError, RunState};
 use qemu::{RunDir, RunningMachine};
 use tokio::net::UnixStream;
@@ -21,6 +19,7 @@ use tracing::{info, warn};
 
 use super::offer::{MigrationOffer, UnfitMachine};
 use super::recovery::{self, Verdict};
+use super::session::PeerSessions;
 use super::{INCOMING, MigrationNote, progress};
 use crate::api;
 use crate::context::Context;
@@ -81,18 +80,12 @@ pub(crate) struct IncomingMigrations {
     context: Arc<Context>,
     machines: Machines,
     tasks: Tasks,
-    sessions: Arc<Mutex<BTreeMap<String, IncomingSession>>>,
-}
-
-/// How a guest on its way is reached, by its source alone.
-struct IncomingSession {
-    peer: String,
-    requests: mpsc::Sender<IncomingRequest>,
+    sessions: PeerSessions<IncomingRequest>,
 }
 
 impl IncomingMigrations {
     pub(crate) fn new(context: Arc<Context>, machines: Machines, tasks: Tasks) -> Self {
-        Self { context, machines, tasks, sessions: Arc::default() }
+        Self { context, machines, tasks, sessions: PeerSessions::default() }
     }
 
     /// Prepares for a guest of `peer`; when this is done, the stream may begin.
@@ -106,8 +99,7 @@ impl IncomingMigrations {
         let (requests, received) = mpsc::channel(REQUESTS);
         let (object, objects) = watch::channel(KnownMachine::Unknown);
         let (live, lives) = watch::channel(None);
-        let session = IncomingSession { peer: peer.to_owned(), requests };
-        self.sessions.lock().insert(offer.migration.clone(), session);
+        self.sessions.insert(peer, &offer.migration, requests);
         self.machines.insert(vmi.uid.clone(), MachineEntry { object, live: lives });
         let dir = RunDir::new(self.context.config.machines_dir().join(&vmi.uid));
         let context = Arc::clone(&self.context);
@@ -137,7 +129,7 @@ impl IncomingMigrations {
         let _ = self.ask(peer, migration, IncomingRequest::Cancel).await;
     }
 
-    /// Asks the session of a migration. Any node can know its UID; only the source is heard.
+    /// Asks the session of a migration that comes from `peer`.
     async fn ask<T>(
         &self,
         peer: &str,
@@ -145,11 +137,7 @@ impl IncomingMigrations {
         request: impl FnOnce(oneshot::Sender<T>) -> IncomingRequest,
     ) -> Result<T, IncomingError> {
         let unknown = || IncomingError::Unknown { migration: migration.to_owned() };
-        let requests = {
-            let sessions = self.sessions.lock();
-            let own = sessions.get(migration).filter(|session| session.peer == peer);
-            own.map(|session| session.requests.clone()).ok_or_else(unknown)?
-        };
+        let requests = self.sessions.find(peer, migration).ok_or_else(unknown)?;
         let (reply, answer) = oneshot::channel();
         requests.send(request(reply)).await.map_err(|_| unknown())?;
         answer.await.map_err(|_| unknown())
@@ -289,7 +277,7 @@ impl Session {
 
     /// The guest is this node's: it goes on, and this task is that of its machine.
     async fn adopt(mut self, running: RunningMachine) {
-        self.all.sessions.lock().remove(&self.offer.migration);
+        self.all.sessions.remove(&self.offer.migration);
         if let Err(failure) = arrive(&self.all.context, &self.actor.dir, &running).await {
             warn!(error = %Chain(&failure), "cannot let an arrived guest run yet");
         }
@@ -300,7 +288,7 @@ impl Session {
     }
 
     async fn discard(mut self, running: Option<RunningMachine>) {
-        self.all.sessions.lock().remove(&self.offer.migration);
+        self.all.sessions.remove(&self.offer.migration);
         if let Some(running) = running {
             running.kill().await;
         }

@@ -207,19 +207,30 @@ fn a_guest_moves_there_and_back_and_survives_what_goes_wrong() {
     let fast = json!({"spec": {"configuration": {"migrations": {"bandwidthPerMigration": null}}}});
     http.merge("/apis/kubevirt.io/v1/namespaces/kubevirt/kubevirts/kubevirt", &fast).ok();
 
-    // Back, because its node is drained.
-    one.kubectl().output("cordon two", "");
-    let pods = http.get("/api/v1/namespaces/default/pods").ok();
-    let pod = pods["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
-    let eviction =
-        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
-    let refused = http.post(&format!("/api/v1/namespaces/default/pods/{pod}/eviction"), &eviction);
-    assert_eq!(refused.status, 429, "{}", refused.text());
+    // Back, because its node is in maintenance: the guest is evicted, which migrates it.
+    let planned = one.sheaf.run("node maintenance two --dry-run");
+    assert_has(&planned, "default/a   migrate");
+    let told = one.sheaf.run("node maintenance two");
+    assert_has(&told, "migrating default/a");
+    assert_has(&told, "node two is in maintenance");
     until_on(&one, "one");
+    let node = http.get("/api/v1/nodes/two").ok();
+    assert_eq!(node["spec"]["unschedulable"], true);
+    assert_eq!(node["metadata"]["annotations"]["harvesterhci.io/maintain-status"], "completed");
     let fourth = counter(&one);
     assert!(fourth > third, "{third} {fourth}: it was started again");
     eventually("the source is gone", || two.processes().is_empty());
     assert_eq!(one.processes().len(), 1);
+    let refused = one.sheaf.command("node maintenance one");
+    assert_has(&String::from_utf8_lossy(&refused.stderr), "single controlplane cluster");
+    assert_has(&one.sheaf.run("node maintenance two --off"), "back in use");
+    poll("maintenance is over", || {
+        let node = http.get("/api/v1/nodes/two").ok();
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let over = |own: &Value| own["type"] == "MaintenanceMode" && own["status"] == "False";
+        let is_back = conditions.iter().any(over) && node["spec"]["unschedulable"].is_null();
+        if is_back { Ok(()) } else { Err(node.to_string()) }
+    });
     for node in [&mut one, &mut two] {
         // Both nodes are one host here, and share the control group of the machine.
         for part in ["migration failed", "cannot remove control group"] {

@@ -26,6 +26,7 @@ mod json_patch;
 mod key;
 mod key_pair;
 mod longhorn;
+mod maintenance;
 mod namespace;
 mod node;
 mod object;

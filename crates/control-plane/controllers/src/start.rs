@@ -16,9 +16,10 @@ use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
     addon, claim, cluster_setting, data_import_cron, data_source, data_volume, hub, image,
-    installation, key_pair, longhorn, populator, project, storage_profile, storage_protection,
-    support_bundle, vm, vm_backup, vm_claims, vm_clone, vm_export, vm_memory_dump, vm_pool,
-    vm_restore, vm_snapshot, vm_template, vm_template_request, vmi, vmi_migration, vmi_replica_set,
+    installation, key_pair, longhorn, maintenance, populator, project, storage_profile,
+    storage_protection, support_bundle, vm, vm_backup, vm_claims, vm_clone, vm_export,
+    vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request, vmi,
+    vmi_migration, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, horizontal_pod_autoscaler, namespace, node, quota, role_aggregation,
@@ -241,6 +242,9 @@ impl Started<'_> {
         let migrations = vmi_migration::Migrations::default();
         let mover = vmi_migration::MigrationReconciler::new(client(), migrations.0.clone());
         outlets.push(self.add("vmi-migration", migrations, mover));
+        let nodes = maintenance::MaintainedNodes::default();
+        let drainer = maintenance::MaintenanceReconciler::new(client(), nodes.clone());
+        outlets.push(self.add("maintenance", nodes, drainer));
         let machines = vm::VmMapper::default();
         let keeper = vm::VmReconciler::new(client(), machines.0.clone());
         outlets.push(self.add("vm", machines, keeper));

@@ -13,6 +13,7 @@ pub mod harvester;
 pub mod import_cron;
 pub mod inactive;
 pub mod longhorn;
+pub mod maintenance;
 pub mod node_restriction;
 pub mod placement;
 pub mod public_key;

@@ -1,5 +1,8 @@
 //! Actions on nodes.
 
+use hci::maintenance::{
+    self, ClusterObjects, ConcernedMachine, DRAIN_FORCED, DRAIN_REQUESTED, MAINTAIN_STATUS,
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -8,8 +11,6 @@ use crate::error::SteveError;
 use crate::objects::ResourceCall;
 use crate::reply::{self, SteveResult};
 
-const SINGLE: &str = "draining of this node is not possible: single controlplane cluster, cannot \
-                      place controlplane in maintenance mode";
 const OPERATIONS: [&str; 3] = ["shutdown", "poweron", "reboot"];
 
 pub(super) async fn run(
@@ -26,11 +27,18 @@ pub(super) async fn run(
         "uncordon" if !cordoned => Err(impossible(format!("Node {name} already uncordoned"))),
         "cordon" => schedulable(call, target, json!(true)).await,
         "uncordon" => schedulable(call, target, Value::Null).await,
-        // Instances that could not move: none does.
-        "listUnhealthyVM" => Ok(reply::json(StatusCode::OK, &json!([]))),
-        "enableMaintenanceMode" | "maintenancePossible" => Err(impossible(SINGLE)),
-        "disableMaintenanceMode" => {
+        "listUnhealthyVM" => {
+            let listed = maintenance::unhealthy(&concerned(call, name).await?);
+            Ok(reply::json(StatusCode::OK, &json!(listed)))
+        }
+        "maintenancePossible" => spared(call, name).await.map(|()| done()),
+        "enableMaintenanceMode" => enable(call, target, input.flag("force")).await,
+        "disableMaintenanceMode" if !is_maintained(&node) => {
             Err(impossible(format!("Node {name} is not in maintenance mode")))
+        }
+        "disableMaintenanceMode" => {
+            call.session.merge(target.path, &disabled()).await?;
+            Ok(done())
         }
         "enableCPUManager" | "disableCPUManager" => Err(cpu_manager(&node, action)),
         "powerAction" if !OPERATIONS.contains(&input.text("operation")) => {
@@ -52,6 +60,73 @@ async fn schedulable(
     let patch = json!({"spec": {"unschedulable": unschedulable}});
     call.session.merge(target.path, &patch).await?;
     Ok(done())
+}
+
+fn is_maintained(node: &Value) -> bool {
+    let notes = &node["metadata"]["annotations"];
+    notes[DRAIN_REQUESTED].is_string() || notes[MAINTAIN_STATUS].is_string()
+}
+
+/// Takes a node back into use; the controller starts the machines that were shut down for the time.
+fn disabled() -> Value {
+    json!({
+        "metadata": {"annotations": {
+            DRAIN_REQUESTED: null, DRAIN_FORCED: null, MAINTAIN_STATUS: null,
+        }},
+        "spec": {"unschedulable": null},
+    })
+}
+
+async fn enable(call: &ResourceCall<'_>, target: ActionTarget<'_>, force: bool) -> SteveResult {
+    spared(call, target.name).await?;
+    if !force {
+        let machines = concerned(call, target.name).await?;
+        maintenance::check_machines(&machines).map_err(|own| impossible(own.to_string()))?;
+    }
+    let mut notes = json!({DRAIN_REQUESTED: "true"});
+    if force {
+        notes[DRAIN_FORCED] = "true".into();
+    }
+    call.session.merge(target.path, &json!({"metadata": {"annotations": notes}})).await?;
+    Ok(done())
+}
+
+/// Whether the cluster can do without a node.
+async fn spared(call: &ResourceCall<'_>, node: &str) -> Result<(), SteveError> {
+    let nodes = items(call, "/api/v1/nodes").await?;
+    maintenance::check_node(node, &nodes).map_err(|own| impossible(own.to_string()))
+}
+
+/// The machines that maintenance of a node concerns.
+async fn concerned(
+    call: &ResourceCall<'_>,
+    node: &str,
+) -> Result<Vec<ConcernedMachine>, SteveError> {
+    let longhorn =
+        |plural| format!("/apis/longhorn.io/v1beta2/namespaces/longhorn-system/{plural}");
+    let nodes = items(call, "/api/v1/nodes").await?;
+    let instances = items(call, "/apis/kubevirt.io/v1/virtualmachineinstances").await?;
+    let machines = items(call, "/apis/kubevirt.io/v1/virtualmachines").await?;
+    let volumes = items(call, "/api/v1/persistentvolumes").await?;
+    let engines = items(call, &longhorn("engines")).await?;
+    let replicas = items(call, &longhorn("replicas")).await?;
+    let objects = ClusterObjects {
+        nodes: &nodes,
+        instances: &instances,
+        machines: &machines,
+        volumes: &volumes,
+        engines: &engines,
+        replicas: &replicas,
+    };
+    Ok(maintenance::survey(node, &objects))
+}
+
+async fn items(call: &ResourceCall<'_>, path: &str) -> Result<Vec<Value>, SteveError> {
+    let mut list = call.session.get(path).await?;
+    match list["items"].take() {
+        Value::Array(items) => Ok(items),
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// Without a management controller of the hardware, nothing can be switched.

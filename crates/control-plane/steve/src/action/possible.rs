@@ -1,6 +1,7 @@
 //! Which actions a type has, and which of them an object allows now. Pure.
 
 use client::CatalogKind;
+use hci::maintenance::{DRAIN_REQUESTED, MAINTAIN_STATUS};
 use serde_json::Value;
 
 const MACHINE: &[&str] = &[
@@ -160,7 +161,8 @@ fn has_hotplugged_cdrom(vm: &Value) -> bool {
 
 fn node_allows(node: &Value, action: &str) -> bool {
     let cordoned = node["spec"]["unschedulable"] == true;
-    let maintained = node["metadata"]["annotations"]["harvesterhci.io/maintain-status"].is_string();
+    let notes = &node["metadata"]["annotations"];
+    let maintained = [DRAIN_REQUESTED, MAINTAIN_STATUS].iter().any(|own| notes[*own].is_string());
     match action {
         "cordon" => !cordoned,
         "uncordon" => cordoned && !maintained,

@@ -34,6 +34,34 @@ pub(crate) enum NodeCommand {
         #[arg(required = true)]
         labels: Vec<String>,
     },
+    /// Put a node into maintenance: migrate its machines away and keep new ones off it.
+    ///
+    /// Waits until no machine is left. Machines that cannot be migrated are listed with the reason,
+    /// and nothing is changed unless --force shuts them down. Copies of volumes stay on the node
+    /// and catch up when it is back.
+    #[command(after_help = "Examples:\n  \
+        sheaf node maintenance n2 --dry-run   show what would become of each machine\n  \
+        sheaf node maintenance n2             empty the node\n  \
+        sheaf node maintenance n2 --off       take it back into use")]
+    Maintenance {
+        #[command(flatten)]
+        place: ClusterScope,
+        /// Name of the node.
+        #[arg(value_parser = node_name)]
+        name: String,
+        /// Shut machines down that cannot be migrated.
+        #[arg(long, conflicts_with = "off")]
+        force: bool,
+        /// Show what would become of each machine, and change nothing.
+        #[arg(long, conflicts_with = "off")]
+        dry_run: bool,
+        /// Do not wait until the node is empty.
+        #[arg(long, conflicts_with = "off")]
+        no_wait: bool,
+        /// End maintenance, or cancel it while machines still leave.
+        #[arg(long)]
+        off: bool,
+    },
     /// Remove a node from the cluster; its certificate gets in nowhere from then on.
     ///
     /// Nothing on the node itself is changed. A node with machines or replicas is removed only

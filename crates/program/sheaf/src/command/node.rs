@@ -1,5 +1,6 @@
 //! `sheaf node` and `sheaf cluster`: the nodes of a cluster, thin over the API.
 
+mod maintenance;
 mod view;
 
 use anyhow::{Context as _, Result, bail};
@@ -22,6 +23,14 @@ pub(super) fn run(command: &NodeCommand) -> Result<()> {
             NodeCommand::List { place } => list(place).await,
             NodeCommand::Show { place, name } => show(place, name).await,
             NodeCommand::Label { place, name, labels } => label(place, name, labels).await,
+            NodeCommand::Maintenance { place, name, off: true, .. } => {
+                maintenance::disable(place, name).await
+            }
+            NodeCommand::Maintenance { place, name, force, dry_run, no_wait, .. } => {
+                let how =
+                    maintenance::HowToDrain { force: *force, dry_run: *dry_run, wait: !*no_wait };
+                maintenance::enable(place, name, how).await
+            }
             NodeCommand::Remove { place, name, force } => remove(place, name, *force).await,
         }
     })

@@ -1,0 +1,213 @@
+//! Maintenance of a node: whether it may begin, and what becomes of each machine. Pure; shared by
+//! the controller that carries it out and by the REST API and the command line, which ask first.
+//!
+//! Annotations and texts are Harvester's.
+
+mod survey;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cluster::CONTROL_PLANE;
+use crate::failover::LOST;
+
+pub use survey::{ClusterObjects, survey};
+
+/// Asks for maintenance: `true`.
+pub const DRAIN_REQUESTED: &str = "harvesterhci.io/drain-requested";
+/// Shuts machines down that cannot be migrated: `true`.
+pub const DRAIN_FORCED: &str = "harvesterhci.io/drain-forced";
+/// How far maintenance is: [`RUNNING`] or [`COMPLETED`].
+pub const MAINTAIN_STATUS: &str = "harvesterhci.io/maintain-status";
+pub const RUNNING: &str = "running";
+pub const COMPLETED: &str = "completed";
+/// Label of a machine: what maintenance of its node means for it.
+pub const STRATEGY: &str = "harvesterhci.io/maintain-mode-strategy";
+/// Annotation of a machine that maintenance shut down and that is to be started again: its node.
+pub const STRATEGY_NODE: &str = "harvesterhci.io/maintain-mode-strategy-node-name";
+/// Condition of a node that is or was in maintenance.
+pub const CONDITION: &str = "MaintenanceMode";
+
+const LAST_COPY: &str = "LastHealthyReplica";
+const NO_NODE: &str = "NodeSchedulingRequirementsNotMet";
+
+/// What maintenance of its node means for a machine, by the label [`STRATEGY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaintainStrategy {
+    Migrate,
+    Shutdown,
+    /// It is started on another node as soon as it is down.
+    ShutdownAndRestartAfterEnable,
+    /// It is started when maintenance ends.
+    ShutdownAndRestartAfterDisable,
+}
+
+impl MaintainStrategy {
+    /// Reads the label; machines without it migrate.
+    pub fn of(machine: &Value) -> Self {
+        match machine["metadata"]["labels"][STRATEGY].as_str() {
+            Some("Shutdown") => Self::Shutdown,
+            Some("ShutdownAndRestartAfterEnable") => Self::ShutdownAndRestartAfterEnable,
+            Some("ShutdownAndRestartAfterDisable") => Self::ShutdownAndRestartAfterDisable,
+            _ => Self::Migrate,
+        }
+    }
+
+    pub fn is_restarted(self) -> bool {
+        matches!(self, Self::ShutdownAndRestartAfterEnable | Self::ShutdownAndRestartAfterDisable)
+    }
+}
+
+/// Why a machine cannot leave by migration.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Obstacle {
+    /// It is not live-migratable, for this reason of its condition.
+    NotMigratable(String),
+    /// The only up-to-date copy of one of its volumes is on the node.
+    LastHealthyReplica,
+    /// No other node has the labels that it asks for, or room.
+    NoNode,
+}
+
+impl Obstacle {
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::NotMigratable(reason) => reason,
+            Self::LastHealthyReplica => LAST_COPY,
+            Self::NoNode => NO_NODE,
+        }
+    }
+}
+
+/// A machine that maintenance of a node concerns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConcernedMachine {
+    pub namespace: String,
+    pub name: String,
+    /// Whether it runs on the node; otherwise only its data is there.
+    pub is_here: bool,
+    pub strategy: MaintainStrategy,
+    pub obstacle: Option<Obstacle>,
+}
+
+/// What becomes of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MachineFate {
+    /// It is evicted: migrated, or shut down if its eviction strategy says so.
+    Evict,
+    ShutDown,
+    Blocked(Obstacle),
+}
+
+impl ConcernedMachine {
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    pub fn fate(&self, is_forced: bool) -> MachineFate {
+        match (&self.obstacle, self.strategy) {
+            (_, strategy) if self.is_here && strategy != MaintainStrategy::Migrate => {
+                MachineFate::ShutDown
+            }
+            (None, _) => MachineFate::Evict,
+            (Some(_), _) if is_forced => MachineFate::ShutDown,
+            (Some(obstacle), _) => MachineFate::Blocked(obstacle.clone()),
+        }
+    }
+}
+
+/// Why a node cannot be put into maintenance.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MaintenanceRefusal {
+    #[error(
+        "draining of this node is not possible: single controlplane cluster, cannot place \
+         controlplane in maintenance mode"
+    )]
+    SingleControlPlane,
+    #[error(
+        "draining of this node is not possible: another controlplane is already in maintenance \
+         mode, cannot place current node in maintenance mode"
+    )]
+    OtherControlPlane,
+    #[error("can't enable maintenance mode or cordon on the last available node")]
+    LastNode,
+    #[error(
+        "enabling maintenance mode is impossible. Non-migratable VMs found: {}. Use 'force drain' \
+         to perform a collective shutdown",
+        described(.0)
+    )]
+    Blocked(Vec<(String, Obstacle)>),
+}
+
+fn described(blocked: &[(String, Obstacle)]) -> String {
+    let one = |(machine, obstacle): &(String, Obstacle)| {
+        format!("{machine} cannot be migrated due to {}", obstacle.reason())
+    };
+    blocked.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// Whether the cluster can spare a node.
+pub fn check_node(node: &str, nodes: &[Value]) -> Result<(), MaintenanceRefusal> {
+    let is_own = |own: &&Value| own["metadata"]["name"] == node;
+    let manages = |own: &&Value| own["metadata"]["labels"].get(CONTROL_PLANE).is_some();
+    if nodes.iter().filter(manages).any(|own| is_own(&own)) {
+        let all = nodes.iter().filter(manages).count();
+        if all == 1 {
+            return Err(MaintenanceRefusal::SingleControlPlane);
+        }
+        let others = nodes.iter().filter(manages).filter(|own| !is_own(own));
+        let left = others.filter(|own| is_available(own)).count();
+        if left < all / 2 + 1 {
+            return Err(MaintenanceRefusal::OtherControlPlane);
+        }
+    }
+    let mut others = nodes.iter().filter(|own| !is_own(own));
+    if others.any(is_available) { Ok(()) } else { Err(MaintenanceRefusal::LastNode) }
+}
+
+/// Whether machines can be started on a node.
+pub fn is_available(node: &Value) -> bool {
+    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    let annotations = &node["metadata"]["annotations"];
+    conditions.any(|own| own["type"] == "Ready" && own["status"] == "True")
+        && node["spec"]["unschedulable"] != true
+        && !annotations[LOST].is_string()
+        && !annotations[MAINTAIN_STATUS].is_string()
+}
+
+/// Refuses maintenance that would not end by itself.
+pub fn check_machines(machines: &[ConcernedMachine]) -> Result<(), MaintenanceRefusal> {
+    let blocked = |machine: &ConcernedMachine| match machine.fate(false) {
+        MachineFate::Blocked(obstacle) => Some((machine.id(), obstacle)),
+        MachineFate::Evict | MachineFate::ShutDown => None,
+    };
+    let blocked: Vec<_> = machines.iter().filter_map(blocked).collect();
+    if blocked.is_empty() { Ok(()) } else { Err(MaintenanceRefusal::Blocked(blocked)) }
+}
+
+/// Machines that maintenance would have to shut down, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnhealthyMachines {
+    pub message: String,
+    pub vms: Vec<String>,
+}
+
+/// The answer to Harvester's action `listUnhealthyVM`.
+pub fn unhealthy(machines: &[ConcernedMachine]) -> Vec<UnhealthyMachines> {
+    let mut groups = BTreeMap::<&str, Vec<String>>::new();
+    for machine in machines {
+        if let Some(obstacle) = &machine.obstacle {
+            groups.entry(obstacle.reason()).or_default().push(machine.id());
+        }
+    }
+    let group = |(reason, vms): (&str, Vec<String>)| UnhealthyMachines {
+        message: format!("The following VMs cannot be migrated due to {reason} condition"),
+        vms,
+    };
+    groups.into_iter().map(group).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,14 +2,18 @@
 //! `kubernetes` service. Written through the ordinary verbs, so that it is checked and
 //! tracked like everything else, and again at each start, so that it stays true.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use auth::User;
 use auth::rbac::reconcile::{self, Reconciled};
-use base::Chain;
+use base::{Backoff, Chain};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::access::identity::Transport;
 use crate::api::Api;
@@ -20,6 +24,24 @@ pub enum BootstrapError {
     #[error("cannot {method} {path}: {code} {message}")]
     Refused { method: Method, path: String, code: StatusCode, message: String },
 }
+
+impl BootstrapError {
+    /// Whether the same write may succeed later: the store is slow or away, or another server wrote
+    /// the object at the same time.
+    fn is_transient(&self) -> bool {
+        let Self::Refused { code, .. } = self;
+        matches!(
+            *code,
+            StatusCode::SERVICE_UNAVAILABLE
+                | StatusCode::GATEWAY_TIMEOUT
+                | StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::CONFLICT
+        )
+    }
+}
+
+/// How long a write is tried again. etcd on a busy disk may take many seconds for the first ones.
+const RETRY_LIMIT: Duration = Duration::from_secs(60);
 
 /// How many objects are written at a time, of each sort.
 const AT_ONCE: usize = 24;
@@ -52,16 +74,36 @@ async fn all(api: &Api, objects: Vec<Value>) -> Result<(), BootstrapError> {
 async fn each<W>(
     api: &Api,
     objects: Vec<Value>,
-    write: fn(Api, Value) -> W,
+    write: fn(Api, Arc<Value>) -> W,
 ) -> Result<(), BootstrapError>
 where
     W: Future<Output = Result<(), BootstrapError>> + Send + 'static,
 {
     let written = objects.into_iter().map(async |object| {
-        let task = tokio::spawn(write(api.clone(), object));
-        task.await.unwrap_or_else(|gone| std::panic::resume_unwind(gone.into_panic()))
+        let object = Arc::new(object);
+        persist(async || {
+            let task = tokio::spawn(write(api.clone(), Arc::clone(&object)));
+            task.await.unwrap_or_else(|gone| std::panic::resume_unwind(gone.into_panic()))
+        })
+        .await
     });
     stream::iter(written).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Repeats a write that fails for now.
+async fn persist(
+    write: impl AsyncFn() -> Result<(), BootstrapError>,
+) -> Result<(), BootstrapError> {
+    let began = Instant::now();
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    loop {
+        match write().await {
+            Err(failure) if failure.is_transient() && began.elapsed() < RETRY_LIMIT => {
+                tokio::time::sleep(backoff.delay()).await;
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Creates an object unless it exists; some are kept equal to what we say.
@@ -217,7 +259,29 @@ pub(crate) async fn json_patch(api: &Api, path: &str, patch: &Value) -> (StatusC
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_repeated_while_the_store_is_slow() {
+        let run = async |codes: &[u16]| {
+            let tries = AtomicUsize::new(0);
+            let outcome = persist(async || {
+                let index = tries.fetch_add(1, Ordering::Relaxed);
+                let code = codes[index.min(codes.len() - 1)];
+                let code = StatusCode::from_u16(code).unwrap();
+                expect(Method::POST, "/api/v1/namespaces", (code, Value::Null))
+            })
+            .await;
+            (outcome.is_ok(), tries.into_inner())
+        };
+        assert_eq!(run(&[201]).await, (true, 1));
+        assert_eq!(run(&[504, 503, 409, 201]).await, (true, 4));
+        assert_eq!(run(&[422]).await, (false, 1), "it would fail again");
+        let (is_ok, tries) = run(&[504]).await;
+        assert!(!is_ok && tries > 10, "{tries}");
+    }
 
     #[test]
     fn what_is_ours_is_laid_over_what_others_added() {

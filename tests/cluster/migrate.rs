@@ -222,8 +222,8 @@ fn a_guest_moves_there_and_back_and_survives_what_goes_wrong() {
     eventually("the source is gone", || two.processes().is_empty());
     assert_eq!(one.processes().len(), 1);
     let refused = one.sheaf.command("node maintenance one");
-    assert_has(&String::from_utf8_lossy(&refused.stderr), "single controlplane cluster");
-    assert_has(&one.sheaf.run("node maintenance two --off"), "back in use");
+    assert_has(String::from_utf8_lossy(&refused.stderr), "single controlplane cluster");
+    assert_has(one.sheaf.run("node maintenance two --off"), "back in use");
     poll("maintenance is over", || {
         let node = http.get("/api/v1/nodes/two").ok();
         let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();

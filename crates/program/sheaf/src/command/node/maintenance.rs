@@ -127,7 +127,7 @@ async fn follow(cluster: &ClusterClient, name: &str) -> Result<()> {
     let mut changes = std::pin::pin!(watcher(nodes, config).default_backoff().applied_objects());
     let mut last = String::new();
     while let Some(node) = changes.try_next().await.context("cannot watch the node")? {
-        let Some(report) = Report::of(&node) else { continue };
+        let Some(report) = MaintenanceReport::of(&node) else { continue };
         if report.message != last {
             print(&format!("{}\n", report.message))?;
             last.clone_from(&report.message);
@@ -144,12 +144,12 @@ async fn follow(cluster: &ClusterClient, name: &str) -> Result<()> {
 
 /// What a node reports of its maintenance.
 #[derive(Debug, PartialEq, Eq)]
-struct Report {
+struct MaintenanceReport {
     reason: String,
     message: String,
 }
 
-impl Report {
+impl MaintenanceReport {
     /// Nothing while the request waits: an older report is about earlier maintenance.
     fn of(node: &Node) -> Option<Self> {
         let notes = node.metadata.annotations.as_ref();
@@ -182,7 +182,7 @@ mod tests {
                 "status": {"conditions": [condition]}}))
             .unwrap()
         };
-        let reason = |node: &Node| Report::of(node).map(|own| own.reason);
+        let reason = |node: &Node| MaintenanceReport::of(node).map(|own| own.reason);
         let requested = || json!({DRAIN_REQUESTED: "true"});
         let running = || json!({DRAIN_REQUESTED: "true", MAINTAIN_STATUS: RUNNING});
         assert_eq!(reason(&node(requested(), "False", "Refused")), None);

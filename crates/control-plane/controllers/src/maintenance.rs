@@ -14,8 +14,8 @@ use std::time::Duration;
 use base::clock;
 use hci::longhorn::NAMESPACE;
 use hci::maintenance::{
-    ClusterObjects, ConcernedMachine, MaintenanceRefusal, Obstacle, check_machines, check_node,
-    survey,
+    AffectedMachine, ClusterObjects, MaintenanceRefusal, MigrationBlocker, check_machines,
+    check_node, survey,
 };
 use kube::Client;
 use kube::api::PostParams;
@@ -23,7 +23,7 @@ use kube::core::Request;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use self::plan::{DrainWork, MaintenancePhase, SwitchMachine};
+use self::plan::{DrainPlan, MaintenancePhase, PowerChange};
 use crate::condition::Condition;
 use crate::event::{self, About, EventType};
 use crate::longhorn::{ENGINES, REPLICAS};
@@ -107,7 +107,7 @@ impl MaintenanceReconciler {
         Self { objects: Objects(client), nodes, targets }
     }
 
-    async fn survey(&self, node: &str) -> Result<Vec<ConcernedMachine>, ReconcileError> {
+    async fn survey(&self, node: &str) -> Result<Vec<AffectedMachine>, ReconcileError> {
         let list = |resource, namespace| self.objects.list(resource, namespace, "");
         let nodes = list(NODES, "").await.doing("list nodes")?;
         let instances = list(VMIS, "").await.doing("list instances")?;
@@ -154,14 +154,14 @@ impl MaintenanceReconciler {
         let mut machines = self.survey(name).await?;
         for machine in &mut machines {
             if machine.is_here && machine.obstacle.is_none() && !self.has_target(machine).await? {
-                machine.obstacle = Some(Obstacle::NoNode);
+                machine.obstacle = Some(MigrationBlocker::NoNode);
             }
         }
         Ok(check_machines(&machines))
     }
 
     /// Whether the scheduler would find another node.
-    async fn has_target(&self, machine: &ConcernedMachine) -> Result<bool, ReconcileError> {
+    async fn has_target(&self, machine: &AffectedMachine) -> Result<bool, ReconcileError> {
         let vmi = self.objects.get(VMIS, &machine.namespace, &machine.name).await;
         let Some(vmi) = vmi.doing("get the instance")? else { return Ok(true) };
         Ok(self.targets.find(&vmi, &Default::default()).await?.is_ok())
@@ -170,7 +170,7 @@ impl MaintenanceReconciler {
     async fn drain(&self, node: &Value) -> Result<ReconcileResult, ReconcileError> {
         let name = object::name(node);
         let machines = self.survey(name).await?;
-        let work = DrainWork::of(&machines, plan::is_forced(node));
+        let work = DrainPlan::of(&machines, plan::is_forced(node));
         for machine in &work.evict {
             self.evict(name, machine).await?;
         }
@@ -214,7 +214,7 @@ impl MaintenanceReconciler {
     }
 
     /// Evicts the launcher pod of a machine, once.
-    async fn evict(&self, node: &str, machine: &ConcernedMachine) -> Result<(), ReconcileError> {
+    async fn evict(&self, node: &str, machine: &AffectedMachine) -> Result<(), ReconcileError> {
         let (namespace, name) = (&machine.namespace, &machine.name);
         let vmi = self.objects.get(VMIS, namespace, name).await.doing("get the instance")?;
         let Some(vmi) = vmi else { return Ok(()) };
@@ -239,11 +239,7 @@ impl MaintenanceReconciler {
         }
     }
 
-    async fn shut_down(
-        &self,
-        node: &str,
-        machine: &ConcernedMachine,
-    ) -> Result<(), ReconcileError> {
+    async fn shut_down(&self, node: &str, machine: &AffectedMachine) -> Result<(), ReconcileError> {
         let (namespace, name) = (&*machine.namespace, &*machine.name);
         let found = self.objects.get(VMS, namespace, name).await.doing("get the machine")?;
         if let Some(found) = found {
@@ -268,12 +264,12 @@ impl MaintenanceReconciler {
         Ok(())
     }
 
-    async fn switch(&self, machine: &Value, change: SwitchMachine) -> Result<(), ReconcileError> {
+    async fn switch(&self, machine: &Value, change: PowerChange) -> Result<(), ReconcileError> {
         let (namespace, name) = (object::namespace(machine), object::name(machine));
         let (patch, act) = match change {
-            SwitchMachine::Nothing => return Ok(()),
-            SwitchMachine::Patch(patch) => (patch, None),
-            SwitchMachine::Act(act, patch) => (patch, Some(act)),
+            PowerChange::Nothing => return Ok(()),
+            PowerChange::Patch(patch) => (patch, None),
+            PowerChange::Act(act, patch) => (patch, Some(act)),
         };
         self.objects.merge(VMS, namespace, name, &patch).await.doing("write the machine")?;
         let Some(act) = act else { return Ok(()) };

@@ -8,22 +8,22 @@ mod survey;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster::CONTROL_PLANE;
 use crate::failover::LOST;
 
 pub use survey::{ClusterObjects, survey};
 
-/// Asks for maintenance: `true`.
+/// Annotation of a Node that requests maintenance: `true`.
 pub const DRAIN_REQUESTED: &str = "harvesterhci.io/drain-requested";
-/// Shuts machines down that cannot be migrated: `true`.
+/// Annotation of a Node: `true` has maintenance shut down the machines that cannot be migrated.
 pub const DRAIN_FORCED: &str = "harvesterhci.io/drain-forced";
-/// How far maintenance is: [`RUNNING`] or [`COMPLETED`].
+/// Annotation of a Node with the progress of its maintenance: [`RUNNING`] or [`COMPLETED`].
 pub const MAINTAIN_STATUS: &str = "harvesterhci.io/maintain-status";
 pub const RUNNING: &str = "running";
 pub const COMPLETED: &str = "completed";
-/// Label of a machine: what maintenance of its node means for it.
+/// Label of a machine that selects a [`MaintainStrategy`].
 pub const STRATEGY: &str = "harvesterhci.io/maintain-mode-strategy";
 /// Annotation of a machine that maintenance shut down and that is to be started again: its node.
 pub const STRATEGY_NODE: &str = "harvesterhci.io/maintain-mode-strategy-node-name";
@@ -33,7 +33,7 @@ pub const CONDITION: &str = "MaintenanceMode";
 const LAST_COPY: &str = "LastHealthyReplica";
 const NO_NODE: &str = "NodeSchedulingRequirementsNotMet";
 
-/// What maintenance of its node means for a machine, by the label [`STRATEGY`].
+/// The action that a machine asks for by the label [`STRATEGY`] when its node is maintained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaintainStrategy {
     Migrate,
@@ -62,7 +62,7 @@ impl MaintainStrategy {
 
 /// Why a machine cannot leave by migration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Obstacle {
+pub enum MigrationBlocker {
     /// It is not live-migratable, for this reason of its condition.
     NotMigratable(String),
     /// The only up-to-date copy of one of its volumes is on the node.
@@ -71,7 +71,7 @@ pub enum Obstacle {
     NoNode,
 }
 
-impl Obstacle {
+impl MigrationBlocker {
     pub fn reason(&self) -> &str {
         match self {
             Self::NotMigratable(reason) => reason,
@@ -83,37 +83,37 @@ impl Obstacle {
 
 /// A machine that maintenance of a node concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConcernedMachine {
+pub struct AffectedMachine {
     pub namespace: String,
     pub name: String,
     /// Whether it runs on the node; otherwise only its data is there.
     pub is_here: bool,
     pub strategy: MaintainStrategy,
-    pub obstacle: Option<Obstacle>,
+    pub obstacle: Option<MigrationBlocker>,
 }
 
-/// What becomes of a machine.
+/// The action that maintenance takes on a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MachineFate {
+pub enum MaintenanceAction {
     /// It is evicted: migrated, or shut down if its eviction strategy says so.
     Evict,
     ShutDown,
-    Blocked(Obstacle),
+    Blocked(MigrationBlocker),
 }
 
-impl ConcernedMachine {
+impl AffectedMachine {
     pub fn id(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    pub fn fate(&self, is_forced: bool) -> MachineFate {
+    pub fn fate(&self, is_forced: bool) -> MaintenanceAction {
         match (&self.obstacle, self.strategy) {
             (_, strategy) if self.is_here && strategy != MaintainStrategy::Migrate => {
-                MachineFate::ShutDown
+                MaintenanceAction::ShutDown
             }
-            (None, _) => MachineFate::Evict,
-            (Some(_), _) if is_forced => MachineFate::ShutDown,
-            (Some(obstacle), _) => MachineFate::Blocked(obstacle.clone()),
+            (None, _) => MaintenanceAction::Evict,
+            (Some(_), _) if is_forced => MaintenanceAction::ShutDown,
+            (Some(obstacle), _) => MaintenanceAction::Blocked(obstacle.clone()),
         }
     }
 }
@@ -138,11 +138,11 @@ pub enum MaintenanceRefusal {
          to perform a collective shutdown",
         described(.0)
     )]
-    Blocked(Vec<(String, Obstacle)>),
+    Blocked(Vec<(String, MigrationBlocker)>),
 }
 
-fn described(blocked: &[(String, Obstacle)]) -> String {
-    let one = |(machine, obstacle): &(String, Obstacle)| {
+fn described(blocked: &[(String, MigrationBlocker)]) -> String {
+    let one = |(machine, obstacle): &(String, MigrationBlocker)| {
         format!("{machine} cannot be migrated due to {}", obstacle.reason())
     };
     blocked.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -178,10 +178,10 @@ pub fn is_available(node: &Value) -> bool {
 }
 
 /// Refuses maintenance that would not end by itself.
-pub fn check_machines(machines: &[ConcernedMachine]) -> Result<(), MaintenanceRefusal> {
-    let blocked = |machine: &ConcernedMachine| match machine.fate(false) {
-        MachineFate::Blocked(obstacle) => Some((machine.id(), obstacle)),
-        MachineFate::Evict | MachineFate::ShutDown => None,
+pub fn check_machines(machines: &[AffectedMachine]) -> Result<(), MaintenanceRefusal> {
+    let blocked = |machine: &AffectedMachine| match machine.fate(false) {
+        MaintenanceAction::Blocked(obstacle) => Some((machine.id(), obstacle)),
+        MaintenanceAction::Evict | MaintenanceAction::ShutDown => None,
     };
     let blocked: Vec<_> = machines.iter().filter_map(blocked).collect();
     if blocked.is_empty() { Ok(()) } else { Err(MaintenanceRefusal::Blocked(blocked)) }
@@ -195,7 +195,7 @@ pub struct UnhealthyMachines {
 }
 
 /// The answer to Harvester's action `listUnhealthyVM`.
-pub fn unhealthy(machines: &[ConcernedMachine]) -> Vec<UnhealthyMachines> {
+pub fn unhealthy(machines: &[AffectedMachine]) -> Vec<UnhealthyMachines> {
     let mut groups = BTreeMap::<&str, Vec<String>>::new();
     for machine in machines {
         if let Some(obstacle) = &machine.obstacle {
@@ -207,6 +207,21 @@ pub fn unhealthy(machines: &[ConcernedMachine]) -> Vec<UnhealthyMachines> {
         vms,
     };
     groups.into_iter().map(group).collect()
+}
+
+/// The patch of a Node that requests maintenance.
+pub fn request(is_forced: bool) -> Value {
+    let mut annotations = json!({DRAIN_REQUESTED: "true"});
+    if is_forced {
+        annotations[DRAIN_FORCED] = "true".into();
+    }
+    json!({"metadata": {"annotations": annotations}})
+}
+
+/// The patch of a Node that ends maintenance and uncordons it.
+pub fn end() -> Value {
+    let annotations = json!({DRAIN_REQUESTED: null, DRAIN_FORCED: null, MAINTAIN_STATUS: null});
+    json!({"metadata": {"annotations": annotations}, "spec": {"unschedulable": null}})
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How far maintenance of a node is, what is done next and what the node reports of it: pure.
+//! Phases of the maintenance of a node, the next actions and the reported condition: pure.
 //!
 //! ```text
 //!            drain-requested                 no machine left
@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use hci::maintenance::{
-    COMPLETED, CONDITION, ConcernedMachine, DRAIN_FORCED, DRAIN_REQUESTED, MAINTAIN_STATUS,
-    MachineFate, MaintainStrategy, MaintenanceRefusal, RUNNING, STRATEGY_NODE,
+    AffectedMachine, COMPLETED, CONDITION, DRAIN_FORCED, DRAIN_REQUESTED, MAINTAIN_STATUS,
+    MaintainStrategy, MaintenanceAction, MaintenanceRefusal, RUNNING, STRATEGY_NODE,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ const NAMED: usize = 5;
 /// After this the node reports that machines do not leave. Nothing is undone.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(60 * 60);
 
-/// How far maintenance of a node is.
+/// Phase of the maintenance of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MaintenancePhase {
     Off,
@@ -57,20 +57,20 @@ pub(super) fn is_forced(node: &Value) -> bool {
 
 /// What is left to do on a node.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct DrainWork<'a> {
-    pub(super) evict: Vec<&'a ConcernedMachine>,
-    pub(super) shut_down: Vec<&'a ConcernedMachine>,
-    pub(super) blocked: Vec<(&'a ConcernedMachine, String)>,
+pub(super) struct DrainPlan<'a> {
+    pub(super) evict: Vec<&'a AffectedMachine>,
+    pub(super) shut_down: Vec<&'a AffectedMachine>,
+    pub(super) blocked: Vec<(&'a AffectedMachine, String)>,
 }
 
-impl<'a> DrainWork<'a> {
-    pub(super) fn of(machines: &'a [ConcernedMachine], is_forced: bool) -> Self {
+impl<'a> DrainPlan<'a> {
+    pub(super) fn of(machines: &'a [AffectedMachine], is_forced: bool) -> Self {
         let mut work = Self::default();
         for machine in machines {
             match machine.fate(is_forced) {
-                MachineFate::Evict => work.evict.push(machine),
-                MachineFate::ShutDown => work.shut_down.push(machine),
-                MachineFate::Blocked(obstacle) => {
+                MaintenanceAction::Evict => work.evict.push(machine),
+                MaintenanceAction::ShutDown => work.shut_down.push(machine),
+                MaintenanceAction::Blocked(obstacle) => {
                     work.blocked.push((machine, obstacle.reason().to_owned()));
                 }
             }
@@ -88,7 +88,7 @@ impl<'a> DrainWork<'a> {
         if self.is_done() {
             return report.because("Completed", "no machine is left on the node");
         }
-        let ids = |list: &[&ConcernedMachine]| named(list.iter().map(|own| own.id()).collect());
+        let ids = |list: &[&AffectedMachine]| named(list.iter().map(|own| own.id()).collect());
         let mut parts = Vec::new();
         if !self.evict.is_empty() {
             parts.push(format!("migrating {}", ids(&self.evict)));
@@ -98,7 +98,7 @@ impl<'a> DrainWork<'a> {
         }
         if !self.blocked.is_empty() {
             let each =
-                |(own, reason): &(&ConcernedMachine, String)| format!("{} ({reason})", own.id());
+                |(own, reason): &(&AffectedMachine, String)| format!("{} ({reason})", own.id());
             let list = named(self.blocked.iter().map(each).collect());
             parts.push(format!("cannot migrate {list}: shut them down, or force maintenance"));
         }
@@ -167,7 +167,7 @@ pub(super) fn is_start_due(machine: &Value, node: &str, phase: MaintenancePhase)
 
 /// How a machine is stopped or started.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum SwitchMachine {
+pub(super) enum PowerChange {
     Patch(Value),
     /// By the subresource; the patch comes before.
     Act(&'static str, Value),
@@ -175,33 +175,33 @@ pub(super) enum SwitchMachine {
 }
 
 /// Shuts a machine down; `node` is noted if it is started again later.
-pub(super) fn stop(machine: &Value, node: &str) -> SwitchMachine {
+pub(super) fn stop(machine: &Value, node: &str) -> PowerChange {
     let is_restarted = MaintainStrategy::of(machine).is_restarted();
     let mut notes = json!({});
     if is_restarted {
         notes[STRATEGY_NODE] = node.into();
     }
     match text(machine, "/spec/runStrategy") {
-        "Halted" => SwitchMachine::Nothing,
+        "Halted" => PowerChange::Nothing,
         strategy @ ("Always" | "RerunOnFailure" | "Once") => {
             notes[RUN_STRATEGY] = strategy.into();
-            SwitchMachine::Patch(
+            PowerChange::Patch(
                 json!({"metadata": {"annotations": notes}, "spec": {"runStrategy": "Halted"}}),
             )
         }
-        _ => SwitchMachine::Act("stop", json!({"metadata": {"annotations": notes}})),
+        _ => PowerChange::Act("stop", json!({"metadata": {"annotations": notes}})),
     }
 }
 
 /// Starts a machine as it ran before.
-pub(super) fn start(machine: &Value) -> SwitchMachine {
+pub(super) fn start(machine: &Value) -> PowerChange {
     let notes = json!({STRATEGY_NODE: null});
     if text(machine, "/spec/runStrategy") != "Halted" {
-        return SwitchMachine::Act("start", json!({"metadata": {"annotations": notes}}));
+        return PowerChange::Act("start", json!({"metadata": {"annotations": notes}}));
     }
     let before = annotation(machine, RUN_STRATEGY).filter(|own| !matches!(*own, "" | "Halted"));
     let strategy = before.unwrap_or("RerunOnFailure");
-    SwitchMachine::Patch(
+    PowerChange::Patch(
         json!({"metadata": {"annotations": notes}, "spec": {"runStrategy": strategy}}),
     )
 }

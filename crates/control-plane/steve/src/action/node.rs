@@ -1,8 +1,6 @@
 //! Actions on nodes.
 
-use hci::maintenance::{
-    self, ClusterObjects, ConcernedMachine, DRAIN_FORCED, DRAIN_REQUESTED, MAINTAIN_STATUS,
-};
+use hci::maintenance::{self, AffectedMachine, ClusterObjects, DRAIN_REQUESTED, MAINTAIN_STATUS};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -37,7 +35,7 @@ pub(super) async fn run(
             Err(impossible(format!("Node {name} is not in maintenance mode")))
         }
         "disableMaintenanceMode" => {
-            call.session.merge(target.path, &disabled()).await?;
+            call.session.merge(target.path, &maintenance::end()).await?;
             Ok(done())
         }
         "enableCPUManager" | "disableCPUManager" => Err(cpu_manager(&node, action)),
@@ -67,27 +65,13 @@ fn is_maintained(node: &Value) -> bool {
     notes[DRAIN_REQUESTED].is_string() || notes[MAINTAIN_STATUS].is_string()
 }
 
-/// Takes a node back into use; the controller starts the machines that were shut down for the time.
-fn disabled() -> Value {
-    json!({
-        "metadata": {"annotations": {
-            DRAIN_REQUESTED: null, DRAIN_FORCED: null, MAINTAIN_STATUS: null,
-        }},
-        "spec": {"unschedulable": null},
-    })
-}
-
 async fn enable(call: &ResourceCall<'_>, target: ActionTarget<'_>, force: bool) -> SteveResult {
     spared(call, target.name).await?;
     if !force {
         let machines = concerned(call, target.name).await?;
         maintenance::check_machines(&machines).map_err(|own| impossible(own.to_string()))?;
     }
-    let mut notes = json!({DRAIN_REQUESTED: "true"});
-    if force {
-        notes[DRAIN_FORCED] = "true".into();
-    }
-    call.session.merge(target.path, &json!({"metadata": {"annotations": notes}})).await?;
+    call.session.merge(target.path, &maintenance::request(force)).await?;
     Ok(done())
 }
 
@@ -101,7 +85,7 @@ async fn spared(call: &ResourceCall<'_>, node: &str) -> Result<(), SteveError> {
 async fn concerned(
     call: &ResourceCall<'_>,
     node: &str,
-) -> Result<Vec<ConcernedMachine>, SteveError> {
+) -> Result<Vec<AffectedMachine>, SteveError> {
     let longhorn =
         |plural| format!("/apis/longhorn.io/v1beta2/namespaces/longhorn-system/{plural}");
     let nodes = items(call, "/api/v1/nodes").await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{ConcernedMachine, MaintainStrategy, Obstacle, is_available};
+use super::{AffectedMachine, MaintainStrategy, MigrationBlocker, is_available};
 use crate::longhorn::{OLD_RECORD, RECORD, VOLUME_LABEL, block_id, in_sync_replicas};
 
 /// The objects that decide.
@@ -21,7 +21,7 @@ pub struct ClusterObjects<'a> {
 }
 
 /// The machines that run on a node, and those elsewhere that need data which only it has.
-pub fn survey(node: &str, objects: &ClusterObjects<'_>) -> Vec<ConcernedMachine> {
+pub fn survey(node: &str, objects: &ClusterObjects<'_>) -> Vec<AffectedMachine> {
     let last_copies = last_copies(node, objects);
     let mut found = Vec::new();
     for vmi in objects.instances.iter().filter(|vmi| !is_over(vmi)) {
@@ -36,7 +36,7 @@ pub fn survey(node: &str, objects: &ClusterObjects<'_>) -> Vec<ConcernedMachine>
             .machines
             .iter()
             .find(|own| meta(own, "namespace") == namespace && meta(own, "name") == name);
-        found.push(ConcernedMachine {
+        found.push(AffectedMachine {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             is_here,
@@ -47,15 +47,17 @@ pub fn survey(node: &str, objects: &ClusterObjects<'_>) -> Vec<ConcernedMachine>
     found
 }
 
-fn obstacle(vmi: &Value, has_last: bool, node: &str, nodes: &[Value]) -> Option<Obstacle> {
+fn obstacle(vmi: &Value, has_last: bool, node: &str, nodes: &[Value]) -> Option<MigrationBlocker> {
     if has_last {
-        return Some(Obstacle::LastHealthyReplica);
+        return Some(MigrationBlocker::LastHealthyReplica);
     }
     let mut conditions = vmi["status"]["conditions"].as_array().into_iter().flatten();
     let refused = conditions.find(|own| own["type"] == "LiveMigratable" && own["status"] != "True");
     if let Some(refused) = refused {
         let reason = refused["reason"].as_str().filter(|reason| !reason.is_empty());
-        return Some(Obstacle::NotMigratable(reason.unwrap_or("NotLiveMigratable").to_owned()));
+        return Some(MigrationBlocker::NotMigratable(
+            reason.unwrap_or("NotLiveMigratable").to_owned(),
+        ));
     }
     let fits = |other: &Value| {
         let mut wanted = vmi["spec"]["nodeSelector"].as_object().into_iter().flatten();
@@ -63,7 +65,7 @@ fn obstacle(vmi: &Value, has_last: bool, node: &str, nodes: &[Value]) -> Option<
             && is_available(other)
             && wanted.all(|(key, value)| other["metadata"]["labels"][key] == *value)
     };
-    (!nodes.iter().any(fits)).then_some(Obstacle::NoNode)
+    (!nodes.iter().any(fits)).then_some(MigrationBlocker::NoNode)
 }
 
 /// Claims whose only up-to-date copy is on the node, as namespace and name.

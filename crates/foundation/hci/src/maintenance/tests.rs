@@ -1,5 +1,3 @@
-use serde_json::json;
-
 use super::*;
 
 fn node(name: &str, role: &str, ready: bool, extra: Value) -> Value {
@@ -115,7 +113,9 @@ fn machines_of_the_node_and_of_its_last_copies_are_concerned() {
     );
     let seen: Vec<_> = found
         .iter()
-        .map(|own| (own.name.as_str(), own.is_here, own.obstacle.as_ref().map(Obstacle::reason)))
+        .map(|own| {
+            (own.name.as_str(), own.is_here, own.obstacle.as_ref().map(MigrationBlocker::reason))
+        })
         .collect();
     assert_eq!(
         seen,
@@ -126,8 +126,8 @@ fn machines_of_the_node_and_of_its_last_copies_are_concerned() {
             ("remote", false, Some(LAST_COPY)),
         ]
     );
-    assert_eq!(found[0].fate(false), MachineFate::ShutDown, "its label says so");
-    assert_eq!(found[1].fate(true), MachineFate::ShutDown);
+    assert_eq!(found[0].fate(false), MaintenanceAction::ShutDown, "its label says so");
+    assert_eq!(found[1].fate(true), MaintenanceAction::ShutDown);
     let refusal = check_machines(&found).unwrap_err().to_string();
     assert_eq!(
         refusal,
@@ -147,7 +147,7 @@ fn machines_of_the_node_and_of_its_last_copies_are_concerned() {
 
 #[test]
 fn machines_without_an_obstacle_are_evicted() {
-    let machine = |strategy, is_here, obstacle| ConcernedMachine {
+    let machine = |strategy, is_here, obstacle| AffectedMachine {
         namespace: "n".into(),
         name: "m".into(),
         is_here,
@@ -155,12 +155,12 @@ fn machines_without_an_obstacle_are_evicted() {
         obstacle,
     };
     use MaintainStrategy::{Migrate, Shutdown};
-    let last = || Some(Obstacle::LastHealthyReplica);
-    assert_eq!(machine(Migrate, true, None).fate(false), MachineFate::Evict);
-    assert_eq!(machine(Shutdown, true, last()).fate(false), MachineFate::ShutDown);
-    let blocked = MachineFate::Blocked(Obstacle::LastHealthyReplica);
+    let last = || Some(MigrationBlocker::LastHealthyReplica);
+    assert_eq!(machine(Migrate, true, None).fate(false), MaintenanceAction::Evict);
+    assert_eq!(machine(Shutdown, true, last()).fate(false), MaintenanceAction::ShutDown);
+    let blocked = MaintenanceAction::Blocked(MigrationBlocker::LastHealthyReplica);
     assert_eq!(machine(Migrate, true, last()).fate(false), blocked);
     // Its label is about maintenance of the node that it runs on.
     assert_eq!(machine(Shutdown, false, last()).fate(false), blocked);
-    assert_eq!(machine(Shutdown, false, last()).fate(true), MachineFate::ShutDown);
+    assert_eq!(machine(Shutdown, false, last()).fate(true), MaintenanceAction::ShutDown);
 }

@@ -28,7 +28,7 @@ pub(super) fn run(command: &NodeCommand) -> Result<()> {
             }
             NodeCommand::Maintenance { place, name, force, dry_run, no_wait, .. } => {
                 let how =
-                    maintenance::HowToDrain { force: *force, dry_run: *dry_run, wait: !*no_wait };
+                    maintenance::DrainOptions { force: *force, dry_run: *dry_run, wait: !*no_wait };
                 maintenance::enable(place, name, how).await
             }
             NodeCommand::Remove { place, name, force } => remove(place, name, *force).await,

@@ -1,4 +1,4 @@
-use hci::maintenance::{Obstacle, STRATEGY};
+use hci::maintenance::{MigrationBlocker, STRATEGY};
 
 use super::*;
 
@@ -37,8 +37,8 @@ fn annotations_and_the_condition_say_how_far_it_is() {
     }
 }
 
-fn machine(name: &str, obstacle: Option<Obstacle>) -> ConcernedMachine {
-    ConcernedMachine {
+fn machine(name: &str, obstacle: Option<MigrationBlocker>) -> AffectedMachine {
+    AffectedMachine {
         namespace: "n".into(),
         name: name.into(),
         is_here: true,
@@ -49,10 +49,10 @@ fn machine(name: &str, obstacle: Option<Obstacle>) -> ConcernedMachine {
 
 #[test]
 fn the_node_reports_who_is_left_and_why() {
-    let fixed = Some(Obstacle::NotMigratable("HostDevice".into()));
+    let fixed = Some(MigrationBlocker::NotMigratable("HostDevice".into()));
     let machines = [machine("moves", None), machine("fixed", fixed)];
     let report =
-        |is_forced, second| DrainWork::of(&machines, is_forced).condition(Some(at(10)), at(second));
+        |is_forced, second| DrainPlan::of(&machines, is_forced).condition(Some(at(10)), at(second));
     let blocked = report(false, 20);
     assert_eq!(blocked.reason, "Blocked");
     assert_eq!(
@@ -64,11 +64,11 @@ fn the_node_reports_who_is_left_and_why() {
     assert_eq!(forced.reason, "Draining");
     assert_eq!(forced.message, "migrating n/moves; shutting down n/fixed");
     assert_eq!(report(true, 4000).reason, "Blocked", "it is over an hour");
-    let none = DrainWork::of(&[], false);
+    let none = DrainPlan::of(&[], false);
     assert!(none.is_done());
     assert_eq!(none.condition(None, at(20)).reason, "Completed");
     let many: Vec<_> = (0..7).map(|n| machine(&format!("m{n}"), None)).collect();
-    let message = DrainWork::of(&many, false).condition(None, at(20)).message;
+    let message = DrainPlan::of(&many, false).condition(None, at(20)).message;
     assert_eq!(message, "migrating n/m0, n/m1, n/m2, n/m3, n/m4 and 2 more");
 }
 
@@ -91,21 +91,21 @@ fn vm(run: &str, label: &str, notes: Value, status: &str) -> Value {
 #[test]
 fn machines_stop_and_start_as_they_ran() {
     let plain = vm("RerunOnFailure", "", json!({}), "Running");
-    let SwitchMachine::Patch(patch) = stop(&plain, "a") else { panic!("a patch") };
+    let PowerChange::Patch(patch) = stop(&plain, "a") else { panic!("a patch") };
     assert_eq!(patch["spec"]["runStrategy"], "Halted");
     assert_eq!(patch["metadata"]["annotations"], json!({RUN_STRATEGY: "RerunOnFailure"}));
     let label = "ShutdownAndRestartAfterDisable";
     let back = vm("Always", label, json!({}), "Running");
-    let SwitchMachine::Patch(patch) = stop(&back, "a") else { panic!("a patch") };
+    let PowerChange::Patch(patch) = stop(&back, "a") else { panic!("a patch") };
     assert_eq!(patch["metadata"]["annotations"][STRATEGY_NODE], "a");
-    assert_eq!(stop(&vm("Halted", "", json!({}), "Stopped"), "a"), SwitchMachine::Nothing);
-    assert!(matches!(stop(&vm("Manual", "", json!({}), ""), "a"), SwitchMachine::Act("stop", _)));
+    assert_eq!(stop(&vm("Halted", "", json!({}), "Stopped"), "a"), PowerChange::Nothing);
+    assert!(matches!(stop(&vm("Manual", "", json!({}), ""), "a"), PowerChange::Act("stop", _)));
     let halted =
         vm("Halted", label, json!({RUN_STRATEGY: "Always", STRATEGY_NODE: "a"}), "Stopped");
-    let SwitchMachine::Patch(patch) = start(&halted) else { panic!("a patch") };
+    let PowerChange::Patch(patch) = start(&halted) else { panic!("a patch") };
     assert_eq!(patch["spec"]["runStrategy"], "Always");
     assert_eq!(patch["metadata"]["annotations"][STRATEGY_NODE], Value::Null);
-    assert!(matches!(start(&vm("Manual", "", json!({}), "")), SwitchMachine::Act("start", _)));
+    assert!(matches!(start(&vm("Manual", "", json!({}), "")), PowerChange::Act("start", _)));
 }
 
 #[test]

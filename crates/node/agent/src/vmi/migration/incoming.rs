@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::offer::{MigrationOffer, UnfitMachine};
 use super::recovery::{self, Verdict};
-use super::session::PeerSessions;
+use super::session::MigrationSessions;
 use super::{INCOMING, MigrationNote, progress};
 use crate::api;
 use crate::context::Context;
@@ -80,12 +80,12 @@ pub(crate) struct IncomingMigrations {
     context: Arc<Context>,
     machines: Machines,
     tasks: Tasks,
-    sessions: PeerSessions<IncomingRequest>,
+    sessions: MigrationSessions<IncomingRequest>,
 }
 
 impl IncomingMigrations {
     pub(crate) fn new(context: Arc<Context>, machines: Machines, tasks: Tasks) -> Self {
-        Self { context, machines, tasks, sessions: PeerSessions::default() }
+        Self { context, machines, tasks, sessions: MigrationSessions::default() }
     }
 
     /// Prepares for a guest of `peer`; when this is done, the stream may begin.

@@ -8,29 +8,29 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 /// Request queues by the UID of their migration; clones share them.
-pub(super) struct PeerSessions<R>(Arc<Mutex<BTreeMap<String, PeerSession<R>>>>);
+pub(super) struct MigrationSessions<R>(Arc<Mutex<BTreeMap<String, MigrationSession<R>>>>);
 
-struct PeerSession<R> {
+struct MigrationSession<R> {
     /// The source of the migration.
     peer: String,
     requests: mpsc::Sender<R>,
 }
 
-impl<R> Clone for PeerSessions<R> {
+impl<R> Clone for MigrationSessions<R> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<R> Default for PeerSessions<R> {
+impl<R> Default for MigrationSessions<R> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<R> PeerSessions<R> {
+impl<R> MigrationSessions<R> {
     pub(super) fn insert(&self, peer: &str, migration: &str, requests: mpsc::Sender<R>) {
-        let session = PeerSession { peer: peer.to_owned(), requests };
+        let session = MigrationSession { peer: peer.to_owned(), requests };
         self.0.lock().insert(migration.to_owned(), session);
     }
 
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_migration_is_reached_by_its_source_alone() {
-        let sessions = PeerSessions::<()>::default();
+        let sessions = MigrationSessions::<()>::default();
         let (requests, _received) = mpsc::channel(1);
         sessions.insert("source", "uid", requests);
         assert!(sessions.find("source", "uid").is_some());

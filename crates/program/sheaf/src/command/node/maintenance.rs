@@ -3,13 +3,13 @@
 use anyhow::{Context as _, Result, bail};
 use futures_util::TryStreamExt as _;
 use hci::maintenance::{
-    CONDITION, ClusterObjects, ConcernedMachine, DRAIN_FORCED, DRAIN_REQUESTED, MAINTAIN_STATUS,
-    MachineFate, check_machines, check_node, survey,
+    AffectedMachine, CONDITION, ClusterObjects, DRAIN_REQUESTED, MAINTAIN_STATUS, MaintainStrategy,
+    MaintenanceAction, check_machines, check_node, end, request, survey,
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{LONGHORN, MACHINES, NODES, find};
 use crate::cli::ClusterScope;
@@ -21,7 +21,7 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 
 /// How machines leave the node.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HowToDrain {
+pub(super) struct DrainOptions {
     /// Machines that cannot be migrated are shut down.
     pub(super) force: bool,
     /// Nothing is changed.
@@ -29,7 +29,7 @@ pub(super) struct HowToDrain {
     pub(super) wait: bool,
 }
 
-pub(super) async fn enable(place: &ClusterScope, name: &str, how: HowToDrain) -> Result<()> {
+pub(super) async fn enable(place: &ClusterScope, name: &str, how: DrainOptions) -> Result<()> {
     let cluster = ClusterClient::to(place).await?;
     find(&cluster, name).await?;
     let nodes = cluster.items(NODES).await?;
@@ -46,12 +46,7 @@ pub(super) async fn enable(place: &ClusterScope, name: &str, how: HowToDrain) ->
     if how.dry_run {
         return Ok(());
     }
-    let mut notes = json!({DRAIN_REQUESTED: "true"});
-    if how.force {
-        notes[DRAIN_FORCED] = "true".into();
-    }
-    let patch = json!({"metadata": {"annotations": notes}});
-    cluster.merge(&format!("{NODES}/{name}"), &patch).await?;
+    cluster.merge(&format!("{NODES}/{name}"), &request(how.force)).await?;
     if !how.wait {
         return print(&format!("maintenance of node {name} requested\n"));
     }
@@ -74,9 +69,7 @@ pub(super) async fn disable(place: &ClusterScope, name: &str) -> Result<()> {
     if !notes.contains_key(DRAIN_REQUESTED) && !notes.contains_key(MAINTAIN_STATUS) {
         bail!("node {name} is not in maintenance; nothing was changed");
     }
-    let notes = json!({DRAIN_REQUESTED: null, DRAIN_FORCED: null, MAINTAIN_STATUS: null});
-    let patch = json!({"metadata": {"annotations": notes}, "spec": {"unschedulable": null}});
-    cluster.merge(&format!("{NODES}/{name}"), &patch).await?;
+    cluster.merge(&format!("{NODES}/{name}"), &end()).await?;
     print(&format!("node {name} is back in use\n"))
 }
 
@@ -84,7 +77,7 @@ async fn concerned(
     cluster: &ClusterClient,
     name: &str,
     nodes: &[Value],
-) -> Result<Vec<ConcernedMachine>> {
+) -> Result<Vec<AffectedMachine>> {
     let instances = cluster.items(MACHINES).await?;
     let machines = cluster.items(VMS).await?;
     let volumes = cluster.items(VOLUMES).await?;
@@ -102,7 +95,7 @@ async fn concerned(
 }
 
 /// What would become of each machine.
-fn plan(node: &str, machines: &[ConcernedMachine], is_forced: bool) -> String {
+fn plan(node: &str, machines: &[AffectedMachine], is_forced: bool) -> String {
     if machines.is_empty() {
         return format!("no machine runs on node {node} or needs it\n");
     }
@@ -110,14 +103,19 @@ fn plan(node: &str, machines: &[ConcernedMachine], is_forced: bool) -> String {
     for machine in machines {
         let obstacle = machine.obstacle.as_ref().map_or("", |own| own.reason());
         let (action, reason) = match machine.fate(is_forced) {
-            MachineFate::Evict => ("migrate", ""),
-            MachineFate::ShutDown if obstacle.is_empty() => ("shut down", "label"),
-            MachineFate::ShutDown => ("shut down", obstacle),
-            MachineFate::Blocked(_) => ("blocked", obstacle),
+            MaintenanceAction::Evict => ("migrate", ""),
+            MaintenanceAction::ShutDown if is_by_label(machine) => ("shut down", "label"),
+            MaintenanceAction::ShutDown => ("shut down", obstacle),
+            MaintenanceAction::Blocked(_) => ("blocked", obstacle),
         };
         rows.push(vec![machine.id(), action.to_owned(), reason.to_owned()]);
     }
     table::align(&rows)
+}
+
+/// Whether the label of the machine asks for a shutdown.
+fn is_by_label(machine: &AffectedMachine) -> bool {
+    machine.is_here && machine.strategy != MaintainStrategy::Migrate
 }
 
 /// Prints each report of the node until it is empty or refuses.
@@ -169,7 +167,8 @@ impl MaintenanceReport {
 
 #[cfg(test)]
 mod tests {
-    use hci::maintenance::{MaintainStrategy, Obstacle, RUNNING};
+    use hci::maintenance::{MigrationBlocker, RUNNING};
+    use serde_json::json;
 
     use super::*;
 
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_plan_names_each_machine() {
-        let machine = |name: &str, strategy, obstacle| ConcernedMachine {
+        let machine = |name: &str, strategy, obstacle| AffectedMachine {
             namespace: "default".into(),
             name: name.into(),
             is_here: true,
@@ -202,7 +201,7 @@ mod tests {
         };
         let machines = [
             machine("web", MaintainStrategy::Migrate, None),
-            machine("db", MaintainStrategy::Migrate, Some(Obstacle::LastHealthyReplica)),
+            machine("db", MaintainStrategy::Migrate, Some(MigrationBlocker::LastHealthyReplica)),
             machine("ci", MaintainStrategy::Shutdown, None),
         ];
         assert_eq!(

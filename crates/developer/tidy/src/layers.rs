@@ -28,6 +28,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["kinds", "schema"]),
     // Bytes and revisions; nothing of Kubernetes.
     ("store", &["base"]),
+    // The etcd process, its members, and how a node becomes one; nothing of Kubernetes.
+    ("quorum", &["base"]),
     // Mechanism on one node; nothing of Kubernetes.
     ("block", &["base"]),
     ("net", &["base"]),
@@ -62,6 +64,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "controllers",
             "gateway",
             "hci",
+            "quorum",
             "steve",
             "store",
             "ui",

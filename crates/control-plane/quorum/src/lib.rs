@@ -1,0 +1,27 @@
+//! The etcd of a cluster with several management nodes: its process on this node, its members, and
+//! what a node does to become or to stop being one.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `version` | which releases of etcd are used |
+//! | `record` | `etcd.json`: how far this node has come, as a state machine |
+//! | `plan` | the next step of a node that becomes a member, and which member may be removed |
+//! | `members` | the member API of etcd |
+//! | `process` | the etcd process of this node, which outlives ours |
+//!
+//! The crate knows neither Kubernetes nor the keys that objects are stored under.
+
+mod members;
+mod plan;
+mod process;
+mod record;
+mod version;
+
+pub use members::{MemberError, MemberStatus, Members, TlsFiles};
+pub use plan::{
+    JoinStep, JoinView, MAX_VOTERS, MemberInfo, RemovalRefusal, WaitReason, join_step, node_of,
+    removable,
+};
+pub use process::{EtcdProcess, EtcdSpec, InitialCluster, ProcessError, RunningEtcd};
+pub use record::{EtcdRecord, Phase, PhaseEvent, RecordError, WrongEvent, next_phase};
+pub use version::{EtcdVersion, Support, VersionError, find_etcd};

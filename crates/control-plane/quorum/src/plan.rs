@@ -1,0 +1,269 @@
+//! What a node does next to become a member of etcd, and which member may be removed. Pure.
+//!
+//! ```text
+//!   Add ─► Start ─► Promote ─► Done        each step can be repeated after a crash
+//!    ▲       │
+//!    └── RemoveStale, DiscardData          a directory without its member, or the reverse
+//! ```
+
+/// More voters than this make writes slower and keep no more data.
+pub const MAX_VOTERS: usize = 3;
+/// Digits that tell memberships of one node apart.
+const SUFFIX: usize = 8;
+
+/// One member as etcd lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberInfo {
+    pub id: u64,
+    /// Empty until its process has started once.
+    pub name: String,
+    pub peer_urls: Vec<String>,
+    pub client_urls: Vec<String>,
+    pub is_learner: bool,
+}
+
+/// What a node that becomes a member sees.
+#[derive(Debug, Clone, Copy)]
+pub struct JoinView<'a> {
+    pub own_name: &'a str,
+    pub own_peer_url: &'a str,
+    /// Nothing if no member answers.
+    pub members: Option<&'a [MemberInfo]>,
+    /// Whether the data directory of etcd exists.
+    pub has_data: bool,
+    pub is_running: bool,
+    /// Whether the own process answers its client port.
+    pub answers: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JoinStep {
+    Wait(WaitReason),
+    /// Adds this node as a learner.
+    Add,
+    /// Starts the process with these members, as `(name, peer URL)`.
+    Start {
+        cluster: Vec<(String, String)>,
+    },
+    Promote {
+        id: u64,
+    },
+    /// The member belongs to a directory that is gone: a vote may be forgotten with it.
+    RemoveStale {
+        id: u64,
+    },
+    /// The directory belongs to a member that was removed.
+    DiscardData,
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitReason {
+    NoMemberAnswers,
+    /// etcd takes one learner at a time.
+    AnotherNodeJoins,
+    /// There are enough voters; this node replaces one that is removed.
+    StandBy,
+    Starting,
+}
+
+impl WaitReason {
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NoMemberAnswers => "no member of etcd answers",
+            Self::AnotherNodeJoins => "another node is joining etcd",
+            Self::StandBy => "etcd has three voters; this node replaces one that is removed",
+            Self::Starting => "etcd is starting",
+        }
+    }
+}
+
+pub fn join_step(view: &JoinView<'_>) -> JoinStep {
+    let Some(members) = view.members else { return JoinStep::Wait(WaitReason::NoMemberAnswers) };
+    let has_url =
+        |member: &&MemberInfo| member.peer_urls.iter().any(|url| url == view.own_peer_url);
+    let Some(own) = members.iter().find(has_url) else {
+        return if view.has_data || view.is_running {
+            JoinStep::DiscardData
+        } else if members.len() >= MAX_VOTERS {
+            JoinStep::Wait(WaitReason::StandBy)
+        } else if members.iter().any(|member| member.is_learner) {
+            JoinStep::Wait(WaitReason::AnotherNodeJoins)
+        } else {
+            JoinStep::Add
+        };
+    };
+    // A member that has run has a directory, and it is that of its name.
+    let has_run = !own.name.is_empty();
+    if has_run && (!view.has_data || own.name != view.own_name) {
+        return JoinStep::RemoveStale { id: own.id };
+    }
+    match (view.is_running, view.answers, own.is_learner) {
+        (false, _, _) => JoinStep::Start { cluster: initial_cluster(members, view) },
+        (true, false, _) => JoinStep::Wait(WaitReason::Starting),
+        (true, true, true) => JoinStep::Promote { id: own.id },
+        (true, true, false) => JoinStep::Done,
+    }
+}
+
+fn initial_cluster(members: &[MemberInfo], view: &JoinView<'_>) -> Vec<(String, String)> {
+    let named = |member: &MemberInfo| {
+        let is_own = member.peer_urls.iter().any(|url| url == view.own_peer_url);
+        let name = if is_own { view.own_name.to_owned() } else { member.name.clone() };
+        member.peer_urls.iter().map(move |url| (name.clone(), url.clone())).collect::<Vec<_>>()
+    };
+    members.iter().flat_map(named).collect()
+}
+
+/// The node that a member is on: members are called `NODE-XXXXXXXX`.
+pub fn node_of(member: &str) -> &str {
+    let (node, suffix) = member.rsplit_once('-').unwrap_or((member, ""));
+    if suffix.len() == SUFFIX { node } else { member }
+}
+
+/// Why a member stays.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemovalRefusal {
+    #[error("node {node} serves this request: ask another management node to remove it")]
+    Own { node: String },
+    #[error(
+        "without node {node}, {healthy} of {voters} voters would be healthy, which is no majority: \
+         bring another management node back first"
+    )]
+    Majority { node: String, healthy: usize, voters: usize },
+}
+
+/// The member of a node, if it may go; nothing if the node has none. `healthy` are the ids of
+/// members that answer.
+pub fn removable(
+    members: &[MemberInfo],
+    healthy: &[u64],
+    node: &str,
+    own: &str,
+) -> Result<Option<u64>, RemovalRefusal> {
+    let Some(member) = members.iter().find(|member| node_of(&member.name) == node) else {
+        return Ok(None);
+    };
+    if node_of(own) == node {
+        return Err(RemovalRefusal::Own { node: node.to_owned() });
+    }
+    let rest = members.iter().filter(|other| !other.is_learner && other.id != member.id);
+    let rest: Vec<u64> = rest.map(|other| other.id).collect();
+    let alive = rest.iter().filter(|id| healthy.contains(id)).count();
+    if alive * 2 <= rest.len() {
+        let node = node.to_owned();
+        return Err(RemovalRefusal::Majority { node, healthy: alive, voters: rest.len() });
+    }
+    Ok(Some(member.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &str = "https://10.0.0.2:2380";
+
+    fn member(id: u64, name: &str, is_learner: bool) -> MemberInfo {
+        MemberInfo {
+            id,
+            name: name.to_owned(),
+            peer_urls: vec![format!("https://10.0.0.{id}:2380")],
+            client_urls: vec![],
+            is_learner,
+        }
+    }
+
+    fn view(members: &[MemberInfo]) -> JoinView<'_> {
+        JoinView {
+            own_name: "n2-00000002",
+            own_peer_url: OWN,
+            members: Some(members),
+            has_data: false,
+            is_running: false,
+            answers: false,
+        }
+    }
+
+    #[test]
+    fn a_node_becomes_a_voter_step_by_step() {
+        let first = [member(1, "n1-00000001", false)];
+        assert_eq!(join_step(&view(&first)), JoinStep::Add);
+        let added = [member(1, "n1-00000001", false), member(2, "", true)];
+        let cluster = vec![
+            ("n1-00000001".to_owned(), "https://10.0.0.1:2380".to_owned()),
+            ("n2-00000002".to_owned(), OWN.to_owned()),
+        ];
+        assert_eq!(join_step(&view(&added)), JoinStep::Start { cluster });
+        let running = JoinView { is_running: true, has_data: true, ..view(&added) };
+        assert_eq!(join_step(&running), JoinStep::Wait(WaitReason::Starting));
+        let started = [member(1, "n1-00000001", false), member(2, "n2-00000002", true)];
+        let answers = JoinView { answers: true, members: Some(&started), ..running };
+        assert_eq!(join_step(&answers), JoinStep::Promote { id: 2 });
+        let voter = [member(1, "n1-00000001", false), member(2, "n2-00000002", false)];
+        assert_eq!(join_step(&JoinView { members: Some(&voter), ..answers }), JoinStep::Done);
+        // Promoted, and killed before it knew.
+        let killed = JoinView { is_running: false, members: Some(&voter), ..answers };
+        assert!(matches!(join_step(&killed), JoinStep::Start { .. }));
+    }
+
+    #[test]
+    fn a_node_waits_for_its_turn() {
+        let full = [member(1, "a", false), member(3, "b", false), member(4, "c", false)];
+        let busy = [member(1, "a", false), member(3, "", true)];
+        for (members, reason) in [
+            (None, WaitReason::NoMemberAnswers),
+            (Some(&full[..]), WaitReason::StandBy),
+            (Some(&busy[..]), WaitReason::AnotherNodeJoins),
+        ] {
+            let view = JoinView { members, ..view(&[]) };
+            assert_eq!(join_step(&view), JoinStep::Wait(reason));
+        }
+    }
+
+    #[test]
+    fn a_directory_and_a_member_that_do_not_belong_together_are_parted() {
+        let none = [member(1, "n1-00000001", false)];
+        for (has_data, is_running) in [(true, false), (false, true)] {
+            let view = JoinView { has_data, is_running, ..view(&none) };
+            assert_eq!(join_step(&view), JoinStep::DiscardData);
+        }
+        for (name, has_data) in [("n2-00000002", false), ("n2-99999999", true)] {
+            for is_learner in [true, false] {
+                let members = [member(1, "n1-00000001", false), member(2, name, is_learner)];
+                let view = JoinView { has_data, ..view(&members) };
+                assert_eq!(join_step(&view), JoinStep::RemoveStale { id: 2 }, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_goes_only_if_the_rest_is_a_healthy_majority() {
+        let three: Vec<MemberInfo> =
+            (1..=3).map(|id| member(id, &format!("n{id}-0000000{id}"), false)).collect();
+        for (members, healthy, node, expected) in [
+            (&three[..], &[1, 2, 3][..], "n3", Ok(Some(3))),
+            (&three, &[1, 2], "n3", Ok(Some(3))),
+            (&three, &[1, 2, 3], "w1", Ok(None)),
+            (&three[..2], &[1, 2], "n2", Ok(Some(2))),
+        ] {
+            assert_eq!(removable(members, healthy, node, "n1-00000001"), expected, "{node}");
+        }
+        let refused = removable(&three, &[1, 3], "n3", "n1-00000001");
+        assert!(matches!(refused, Err(RemovalRefusal::Majority { healthy: 1, voters: 2, .. })));
+        let refused = removable(&three, &[1, 2, 3], "n1", "n1-00000001");
+        assert!(matches!(refused, Err(RemovalRefusal::Own { .. })));
+        // A learner does not count.
+        let mut learner = three.clone();
+        learner[2].is_learner = true;
+        assert_eq!(removable(&learner, &[1, 2], "n3", "n1-00000001"), Ok(Some(3)));
+    }
+
+    #[test]
+    fn the_name_of_a_member_tells_its_node() {
+        for (name, node) in
+            [("n1-0a1b2c3d", "n1"), ("rack-1-0a1b2c3d", "rack-1"), ("n1", "n1"), ("a-b", "a-b")]
+        {
+            assert_eq!(node_of(name), node);
+        }
+    }
+}

@@ -11,6 +11,7 @@
 //! | `front-proxy-ca.pem` | the CA of those who may speak for other users |
 //! | `front-proxy-client.pem`, `serving.pem`, `admin.pem` | key and certificate of each |
 //! | `node.key`, `node.crt` | key and certificate of this node, see `node` |
+//! | `etcd-ca.pem`, `etcd.key`, `etcd.crt` | the CA of etcd, and this node's certificate of it, see `etcd` |
 //! | `service-account.pem` | the key that signs service-account tokens, then older ones that still verify |
 //!
 //! A key and its certificate share one file, which is replaced by rename. A crash
@@ -23,6 +24,7 @@
 
 mod authority;
 pub mod endpoint;
+mod etcd;
 mod files;
 mod given;
 mod issue;
@@ -31,6 +33,7 @@ mod pair;
 pub mod renewal;
 mod request;
 mod serving;
+mod shared;
 pub mod tls;
 
 use std::io;
@@ -42,6 +45,7 @@ use rcgen::KeyPair;
 use crate::token::key::{KeyError, KeyRing};
 use crate::user::MASTERS;
 use authority::Authority;
+pub use etcd::EtcdFiles;
 pub(crate) use files::write_private;
 pub use given::{GivenError, GivenFiles, ensure_self_signed};
 pub use node::{NodeCertificate, NodeFiles, find_pinned};
@@ -50,9 +54,11 @@ pub(crate) use pair::pem as encode_pem;
 pub use pair::{CertificateFacts, PairError};
 pub use request::{CertificateRequest, RequestError, Signer, node_endpoint_name};
 pub use serving::ServingNames;
+pub use shared::{SharedFileError, read_shared, store_shared};
 
-/// What every node of a cluster must have in common.
-pub const SHARED_FILES: [&str; 3] = ["ca.pem", "front-proxy-ca.pem", "service-account.pem"];
+/// What every management node of a cluster must have in common.
+pub const SHARED_FILES: [&str; 4] =
+    ["ca.pem", "front-proxy-ca.pem", "service-account.pem", "etcd-ca.pem"];
 
 const FILES: [&str; 6] = [
     "ca.pem",

@@ -41,6 +41,14 @@ pub(super) const FRONT_PROXY: AuthorityFiles = AuthorityFiles {
     witnesses: &["front-proxy-ca-next.pem", "front-proxy-client.pem"],
 };
 
+pub(super) const ETCD: AuthorityFiles = AuthorityFiles {
+    file: "etcd-ca.pem",
+    next_file: "etcd-ca-next.pem",
+    public_file: "etcd-ca.crt",
+    name: "sheaf-etcd-ca",
+    witnesses: &["etcd-ca-next.pem", "etcd.crt"],
+};
+
 #[derive(Debug)]
 pub(super) struct Authority {
     place: &'static AuthorityFiles,

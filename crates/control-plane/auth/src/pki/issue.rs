@@ -1,5 +1,7 @@
 //! Making certificates. P-256 throughout: every client verifies it, and it signs fast.
 
+use std::net::IpAddr;
+
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -86,6 +88,22 @@ fn serving(
         params.subject_alt_names.push(name);
     }
     Ok(leaf(params, ExtendedKeyUsagePurpose::ServerAuth))
+}
+
+/// A certificate for a member of etcd, which is a server and a client of the others. Addresses
+/// only: for a name, members would look up the address of each peer.
+pub(super) fn etcd_member(
+    issuer: &Issuer<'_, &KeyPair>,
+    key: &KeyPair,
+    address: IpAddr,
+    lifetime: Lifetime,
+) -> Result<CertificateDer<'static>, rcgen::Error> {
+    let mut params = lifetime.params();
+    params.distinguished_name = common_name("sheaf-etcd");
+    params.subject_alt_names.push(SanType::IpAddress(address));
+    let mut params = leaf(params, ExtendedKeyUsagePurpose::ServerAuth);
+    params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+    params.signed_by(key, issuer).map(Into::into)
 }
 
 /// A certificate that names a user and the groups they are in.

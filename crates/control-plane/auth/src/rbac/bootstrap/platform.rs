@@ -16,8 +16,9 @@ const KUBEVIRT: &str = "kubevirt.io";
 const LONGHORN: &str = "longhorn.io";
 /// The role of the agents of nodes, which the Node authorizer gives to each that exists.
 pub const NODE_ROLE: &str = "system:sheaf-node";
-/// Machines that join as workers.
-const JOINING_WORKERS: &str = "system:bootstrappers:sheaf:worker";
+/// Machines that join, by the role of their token.
+const JOINING_NODES: [&str; 2] =
+    ["system:bootstrappers:sheaf:worker", "system:bootstrappers:sheaf:management"];
 const JOINING: &str = "system:sheaf-joining";
 
 pub(super) fn cluster_roles() -> Vec<Value> {
@@ -34,9 +35,10 @@ pub(super) fn cluster_roles() -> Vec<Value> {
 
 pub(super) fn cluster_role_bindings() -> Vec<Value> {
     let requests = "system:certificates.k8s.io:certificatesigningrequests";
-    let joins = |name: &str, role: &str, group: &str| {
+    let joining = JOINING_NODES.map(BootstrapSubject::Group);
+    let joins = |name: &str, role: &str, groups: &[&'static str]| {
         let name = format!("system:sheaf-{name}");
-        let subjects = [BootstrapSubject::Group(group)];
+        let subjects: Vec<_> = groups.iter().copied().map(BootstrapSubject::Group).collect();
         bind(object("ClusterRoleBinding", &name), "ClusterRole", role, &subjects)
     };
     vec![
@@ -45,10 +47,10 @@ pub(super) fn cluster_role_bindings() -> Vec<Value> {
         // Nobody: nodes are authorized one by one.
         cluster_role_binding(NODE_ROLE, &[]),
         cluster_role_binding(MANAGEMENT_NODES, &[BootstrapSubject::Group(MANAGEMENT_NODES)]),
-        cluster_role_binding(JOINING, &[BootstrapSubject::Group(JOINING_WORKERS)]),
-        joins("joining-requests", "system:node-bootstrapper", JOINING_WORKERS),
-        joins("joining-approval", &format!("{requests}:nodeclient"), JOINING_WORKERS),
-        joins("node-renewal", &format!("{requests}:selfnodeclient"), NODES),
+        cluster_role_binding(JOINING, &joining),
+        joins("joining-requests", "system:node-bootstrapper", &JOINING_NODES),
+        joins("joining-approval", &format!("{requests}:nodeclient"), &JOINING_NODES),
+        joins("node-renewal", &format!("{requests}:selfnodeclient"), &[NODES]),
     ]
 }
 

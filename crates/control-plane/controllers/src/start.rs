@@ -95,7 +95,8 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) {
             let lead = {
                 let client = client.clone();
                 move |mut term: Term| {
-                    let running = run_all(&client, &config);
+                    // A leader that was stopped for a while writes nothing afterwards.
+                    let running = run_all(&term.fenced(client.clone()), &config);
                     async move {
                         term.over().await;
                         running.stop(STOP_LIMIT).await;

@@ -4,6 +4,7 @@
 //! A holder that comes back under the same identity goes on at once, so that a restart
 //! costs no pause; identities must therefore be unique among those running.
 
+mod fence;
 mod plan;
 
 use std::future::Future;
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use self::fence::TermFence;
 use self::plan::{ElectionStep, LeaseRecord};
 use crate::fault::Fault;
 
@@ -54,12 +56,20 @@ pub struct Election {
 
 /// Says when a term of leadership is over; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Term(watch::Receiver<bool>);
+pub struct Term {
+    over: watch::Receiver<bool>,
+    fence: TermFence,
+}
 
 impl Term {
     /// Resolves when leadership is lost or a stop was requested.
     pub async fn over(&mut self) {
-        let _ = self.0.wait_for(|over| *over).await;
+        let _ = self.over.wait_for(|over| *over).await;
+    }
+
+    /// A client whose writes are refused here as soon as another may lead.
+    pub fn fenced(&self, client: Client) -> Client {
+        self.fence.clone().guard(client)
     }
 }
 
@@ -78,7 +88,7 @@ pub async fn campaign<F: Future<Output = ()>>(
         }
         info!(lease = candidate.election.name, "leading");
         let (over, term) = watch::channel(false);
-        let work = lead(Term(term));
+        let work = lead(Term { over: term, fence: candidate.fence.clone() });
         tokio::pin!(work);
         tokio::select! {
             // The work has no reason to end by itself; if it does, somebody else may try.
@@ -104,12 +114,13 @@ struct Candidate {
     /// What the lease said when it last changed, and when that was seen here: clocks of
     /// different machines are never compared.
     seen: Option<(LeaseRecord, Instant)>,
+    fence: TermFence,
 }
 
 impl Candidate {
     fn new(client: Client, election: Election) -> Self {
         let leases = Api::namespaced(client, &election.namespace);
-        Self { leases, election, seen: None }
+        Self { leases, election, seen: None, fence: TermFence::default() }
     }
 
     /// Waits until the lease is ours; false if a stop was requested first.
@@ -162,7 +173,12 @@ impl Candidate {
         }
         let idle = self.seen.as_ref().map_or(Duration::ZERO, |(_, at)| now - *at);
         let step = plan::step(record.as_ref(), &self.election.identity, idle);
-        self.write(step, found).await
+        let is_ours = self.write(step, found).await?;
+        if is_ours {
+            // Counted from before the write: others count from when they see it.
+            self.fence.extend(now + self.election.timing.give_up);
+        }
+        Ok(is_ours)
     }
 
     async fn write(&self, step: ElectionStep, found: Option<Lease>) -> Result<bool, Fault> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use kube::Client;
@@ -113,6 +113,12 @@ impl ServerPool {
             }
         };
         pending.is_over = true;
+        let is_unavailable =
+            |answer: &Response<Body>| answer.status() == StatusCode::SERVICE_UNAVAILABLE;
+        if answer.as_ref().is_ok_and(is_unavailable) {
+            // It answers, and cannot serve: its store may be cut off while that of another is not.
+            self.give_up(seen);
+        }
         if answer.is_err() {
             reachability.is_doubtful.store(true, Ordering::Relaxed);
             self.give_up(seen);
@@ -187,6 +193,19 @@ mod tests {
         assert_eq!(ask(&client).await.as_deref(), Some("two"));
         pool.replace(server("three"), vec![]);
         assert_eq!(ask(&client).await.as_deref(), Some("three"));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_cannot_serve_is_left_for_the_next() {
+        let refuse = |_: Request<Body>| async {
+            let mut answer = Response::new(Full::new(Bytes::new()));
+            *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            Ok::<_, Infallible>(answer)
+        };
+        let unavailable = in_process(tower::service_fn(refuse), |_| {});
+        let client = ServerPool::new(unavailable, vec![server("two")]).client();
+        assert_eq!(ask(&client).await, None);
+        assert_eq!(ask(&client).await.as_deref(), Some("two"));
     }
 
     #[tokio::test(start_paused = true)]

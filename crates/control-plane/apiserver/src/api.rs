@@ -87,6 +87,9 @@ pub struct Settings {
     /// Whether machines may join with tokens from secrets.
     pub bootstrap_tokens: bool,
     pub connections: crate::http::connections::ConnectionLimits,
+    /// Whether the address of this server is the only endpoint of the `kubernetes` service. With
+    /// several servers a controller writes all of them.
+    pub owns_endpoints: bool,
 }
 
 impl Settings {
@@ -114,6 +117,7 @@ impl Settings {
             oidc: None,
             bootstrap_tokens: false,
             connections: crate::http::connections::ConnectionLimits::default(),
+            owns_endpoints: true,
         }
     }
 

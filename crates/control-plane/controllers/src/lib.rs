@@ -6,6 +6,7 @@
 
 mod active;
 mod addon;
+mod api_endpoints;
 mod certificate;
 mod claim;
 mod cluster_setting;

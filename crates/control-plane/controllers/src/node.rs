@@ -145,6 +145,8 @@ impl NodeReconciler {
             view.nodes.iter().filter(|node| plan::lost_token(node).is_none()).collect();
         let silent = known.iter().filter(|node| memory.window.of(name(node)) >= lease(node));
         let is_mass = is_mass_outage(silent.count(), known.len());
+        // Of several management nodes, the others judge one as any node.
+        let is_alone = view.nodes.iter().filter(|node| plan::is_management(node)).count() < 2;
         let mut lives = Vec::new();
         for node in &view.nodes {
             let own = name(node);
@@ -159,7 +161,7 @@ impl NodeReconciler {
             lives.push(transition(&NodeEvidence {
                 silence,
                 lease: lease(node),
-                is_management: plan::is_management(node),
+                is_management: is_alone && plan::is_management(node),
                 lost_for: plan::lost_token(node).map(|_| declared),
                 has_rejoined: plan::has_rejoined(node),
                 asked_for: asked.map(|(_, at)| at.elapsed()),
@@ -281,7 +283,7 @@ impl Reconciler for NodeReconciler {
 
     async fn reconcile(&self, _: &AllNodes) -> Result<ReconcileResult, ReconcileError> {
         let view = self.view().await?;
-        let is_small = view.nodes.iter().all(plan::is_management);
+        let is_small = view.nodes.len() < 2 && view.nodes.iter().all(plan::is_management);
         let interval = if is_small { REST_INTERVAL } else { LOOK_INTERVAL };
         self.count(&view, interval).await;
         let mut failure = None;

@@ -15,8 +15,8 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
-    addon, claim, cluster_setting, data_import_cron, data_source, data_volume, hub, image,
-    installation, key_pair, longhorn, maintenance, populator, project, storage_profile,
+    addon, api_endpoints, claim, cluster_setting, data_import_cron, data_source, data_volume, hub,
+    image, installation, key_pair, longhorn, maintenance, populator, project, storage_profile,
     storage_protection, support_bundle, vm, vm_backup, vm_claims, vm_clone, vm_export,
     vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request, vmi,
     vmi_migration, vmi_replica_set,
@@ -191,6 +191,11 @@ impl Started<'_> {
             endpoints::EndpointsReconciler::new(client()),
         ));
         outlets.push(self.add("node", node::Nodes, node::NodeReconciler::new(client())));
+        outlets.push(self.add(
+            "api-endpoints",
+            node::Nodes,
+            api_endpoints::ApiEndpointsReconciler::new(client()),
+        ));
         let autoscaler = horizontal_pod_autoscaler::AutoscalerReconciler::new(client(), catalog());
         outlets.push(self.add(
             "horizontal-pod-autoscaler",

@@ -6,8 +6,14 @@ pub const NODE_KEY: &str = "sheaf.io/node-key";
 pub const JOIN_TOKEN: &str = "sheaf.io/join-token";
 /// Marks a node that runs machines and stores volumes and nothing else.
 pub const WORKER_ROLE: &str = "node-role.harvesterhci.io/worker";
-/// Marks a node that also runs the API server.
+/// Marks a node that joined to run the control plane, too. Only the control plane sets it, and it
+/// hands the keys of the cluster to nodes that have it.
+pub const MANAGEMENT_ROLE: &str = "node-role.harvesterhci.io/management";
+/// Set by a node that runs the control plane.
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// URL of the API server of a node, and of its etcd.
+pub const API_URL: &str = "sheaf.io/api-url";
+pub const ETCD_URL: &str = "sheaf.io/etcd-url";
 /// Every node of Harvester has it.
 pub const MANAGED: &str = "harvesterhci.io/managed";
 

@@ -9,7 +9,7 @@ mod volume;
 use crd::lookup::Objects;
 use serde_json::Value;
 
-use crate::cluster::{CONTROL_PLANE, JOIN_TOKEN, MANAGED, NODE_KEY};
+use crate::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, JOIN_TOKEN, MANAGED, NODE_KEY};
 use crate::failover::{LOST, SUSPECT};
 use crate::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
 
@@ -165,7 +165,11 @@ fn own_node(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         return Err(write.field(format!("the label {label}")));
     }
     let notes = changed_keys(&object["metadata"]["annotations"], &old["metadata"]["annotations"]);
-    match notes.into_iter().find(|key| [NODE_KEY, JOIN_TOKEN, LOST, SUSPECT].contains(key)) {
+    let is_restricted = |key: &&str| {
+        [NODE_KEY, JOIN_TOKEN, LOST, SUSPECT].contains(key)
+            || !write.is_management && [API_URL, ETCD_URL].contains(key)
+    };
+    match notes.into_iter().find(is_restricted) {
         Some(note) => Err(write.field(format!("the annotation {note}"))),
         None => Ok(()),
     }

@@ -54,7 +54,9 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
     all(api, namespaces.to_vec()).await?;
     let mut objects = crate::setup::bootstrap_objects::fixed(&api.settings);
     objects.extend(crate::fairness::first_objects());
-    objects.extend(crate::setup::bootstrap_objects::own_endpoints(api.settings.advertise));
+    if api.settings.owns_endpoints {
+        objects.extend(crate::setup::bootstrap_objects::own_endpoints(api.settings.advertise));
+    }
     let made = |make: Option<fn() -> Vec<Value>>| make.map(|make| make()).unwrap_or_default();
     // What needs nothing but namespaces goes together: on etcd, every wave takes its time.
     let definitions = all(api, made(api.extensions.definitions));

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use hci::cluster::{JOIN_TOKEN, MANAGED, NODE_KEY, WORKER_ROLE, is_node_name};
+use hci::cluster::{JOIN_TOKEN, MANAGED, MANAGEMENT_ROLE, NODE_KEY, WORKER_ROLE, is_node_name};
 use k8s_openapi::api::core::v1::{Node, Secret};
 use serde_json::{Value, json};
 
@@ -57,9 +57,11 @@ pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
         return deny(format!("token {token} was revoked; create another: sheaf token create"));
     };
     let Some(role) = entry(secret, ROLE) else { return other_key(facts) };
-    if role != "worker" {
-        return deny(format!("token {token} has the role {role:?}, which is not supported"));
-    }
+    let role_label = match role.as_str() {
+        "worker" => WORKER_ROLE,
+        "management" => MANAGEMENT_ROLE,
+        _ => return deny(format!("token {token} has the role {role:?}, which is not supported")),
+    };
     if !is_node_name(name) {
         return deny(format!(
             "{name:?} cannot be the name of a node: at most 63 lower-case letters, digits, '-' and \
@@ -75,11 +77,22 @@ pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
     if facts.node.is_some_and(|node| recorded_key(node) != Some(key)) {
         return deny(name_taken(name));
     }
+    // A worker holds no keys of the cluster; it gets none by joining once more.
+    let is_worker = |node: &Node| {
+        let labels = node.metadata.labels.as_ref();
+        labels.is_some_and(|labels| labels.contains_key(WORKER_ROLE))
+    };
+    if role_label == MANAGEMENT_ROLE && facts.node.is_some_and(is_worker) {
+        return deny(format!(
+            "node {name:?} is a worker; remove it first, sheaf node remove {name}, and join with \
+             another --data-dir"
+        ));
+    }
     let (used, joining) = (list(secret, USED_BY), list(secret, JOINING));
     let own = format!("{name}={key}");
     if joining.contains(&own) {
         return match facts.node {
-            None => JoinStep::CreateNode(new_node(name, key, token)),
+            None => JoinStep::CreateNode(new_node(name, key, token, role_label)),
             Some(_) => JoinStep::Complete(completed(secret, &used, &joining, name, &own)),
         };
     }
@@ -150,13 +163,13 @@ fn patch(secret: &Secret, entries: &[(&str, String)]) -> Value {
     })
 }
 
-fn new_node(name: &str, key: &str, token: &str) -> Value {
+fn new_node(name: &str, key: &str, token: &str, role: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
             "name": name,
             "labels": {
-                WORKER_ROLE: "true",
+                role: "true",
                 MANAGED: "true",
                 "kubernetes.io/hostname": name,
             },
@@ -233,7 +246,7 @@ mod tests {
             (Some(worker(&[(NODE_NAME, "n3")])), "n2", None, "use --node-name n3"),
             (Some(worker(&[])), "n2", Some(&other), "sheaf node remove n2"),
             (Some(worker(&[])), "N2", None, "choose another with --node-name"),
-            (Some(secret(&[(ROLE, "management")])), "n2", None, "not supported"),
+            (Some(secret(&[(ROLE, "witness")])), "n2", None, "not supported"),
             (Some(secret(&[])), "n2", Some(&other), "sheaf node remove n2"),
         ] {
             let message = denial(decide(token.as_ref(), name, node));
@@ -242,6 +255,21 @@ mod tests {
         // A node that was not joined has no key, and is nobody's to take.
         let message = denial(decide(Some(&worker(&[])), "n1", Some(&node(None))));
         assert!(message.contains("another machine is the node"), "{message}");
+    }
+
+    #[test]
+    fn only_a_management_token_makes_a_management_node() {
+        let management = secret(&[(ROLE, "management"), (JOINING, "n2=k1")]);
+        let JoinStep::CreateNode(made) = decide(Some(&management), "n2", None) else { panic!() };
+        assert_eq!(made["metadata"]["labels"][MANAGEMENT_ROLE], "true");
+        assert_eq!(made["metadata"]["labels"][WORKER_ROLE], Value::Null);
+        // A worker does not become one with its key.
+        let mut worker = node(Some("k1"));
+        worker.metadata.labels = Some(BTreeMap::from([(WORKER_ROLE.to_owned(), "true".into())]));
+        let message = denial(decide(Some(&management), "n2", Some(&worker)));
+        assert!(message.contains("is a worker; remove it first"), "{message}");
+        let plain = secret(&[(ROLE, "worker")]);
+        assert_eq!(decide(Some(&plain), "n2", Some(&worker)), JoinStep::Approve);
     }
 
     #[test]

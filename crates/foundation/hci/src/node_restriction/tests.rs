@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::cluster::MANAGEMENT_ROLE;
 
 /// What is there beside the object that is written.
 struct World;
@@ -210,6 +211,12 @@ fn a_management_node_labels_itself_and_nothing_more() {
     let control_plane = node(json!({"node-role.kubernetes.io/control-plane": "true"}));
     assert_eq!(write_as(true, NODES, "a", &control_plane, &Value::Null), Ok(()));
     assert!(write_as(false, NODES, "a", &control_plane, &Value::Null).is_err());
+    let server = json!({"metadata": {"name": "a", "annotations": {API_URL: "https://a:1"}}});
+    assert_eq!(write_as(true, NODES, "a", &server, &Value::Null), Ok(()));
+    assert!(write_as(false, NODES, "a", &server, &Value::Null).is_err());
+    // The label for which keys of the cluster are handed out.
+    let management = node(json!({MANAGEMENT_ROLE: "true"}));
+    assert!(write_as(true, NODES, "a", &management, &Value::Null).is_err());
     let etcd = node(json!({"node-role.kubernetes.io/etcd": "true"}));
     assert!(write_as(true, NODES, "a", &etcd, &Value::Null).is_err());
     assert!(write_as(true, NODES, "b", &control_plane, &Value::Null).is_err());

@@ -41,6 +41,8 @@ pub enum CopyError {
     Write { source: LinkError },
     #[error("there are keys under {prefix} already")]
     NotEmpty { prefix: String },
+    #[error("etcd has {found} of {expected} values after the copy")]
+    Incomplete { found: u64, expected: u64 },
     #[error("the copy was interrupted")]
     Interrupted,
 }
@@ -78,10 +80,23 @@ pub async fn copy(
     }
     let read = reading.await.map_err(|_| CopyError::Interrupted)?;
     read.map_err(|source| CopyError::Read { path: from.to_owned(), source })?;
+    check(&link, total).await?;
     link.delete(link.keys.copying()).await.map_err(|source| CopyError::Write { source })
 }
 
 type Row = (String, String, Vec<u8>);
+
+/// Our own records while a copy goes on: its mark and the offset.
+const RECORDS: u64 = 2;
+
+/// Whether all of the file arrived.
+async fn check(link: &EtcdLink, expected: u64) -> Result<(), CopyError> {
+    let all = GetOptions::new().with_prefix().with_count_only();
+    let count = link.get(link.keys.root(), all).await;
+    let count = count.map_err(|source| CopyError::Write { source })?.count().cast_unsigned();
+    let found = count.saturating_sub(RECORDS);
+    if found == expected { Ok(()) } else { Err(CopyError::Incomplete { found, expected }) }
+}
 
 /// Claims the empty place for this copy.
 async fn begin(link: &EtcdLink, offset: u64) -> Result<(), CopyError> {

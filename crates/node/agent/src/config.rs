@@ -36,6 +36,8 @@ pub struct Config {
     pub role: NodeRole,
     /// Labels that the Node gets with its first report.
     pub labels: Vec<(String, String)>,
+    /// Annotations that the Node has with each report.
+    pub annotations: Vec<(String, String)>,
     /// How other nodes reach this one; a node alone has none.
     pub wire: NodeWire,
     /// Directories whose files HostDisk volumes may be; none by default.
@@ -45,8 +47,10 @@ pub struct Config {
 /// What a node is to the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeRole {
-    /// It runs the control plane, too.
+    /// It runs the control plane, too, and nobody else does.
     Management,
+    /// It is one of several that run the control plane: the others judge whether it is alive.
+    ManagementPeer,
     /// It runs machines and stores volumes; the control plane says so in its labels.
     Worker,
 }

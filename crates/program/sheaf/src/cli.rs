@@ -183,7 +183,7 @@ pub(crate) struct EtcdArgs {
     pub(crate) etcd_prefix: String,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:\n  \
@@ -265,8 +265,8 @@ pub(crate) struct ServerArgs {
     #[arg(long = "system-setting", value_name = "NAME=VALUE", value_parser = value::setting,
           conflicts_with = "join")]
     pub(crate) system_settings: Vec<(String, String)>,
-    /// Join the cluster of the server at this URL as a node, with --token; this machine then runs
-    /// virtual machines and stores volumes, and has no API server of its own.
+    /// Join the cluster of the server at this URL as a node, with --token: a worker runs virtual
+    /// machines and stores volumes, a management node also serves the API.
     #[arg(long, value_name = "URL", conflicts_with_all = ["store", "no_agent", "tls_san"])]
     pub(crate) join: Option<String>,
     /// Token that `sheaf token create` printed on the management node; needed once.

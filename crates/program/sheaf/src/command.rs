@@ -11,6 +11,7 @@ mod join;
 mod kube_apiserver;
 mod kubeconfig;
 mod link;
+mod management;
 mod manifests;
 mod node;
 mod node_tls;

@@ -88,6 +88,16 @@ impl Layout {
         self.root.join("cluster.json")
     }
 
+    /// How far this node has come with etcd, if it has anything to do with it.
+    pub(crate) fn etcd_record(&self) -> PathBuf {
+        self.root.join("etcd.json")
+    }
+
+    /// URLs of the cluster's API servers, if there are several.
+    pub(crate) fn servers(&self) -> PathBuf {
+        self.root.join("servers.json")
+    }
+
     fn lock(&self) -> PathBuf {
         self.root.join("lock")
     }

@@ -129,7 +129,7 @@ fn labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {
     }
     set("kubernetes.io/hostname".into(), &config.node_name);
     // What others are is said by whoever let them in.
-    if config.role == NodeRole::Management {
+    if config.role != NodeRole::Worker {
         set("node-role.kubernetes.io/control-plane".into(), "true");
     }
     let able = !matches!(facts.findings.virtualization, Virtualization::Missing { .. });
@@ -164,7 +164,8 @@ fn is_label_name(text: &str) -> bool {
 }
 
 fn annotations(config: &Config, facts: &HostFacts) -> Map<String, Value> {
-    let mut annotations = Map::new();
+    let mut annotations: Map<String, Value> =
+        config.annotations.iter().map(|(key, text)| (key.clone(), text.as_str().into())).collect();
     if let Some(wire) = &config.wire.storage {
         annotations.insert(STORAGE_PORT.into(), wire.address.port().to_string().into());
     }

@@ -11,6 +11,7 @@ pub(crate) enum TokenCommand {
     #[command(after_help = "Examples:\n  \
         sheaf token create                        one worker, within 24 hours\n  \
         sheaf token create --node n2              only for the node n2\n  \
+        sheaf token create --role management      a further management node\n  \
         sheaf token create --uses unlimited --ttl 7d --print token\n\n\
         Tokens of users are created with `sheaf user token create`.")]
     Create(Box<TokenCreateArgs>),
@@ -75,8 +76,7 @@ pub(crate) enum TokenUses {
 pub(crate) enum NodeRole {
     /// Runs machines and stores volumes.
     Worker,
-    /// Also serves the API; not supported yet.
-    #[value(hide = true)]
+    /// Also serves the API, and votes in etcd as soon as there are three such nodes.
     Management,
     /// Votes only; not supported yet.
     #[value(hide = true)]

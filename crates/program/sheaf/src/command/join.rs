@@ -1,13 +1,16 @@
 //! `sheaf server --join`: a node of another server's cluster. It runs the agent and the storage
-//! process and nothing of the control plane, as a client with the rights of one node.
+//! process and nothing of the control plane, as a client with the rights of one node. One that
+//! joined as a management node does so until it votes in etcd; then it is a server.
 
 mod connection;
 mod enroll;
 mod membership;
 mod plan;
 mod renewal;
+mod servers;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use agent::{GuestNetwork, NodeWire, StorageWire};
 use anyhow::{Context as _, Result, bail};
@@ -15,10 +18,14 @@ use auth::kubeconfig::Credential;
 use auth::pki::{NodeCertificate, NodeFiles};
 use auth::token::join::JoinToken;
 use base::Tasks;
+use tokio::sync::watch;
 use tracing::info;
 
-use self::membership::Membership;
+pub(super) use self::membership::Membership;
 use self::renewal::CertificateRenewal;
+use self::servers::ServerFollower;
+use super::management::candidate::Candidate;
+use super::management::{self, EndRequest, ProcessEnd};
 use super::node_tls::NodeTls;
 use super::server::{SHUTDOWN_TIMEOUT, StopSignals, in_runtime, names};
 use crate::cli::{NodeRole, ServerArgs};
@@ -28,16 +35,14 @@ use crate::{logging, memory};
 /// Whether this data directory is that of a node of another server's cluster, or is to be.
 pub(super) fn is_asked_for(args: &ServerArgs) -> Result<bool> {
     let layout = Layout::new(args.data.data_dir.as_deref())?;
-    Ok(args.join.is_some() || layout.membership().exists())
+    let is_joining = args.join.is_some() || layout.membership().exists();
+    Ok(is_joining && !management::is_voter(&layout)?)
 }
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
     logging::start(args.log_format, &args.log_level)?;
-    if args.role.is_some_and(|role| role != NodeRole::Worker) {
-        bail!(
-            "--role {} is not supported yet: nodes that join are workers",
-            args.role.unwrap_or(NodeRole::Worker).word()
-        );
+    if args.role == Some(NodeRole::Witness) {
+        bail!("--role witness is not supported yet: use worker or management");
     }
     let layout = Layout::new(args.data.data_dir.as_deref())?;
     if layout.database().exists() {
@@ -48,11 +53,31 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
         );
     }
     let token = args.token.as_deref().map(JoinToken::parse).transpose()?;
-    let _lock = layout.take()?;
-    in_runtime(serve(args, &layout, token))
+    if let (Some(role), Some(token)) = (args.role, &token)
+        && role.word() != token.role
+    {
+        bail!(
+            "the token is for a {} node, not for --role {}: create another with `sheaf token \
+             create --role {}`",
+            token.role,
+            role.word(),
+            role.word()
+        );
+    }
+    let lock = layout.take()?;
+    let end = in_runtime(serve(args, &layout, token))?;
+    drop(lock);
+    match end {
+        Some(_) => management::restart(),
+        None => Ok(()),
+    }
 }
 
-async fn serve(args: &ServerArgs, layout: &Layout, token: Option<JoinToken>) -> Result<()> {
+async fn serve(
+    args: &ServerArgs,
+    layout: &Layout,
+    token: Option<JoinToken>,
+) -> Result<Option<ProcessEnd>> {
     let known = Membership::load(layout)?;
     let given = args.join.iter().map(|url| url.trim_end_matches('/').to_owned());
     let membership = match (known, &token) {
@@ -78,7 +103,11 @@ async fn serve(args: &ServerArgs, layout: &Layout, token: Option<JoinToken>) -> 
 
 /// The life of a node that has joined. It needs no server to begin: guests are looked after at
 /// once, and the rest follows when a server answers.
-async fn work(args: &ServerArgs, layout: &Layout, membership: Membership) -> Result<()> {
+async fn work(
+    args: &ServerArgs,
+    layout: &Layout,
+    membership: Membership,
+) -> Result<Option<ProcessEnd>> {
     let files = NodeFiles::open(&layout.pki()).context("cannot open the key of this node")?;
     let ca = files.ca_pem()?.context("the cluster's CA is missing from the data directory")?;
     let own = files.identity(NodeCertificate::Client)?;
@@ -94,25 +123,57 @@ async fn work(args: &ServerArgs, layout: &Layout, membership: Membership) -> Res
         peers: Some(tls.peers()),
         storage: Some(storage_wire(&files, SocketAddr::new(address, args.storage_port))),
     };
-    let Membership { node, urls, .. } = membership;
-    let renewal = CertificateRenewal { files, node: node.clone(), urls, pool: pool.clone(), tls };
+    let Membership { node, role, cluster, .. } = membership.clone();
+    let urls = watch::Sender::new(membership.urls.clone());
+    let renewal = CertificateRenewal {
+        files,
+        node: node.clone(),
+        urls: urls.clone(),
+        pool: pool.clone(),
+        tls,
+    };
     renewal.apply().await.context("cannot use the certificates of this node")?;
     let tasks = Tasks::default();
     let mut signals = StopSignals::listen()?;
     agent::start(pool.client(), agent_config(args, layout, &node, address, wire), &tasks)
         .context("cannot start the agent")?;
+    let renewal = Arc::new(renewal);
+    let servers = ServerFollower {
+        client: pool.client(),
+        layout: layout.clone(),
+        membership,
+        urls,
+        renewal: Arc::clone(&renewal),
+    };
     tasks.spawn("certificates", renewal.run(tasks.stop_signal()));
-    info!(node, %address, "serving as a worker");
+    tasks.spawn("servers", servers.run(tasks.stop_signal()));
+    let end = EndRequest::new();
+    if role == NodeRole::Management.word() {
+        let candidate = Candidate {
+            client: pool.client(),
+            layout: layout.clone(),
+            args: args.clone(),
+            node: node.clone(),
+            address,
+            pin: cluster,
+            end: end.clone(),
+        };
+        tasks.spawn("candidate", candidate.run(tasks.stop_signal()));
+    }
+    info!(node, %address, role, "serving as a worker");
     super::print(&format!(
         "\nSheaf is running: this machine is the node {node} of a cluster.\n\n\
          On the management node:\n  kubectl get nodes\n  sheaf node list\n\n\
          Stop with Ctrl-C; machines go on running.\n\n"
     ))?;
     memory::give_back();
-    signals.received().await;
+    let end = tokio::select! {
+        () = signals.received() => None,
+        end = end.requested() => Some(end),
+    };
     info!("stopping");
     tasks.stop(SHUTDOWN_TIMEOUT).await;
-    Ok(())
+    Ok(end)
 }
 
 /// Where the storage process of a node listens, with the node's certificate.
@@ -152,6 +213,7 @@ fn agent_config(
         has_proxy: names::has_proxy(),
         role: agent::NodeRole::Worker,
         labels: args.node_labels.clone(),
+        annotations: Vec::new(),
         wire,
         host_disk_paths: args.host_disk_paths.clone(),
     }

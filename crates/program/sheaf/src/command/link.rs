@@ -1,14 +1,19 @@
 //! The connection of the `vm`, `image` and `volume` commands to a cluster.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, anyhow};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, Uri};
 use kube::{Client, Config};
 use serde_json::Value;
 
+use super::management::read_servers;
 use crate::cli::ClusterScope;
 use crate::data_dir::Layout;
 
+/// How long a server may take to say that it is ready.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The manager of the fields that our commands write.
 const FIELD_MANAGER: &str = "sheaf";
 const OBJECTS: &str = "/apis/kubevirt.io/v1";
@@ -23,15 +28,15 @@ pub(super) struct ClusterClient {
 
 impl ClusterClient {
     pub(super) async fn to(place: &ClusterScope) -> Result<Self> {
-        let path = match &place.kubeconfig {
-            Some(path) => path.clone(),
+        let (path, servers) = match &place.kubeconfig {
+            Some(path) => (path.clone(), Vec::new()),
             None => {
                 let layout = Layout::new(place.data.data_dir.as_deref())?;
                 layout.require()?;
-                layout.admin_kubeconfig()
+                (layout.admin_kubeconfig(), read_servers(&layout))
             }
         };
-        let config = client::read_kubeconfig(&path).await?;
+        let config = answering(client::read_kubeconfig(&path).await?, &servers).await;
         let client = Client::try_from(config.clone())
             .with_context(|| format!("cannot use {}", path.display()))?;
         Ok(Self { client, config, namespace: place.namespace.clone() })
@@ -119,6 +124,28 @@ impl ClusterClient {
             .context("cannot build a request")?;
         self.client.request::<Value>(request).await.map_err(|error| self.describe(error))
     }
+}
+
+/// The configuration with the first server that is ready: the configured one, or another of the
+/// cluster. Without others, and if none is ready, the configured one.
+async fn answering(config: Config, others: &[String]) -> Config {
+    let urls = others.iter().filter_map(|url| url.parse::<Uri>().ok());
+    let mut all = vec![config.cluster_url.clone()];
+    all.extend(urls.filter(|url| url.authority() != config.cluster_url.authority()));
+    if all.len() < 2 {
+        return config;
+    }
+    for cluster_url in all {
+        let mut candidate = config.clone();
+        candidate.cluster_url = cluster_url;
+        let Ok(client) = Client::try_from(candidate.clone()) else { continue };
+        let Ok(request) = Request::get("/readyz").body(Vec::new()) else { continue };
+        let asked = tokio::time::timeout(PROBE_TIMEOUT, client.request_text(request)).await;
+        if matches!(asked, Ok(Ok(_))) {
+            return candidate;
+        }
+    }
+    config
 }
 
 /// What the server said, or why it cannot be reached and at which address.

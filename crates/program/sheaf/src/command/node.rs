@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use self::view::NodeLoad;
 use super::link::ClusterClient;
+use super::management::view::{MEMBERS_PATH, STORE_PATH, StoreView};
 use super::table;
 use crate::cli::{ClusterCommand, ClusterScope, NodeCommand};
 
@@ -43,7 +44,9 @@ pub(super) fn run_cluster(command: &ClusterCommand) -> Result<()> {
         let nodes = nodes(&cluster).await?;
         let loads = Loads::read(&cluster).await?;
         let volumes = cluster.items(&format!("{LONGHORN}/volumes")).await?;
-        super::print(&view::status(&nodes, &loads.machines, &volumes))
+        let store = store(&cluster).await?.map_or_else(String::new, |store| store.describe());
+        let text = view::status(&nodes, &loads.machines, &volumes);
+        super::print(&format!("{text}{store}"))
     })
 }
 
@@ -53,6 +56,12 @@ fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(work)
+}
+
+/// Where the objects are; nothing if the server is not one of ours.
+async fn store(cluster: &ClusterClient) -> Result<Option<StoreView>> {
+    let told = cluster.find(STORE_PATH).await?;
+    told.map(serde_json::from_value).transpose().context("cannot read the state of the store")
 }
 
 async fn nodes(cluster: &ClusterClient) -> Result<Vec<Node>> {
@@ -132,8 +141,10 @@ fn changes(labels: &[String]) -> Result<Map<String, Value>> {
 async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
     let cluster = ClusterClient::to(place).await?;
     let node = find(&cluster, name).await?;
-    if view::is_management(&node) {
-        bail!("node {name} is the management node: the cluster ends with it");
+    let store = store(&cluster).await?;
+    let is_only = !matches!(store, Some(StoreView::Etcd { .. }));
+    if view::is_management(&node) && is_only {
+        bail!("node {name} is the only management node: the cluster ends with it");
     }
     let load = Loads::read(&cluster).await?.of(name);
     if !load.is_empty() && !force {
@@ -142,6 +153,10 @@ async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
              --force; nothing was changed"
         );
     }
+    if view::is_management(&node) || view::is_candidate(&node) && !is_only {
+        // Before its Node: a member that votes must not be forgotten.
+        cluster.delete(&format!("{MEMBERS_PATH}{name}")).await?;
+    }
     cluster.delete(&format!("{NODES}/{name}")).await?;
     for path in [format!("{LEASES}/{name}"), format!("{LONGHORN}/nodes/{name}")] {
         if cluster.find(&path).await?.is_some()
@@ -149,6 +164,12 @@ async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
         {
             super::print(&format!("{path} stays: {error:#}\n"))?;
         }
+    }
+    if store.is_some_and(|store| store.voters_without(name) == 2) {
+        super::print(
+            "2 voters are left in etcd: the API stops with either of them; add a management node: \
+             sheaf token create --role management\n",
+        )?;
     }
     super::print(&format!(
         "node {name} removed; stop Sheaf on that machine. To let it in again, remove its data \

@@ -6,6 +6,7 @@ mod extensions;
 mod first_settings;
 mod identities;
 mod live_settings;
+mod managed;
 pub(super) mod names;
 mod node_report;
 mod nodes;
@@ -30,13 +31,14 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
+use super::management::{self, ManagedEtcd, ProcessEnd};
 use super::node_tls::NodeTls;
 use super::{encryption, join};
 use crate::cli::{EncryptedStore, ServerArgs, StoreKind};
 use crate::data_dir::Layout;
 use crate::logging::LogLevel;
 use crate::{in_process, logging, memory};
-use extensions::RestHandle;
+use extensions::{ExtensionHandles, RestHandle};
 use live_settings::LiveSettings;
 
 /// Who issues service-account tokens, as upstream calls it by default.
@@ -52,17 +54,21 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
     if join::is_asked_for(args)? {
         return join::run(args);
     }
-    if args.role.is_some() || args.token.is_some() {
+    let layout = Layout::new(args.data.data_dir.as_deref())?;
+    let is_voter = management::is_voter(&layout)?;
+    if (args.role.is_some() || args.token.is_some()) && !is_voter {
         bail!("--role and --token are for nodes that join: --join URL is missing");
     }
     let log = logging::start(args.log_format, &args.log_level)?;
-    let layout = Layout::new(args.data.data_dir.as_deref())?;
-    let _lock = layout.take()?;
-    in_runtime(serve(args, &layout, log))
+    let lock = layout.take()?;
+    let args = if is_voter { managed::effective(args, &layout)? } else { args.clone() };
+    let end = in_runtime(serve(&args, &layout, log))?;
+    drop(lock);
+    managed::finish(end)
 }
 
 /// Runs a service to its end.
-pub(super) fn in_runtime(service: impl Future<Output = Result<()>>) -> Result<()> {
+pub(super) fn in_runtime<T>(service: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("sheaf")
@@ -112,8 +118,12 @@ async fn listen_within(address: SocketAddr, timeout: Duration) -> Result<TcpList
     }
 }
 
-async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<()> {
-    let (config, made) = store_config(args, layout).await?;
+async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Option<ProcessEnd>> {
+    let managed = match args.store {
+        StoreKind::Sqlite => management::open_store(layout).await?,
+        StoreKind::Etcd => None,
+    };
+    let (config, made) = store_config(args, layout, managed.as_ref()).await?;
     let service_range = args
         .service_cluster_ip_range
         .parse::<apiserver::Cidr>()
@@ -139,19 +149,25 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<()> 
         bootstrap_tokens: true,
         authorization: vec![Authorization::Node, Authorization::Rbac],
         connections: args.connections.limits()?,
+        owns_endpoints: managed.is_none(),
         ..Settings::new(advertise, service_range, super::version::VERSION)
     };
     let mint =
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), SecretTokenMinter(mint()));
-    let (extensions, door, rest, root_ca) = extensions::new(args.ui_dir.clone());
+    let (extensions, handles) = extensions::new(args.ui_dir.clone());
+    let ExtensionHandles { door, rest, root_ca, management: peers } = handles;
     root_ca.set(pki.ca_pem());
     let started = Api::start(config, settings, extensions, tokens, &tasks).await;
     if started.is_err() {
         encryption::give_up(made.as_deref());
     }
-    let api = started.context("cannot start")?;
+    let api = match (started, &managed) {
+        (Err(failure), Some(_)) => return Ok(Some(managed::retry(&failure).await)),
+        (started, _) => started.context("cannot start")?,
+    };
     certificates::identify(&api, &pki);
+    managed::open(&peers, args, layout, &api, managed.as_ref());
     let steve = in_process::client(api.clone(), identities::steve());
     let gateway = in_process::client(api.clone(), identities::gateway());
     let node_tls = nodes::GatewayTls::default();
@@ -175,13 +191,17 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<()> 
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
     let reconcilers = Tasks::default();
-    start_controllers(args, layout, &api, &pki, minter, listening, &reconcilers);
+    let is_alone = args.store == StoreKind::Sqlite && managed.is_none();
+    start_controllers(args, layout, &api, &pki, (minter, is_alone), listening, &reconcilers);
     let node_files = own.as_deref().map(|name| node_files(layout, &pki, name)).transpose()?;
     let agent_tls = NodeTls::new();
     if let (Some(node), Some(files)) = (&own, &node_files) {
         agent_tls.apply(files).context("cannot use the certificates of this node")?;
-        start_agent(args, layout, advertise, &api, (node, files, &agent_tls), &tasks)?;
+        let managed = managed.as_ref();
+        start_agent(args, layout, advertise, &api, (node, files, &agent_tls, managed), &tasks)?;
     }
+    let whose = (own.as_deref(), managed.as_ref());
+    let end = managed::start(args, layout, advertise, &api, whose, &tasks);
     // Before the first request is answered: its sender may stop the server at once.
     let mut signals = StopSignals::listen()?;
     tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
@@ -203,16 +223,23 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<()> 
     announce(layout, &url, dashboard.as_deref(), advertise, password.as_deref())?;
     // This thread did most of the start and has nothing more to do.
     memory::give_back();
-    signals.received().await;
+    let end = tokio::select! {
+        () = signals.received() => None,
+        end = end.requested() => Some(end),
+    };
     info!("stopping");
     // Controllers end first: they give their lease back through the API.
     reconcilers.stop(SHUTDOWN_TIMEOUT / 3).await;
     tasks.stop(SHUTDOWN_TIMEOUT).await;
-    Ok(())
+    Ok(end)
 }
 
 /// Where objects are stored and how, and a key that was made for it.
-async fn store_config(args: &ServerArgs, layout: &Layout) -> Result<(Config, Option<PathBuf>)> {
+async fn store_config(
+    args: &ServerArgs,
+    layout: &Layout,
+    managed: Option<&ManagedEtcd>,
+) -> Result<(Config, Option<PathBuf>)> {
     let store = match args.store {
         StoreKind::Sqlite => EncryptedStore::Embedded,
         StoreKind::Etcd => EncryptedStore::Etcd,
@@ -220,12 +247,14 @@ async fn store_config(args: &ServerArgs, layout: &Layout) -> Result<(Config, Opt
     let flags = &args.encryption;
     let own = flags.encryption_key_file.clone().unwrap_or_else(|| layout.encryption_keys());
     let seals = flags.encrypts_secrets(store);
-    if seals && store == EncryptedStore::Embedded {
+    // What was moved into etcd was encrypted before.
+    let is_file = store == EncryptedStore::Embedded && managed.is_none();
+    if seals && is_file {
         encryption::note_plain_secrets(layout, &own)?;
     }
     let chosen = encryption::choose(flags, &own, seals)?;
     let made = chosen.made();
-    if seals && store == EncryptedStore::Embedded {
+    if seals && is_file {
         let sealing = encryption::choose(flags, &own, seals)?.sealing;
         let rewritten = encryption::encrypt_plain_secrets(layout, sealing).await;
         if rewritten.is_err() {
@@ -233,9 +262,10 @@ async fn store_config(args: &ServerArgs, layout: &Layout) -> Result<(Config, Opt
         }
         rewritten?;
     }
-    let mut config = match args.store {
-        StoreKind::Sqlite => Config::sqlite(layout.database()),
-        StoreKind::Etcd => Config::etcd(super::store::etcd_config(&args.etcd)?),
+    let mut config = match (args.store, managed) {
+        (StoreKind::Sqlite, Some(managed)) => Config::etcd(managed.config()),
+        (StoreKind::Sqlite, None) => Config::sqlite(layout.database()),
+        (StoreKind::Etcd, _) => Config::etcd(super::store::etcd_config(&args.etcd)?),
     };
     config.sealing = Arc::new(chosen.sealing);
     Ok((config, made))
@@ -246,16 +276,13 @@ fn start_controllers(
     layout: &Layout,
     api: &Api,
     pki: &Pki,
-    minter: SecretTokenMinter,
+    (minter, is_alone): (SecretTokenMinter, bool),
     listening: SocketAddr,
     tasks: &Tasks,
 ) {
     let identity = names::identity(listening);
     let user = identities::controllers();
-    let leadership = match args.store {
-        StoreKind::Sqlite => Leadership::Sole,
-        StoreKind::Etcd => Leadership::Lease { identity },
-    };
+    let leadership = if is_alone { Leadership::Sole } else { Leadership::Lease { identity } };
     let signer = Arc::new(signer::Signer { dir: layout.pki() });
     let duties = ControllerSet::Cluster { root_ca: pki.ca_pem(), minter: Arc::new(minter), signer };
     let url = names::url(names::advertised(listening, args.advertise_address));
@@ -276,7 +303,7 @@ fn start_agent(
     layout: &Layout,
     advertise: SocketAddr,
     api: &Api,
-    (node, files, tls): (&str, &NodeFiles, &NodeTls),
+    (node, files, tls, managed): (&str, &NodeFiles, &NodeTls, Option<&ManagedEtcd>),
     tasks: &Tasks,
 ) -> Result<()> {
     let node_name = node.to_owned();
@@ -299,8 +326,12 @@ fn start_agent(
         import_allow: args.import_allow.clone(),
         cluster_ranges: args.service_cluster_ip_range.parse().into_iter().collect(),
         has_proxy: names::has_proxy(),
-        role: agent::NodeRole::Management,
+        role: match managed {
+            Some(_) => agent::NodeRole::ManagementPeer,
+            None => agent::NodeRole::Management,
+        },
         labels: args.node_labels.clone(),
+        annotations: managed::annotations(managed, advertise),
         wire: NodeWire { endpoint, peers, storage },
         host_disk_paths: args.host_disk_paths.clone(),
     };

@@ -13,10 +13,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::link::ClusterClient;
+use super::management::read_servers;
 use super::{table, user_token};
 use crate::cli::{
     NodeRole, TokenCommand, TokenCreateArgs, TokenPrint, TokenUses, UserTokenCommand,
 };
+use crate::data_dir::Layout;
 
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
 /// What lists of a token's users and uses are called in its Secret.
@@ -66,18 +68,18 @@ async fn dispatch(command: TokenCommand) -> Result<()> {
 }
 
 async fn create(args: &TokenCreateArgs) -> Result<()> {
-    if args.role != NodeRole::Worker {
-        bail!(
-            "--role {} is not supported yet: a cluster has one management node, and the nodes \
-             that join are workers",
-            args.role.word()
-        );
+    if args.role == NodeRole::Witness {
+        bail!("--role witness is not supported yet: use worker or management");
     }
     let cluster = ClusterClient::to(&args.place).await?;
     let roots = cluster.config.root_cert.clone().unwrap_or_default();
     let root = roots.first().context("the kubeconfig names no CA certificate")?;
     let ca = CertificateFacts::of(root).context("cannot read the CA certificate")?.public_key_pin();
-    let urls = urls(&args.urls, &cluster.config.cluster_url.to_string())?;
+    let mut urls = urls(&args.urls, &cluster.config.cluster_url.to_string())?;
+    if args.urls.is_empty() && args.place.kubeconfig.is_none() {
+        let others = read_servers(&Layout::new(args.place.data.data_dir.as_deref())?);
+        urls = with_others(urls, others);
+    }
     let exp = clock::now().checked_add(args.ttl).context("--ttl is too long")?;
     let (id, secret) = bootstrap::generate();
     let role = args.role.word().to_owned();
@@ -113,6 +115,14 @@ fn urls(given: &[String], own: &str) -> Result<Vec<String>> {
     Ok(urls)
 }
 
+/// The other servers of the cluster after the own, as many as a token holds.
+fn with_others(mut urls: Vec<String>, others: Vec<String>) -> Vec<String> {
+    let fresh: Vec<String> = others.into_iter().filter(|url| !urls.contains(url)).collect();
+    urls.extend(fresh);
+    urls.truncate(MAX_URLS);
+    urls
+}
+
 /// The Secret that the API server and the approving controller read.
 fn object(token: &JoinToken, uses: TokenUses, node: Option<&str>) -> Value {
     let mut data: BTreeMap<&str, String> = BTreeMap::from([
@@ -146,12 +156,13 @@ fn instructions(token: &JoinToken, args: &TokenCreateArgs) -> String {
         TokenUses::Unlimited => "any number of nodes".to_owned(),
     };
     let name = args.node.as_ref().map_or_else(String::new, |node| format!(" --node-name {node}"));
+    let role = if args.role == NodeRole::Worker { "" } else { " --role management" };
     let until =
         token.exp.map_or_else(String::new, |end| format!(", until {}", clock::rfc3339(end)));
     let url = token.urls.first().map_or("", String::as_str);
     format!(
         "Run on the new node, as root ({uses}{until}):\n\n  \
-         sheaf server --join {url}{name} --token {}\n\n\
+         sheaf server --join {url}{name}{role} --token {}\n\n\
          Revoke it with: sheaf token revoke {}\n",
         token.encode(),
         token.id
@@ -207,6 +218,9 @@ mod tests {
             assert!(urls(&[bad.to_owned()], own).is_err(), "{bad}");
         }
         assert!(urls(&vec![own.to_owned(); 5], own).is_err());
+        let list = |urls: &[&str]| urls.iter().map(|&url| url.to_owned()).collect::<Vec<_>>();
+        let all = with_others(list(&["a"]), list(&["b", "a", "c", "d", "e"]));
+        assert_eq!(all, list(&["a", "b", "c", "d"]));
     }
 
     #[test]

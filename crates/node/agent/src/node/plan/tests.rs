@@ -16,6 +16,7 @@ fn config() -> Config {
         has_proxy: false,
         role: NodeRole::Management,
         labels: vec![("rack".into(), "a1".into())],
+        annotations: vec![],
         wire: crate::NodeWire::default(),
         host_disk_paths: Vec::new(),
     }

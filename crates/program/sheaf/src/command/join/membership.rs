@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::data_dir::Layout;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Membership {
+pub(in crate::command) struct Membership {
     /// Pin of the CA that the node joined by.
     pub(super) cluster: String,
-    pub(super) node: String,
+    pub(in crate::command) node: String,
     pub(super) role: String,
     /// Where the API is, best first.
     pub(super) urls: Vec<String>,
@@ -20,7 +20,7 @@ pub(super) struct Membership {
 
 impl Membership {
     /// Nothing if the directory has not joined.
-    pub(super) fn load(layout: &Layout) -> Result<Option<Self>> {
+    pub(in crate::command) fn load(layout: &Layout) -> Result<Option<Self>> {
         let path = layout.membership();
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -1,6 +1,7 @@
 //! The certificates of a node that has joined: renewed while it runs, and used from then on by the
 //! client of the API and by the node's endpoint.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -8,6 +9,7 @@ use auth::kubeconfig::Credential;
 use auth::pki::{NodeCertificate, NodeFiles};
 use base::{Chain, Stop, clock};
 use client::ServerPool;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::super::node_tls::NodeTls;
@@ -21,13 +23,14 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 pub(super) struct CertificateRenewal {
     pub(super) files: NodeFiles,
     pub(super) node: String,
-    pub(super) urls: Vec<String>,
+    /// Where the API is, best first; changes with the servers.
+    pub(super) urls: watch::Sender<Vec<String>>,
     pub(super) pool: ServerPool,
     pub(super) tls: NodeTls,
 }
 
 impl CertificateRenewal {
-    pub(super) async fn run(self, mut stop: Stop) {
+    pub(super) async fn run(self: Arc<Self>, mut stop: Stop) {
         let mut is_failing = false;
         loop {
             let renewed = tokio::select! {
@@ -79,8 +82,9 @@ impl CertificateRenewal {
         let ca = self.files.ca_pem()?.context("the cluster's CA is missing")?;
         let own = self.files.identity(NodeCertificate::Client)?;
         let own = own.context("the certificate of this node is missing")?;
+        let urls = self.urls.borrow().clone();
         let (first, others) =
-            connection::clients(&self.urls, &ca, Credential::Certificate(&own)).await?;
+            connection::clients(&urls, &ca, Credential::Certificate(&own)).await?;
         self.pool.replace(first, others);
         self.tls.apply(&self.files)
     }

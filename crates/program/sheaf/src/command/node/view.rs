@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fmt::Write as _;
 
-use hci::cluster::CONTROL_PLANE;
+use hci::cluster::{CONTROL_PLANE, MANAGEMENT_ROLE};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::Value;
 
@@ -69,8 +69,18 @@ pub(super) fn is_management(node: &Node) -> bool {
     node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CONTROL_PLANE))
 }
 
+/// Whether a node joined as a management node and does not vote yet.
+pub(super) fn is_candidate(node: &Node) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(MANAGEMENT_ROLE)) && !is_management(node)
+}
+
 fn role(node: &Node) -> &'static str {
-    if is_management(node) { "management" } else { "worker" }
+    match (is_management(node), is_candidate(node)) {
+        (true, _) => "management",
+        (false, true) => "management (waiting)",
+        (false, false) => "worker",
+    }
 }
 
 fn state(node: &Node) -> String {
@@ -205,6 +215,8 @@ mod tests {
         assert_eq!(load.to_string(), "1 machine (d/a) and 1 replica of a volume (v)");
         assert!(NodeLoad::of("n3", &machines, &replicas).is_empty());
         let row = row(&node("n2", "True", &[]), &load);
+        assert_eq!(role(&node("n2", "True", &[MANAGEMENT_ROLE])), "management (waiting)");
+        assert_eq!(role(&node("n2", "True", &[MANAGEMENT_ROLE, CONTROL_PLANE])), "management");
         assert_eq!(row, ["n2", "worker", "Ready", "10.0.0.2", "4", "4 GiB", "1", "1"]);
     }
 

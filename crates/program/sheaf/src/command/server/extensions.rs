@@ -2,6 +2,7 @@
 //!
 //! Only adapters; what a request means is decided in `virt` and `gateway`.
 
+mod management;
 mod node;
 mod pages;
 mod rest;
@@ -25,15 +26,15 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::Value;
 
+pub(super) use management::{ManagementFacts, ManagementHandle, StoreKindInUse};
 pub(super) use rest::RestHandle;
 pub(super) use root_ca::RootCa;
 
-/// The additions, and the place where their client is put once there is a server to be a
+/// The additions, and the places where their clients are put once there is a server to be a
 /// client of. `ui_dir` has the dashboard's pages if they are not the built-in ones.
-pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHandle, RootCa) {
-    let door = GatewayHandle::default();
-    let rest = RestHandle::default();
-    let root_ca = RootCa::default();
+pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
+    let handles = ExtensionHandles::default();
+    let ExtensionHandles { door, rest, root_ca, management } = handles.clone();
     let machines: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::GROUP,
@@ -82,8 +83,9 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHa
             Arc::new(Proxy { door: door.clone() }),
             Arc::new(ImageData { door: door.clone() }),
             Arc::new(Exports { door: door.clone() }),
-            Arc::new(rest.clone()),
-            Arc::new(root_ca.clone()),
+            Arc::new(rest),
+            Arc::new(root_ca),
+            Arc::new(management),
             Arc::new(pages::DashboardPages(ui::Dashboard::new(ui_dir))),
         ],
         credentials: vec![Arc::new(rest::LocalUsers)],
@@ -91,7 +93,16 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHa
         evictions: vec![Arc::new(LauncherEvictions { door: door.clone() })],
         loads: base::Workloads::default(),
     };
-    (extensions, door, rest, root_ca)
+    (extensions, handles)
+}
+
+/// Where the additions get what exists only when the server does.
+#[derive(Clone, Default)]
+pub(super) struct ExtensionHandles {
+    pub(super) door: GatewayHandle,
+    pub(super) rest: RestHandle,
+    pub(super) root_ca: RootCa,
+    pub(super) management: ManagementHandle,
 }
 
 /// The gateway, as soon as it can be reached.

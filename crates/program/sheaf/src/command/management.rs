@@ -1,0 +1,101 @@
+//! What a management node of a cluster with several of them does besides serving the API: it runs
+//! a member of etcd, follows the other servers, and moves the objects of a single node into etcd.
+
+pub(super) mod candidate;
+mod keys;
+mod mover;
+mod node_feed;
+mod peers;
+mod plan;
+mod store;
+mod supervisor;
+pub(super) mod view;
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use auth::pki::EtcdFiles;
+use base::clock;
+use quorum::{EtcdProcess, EtcdRecord, EtcdSpec, TlsFiles};
+use tokio::sync::watch;
+
+use crate::data_dir::Layout;
+
+pub(super) use keys::{KEYS_PATH, ManagementKeys};
+pub(super) use mover::MoveWatch;
+pub(super) use node_feed::NodeFeed;
+pub(super) use peers::{PeerFollower, api_urls, read_servers};
+pub(super) use store::{ManagedEtcd, open as open_store};
+pub(super) use supervisor::EtcdSupervisor;
+
+/// Why this process ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProcessEnd {
+    /// To begin anew in another role, or with another store.
+    Restart,
+    /// Its member of etcd was removed: the node is not part of the cluster any more.
+    Removed,
+}
+
+/// Asks the process to end; clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct EndRequest(watch::Sender<Option<ProcessEnd>>);
+
+impl EndRequest {
+    pub(super) fn new() -> Self {
+        Self(watch::channel(None).0)
+    }
+
+    pub(super) fn request(&self, end: ProcessEnd) {
+        self.0.send_if_modified(|known| known.is_none().then(|| *known = Some(end)).is_some());
+    }
+
+    /// Resolves when somebody has asked.
+    pub(super) async fn requested(&self) -> ProcessEnd {
+        let mut asked = self.0.subscribe();
+        match asked.wait_for(Option::is_some).await.map(|end| *end) {
+            Ok(Some(end)) => end,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+/// Replaces this process by a new one of the same program with the same arguments. Guests, storage
+/// and etcd go on; the service manager sees the same process.
+pub(super) fn restart() -> Result<()> {
+    use std::os::unix::process::CommandExt as _;
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_else(|| "sheaf".into());
+    let failure = std::process::Command::new("/proc/self/exe").arg0(name).args(words).exec();
+    Err(failure).context("cannot restart this program")
+}
+
+/// The member of etcd on this node, with a certificate that is good now.
+pub(super) fn etcd_process(layout: &Layout, record: &EtcdRecord) -> Result<EtcdProcess> {
+    let files = EtcdFiles::open(&layout.pki(), record.address, clock::now())
+        .context("cannot set up the certificate of etcd")?;
+    let root = std::path::absolute(&layout.root).context("cannot tell the data directory")?;
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let tls = TlsFiles {
+        ca: absolute(&files.ca),
+        certificate: absolute(&files.certificate),
+        key: absolute(&files.key),
+    };
+    Ok(EtcdProcess::new(EtcdSpec {
+        root,
+        member: record.member.clone(),
+        client_url: record.client_url(),
+        peer_url: record.peer_url(),
+        tls,
+    }))
+}
+
+/// What this node has noted about etcd.
+pub(super) fn record(layout: &Layout) -> Result<Option<EtcdRecord>> {
+    EtcdRecord::load(&layout.etcd_record()).context("cannot tell how far etcd is set up")
+}
+
+/// Whether this data directory is that of a management node whose objects are in etcd.
+pub(super) fn is_voter(layout: &Layout) -> Result<bool> {
+    Ok(record(layout)?.is_some_and(|record| record.is_voter()))
+}

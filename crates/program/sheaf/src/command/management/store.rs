@@ -1,0 +1,162 @@
+//! The store of a management node at its start: the SQLite file, the move of the file into etcd,
+//! or etcd.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use base::{Chain, clock};
+use quorum::{EtcdProcess, EtcdRecord, InitialCluster, Members, Phase, PhaseEvent, find_etcd};
+use store::{EtcdConfig, EtcdTls};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::data_dir::Layout;
+
+const PREFIX: &str = "/registry";
+/// How long an etcd of one member may take to answer.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const LOOK_DELAY: Duration = Duration::from_millis(250);
+/// How often a start that waits for a majority says so.
+const REPORT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A member of etcd that runs.
+#[derive(Debug, Clone)]
+pub(in crate::command) struct ManagedEtcd {
+    pub(in crate::command) record: EtcdRecord,
+    pub(in crate::command) process: EtcdProcess,
+}
+
+impl ManagedEtcd {
+    /// Objects are read and written through the own member only: who cannot use it turns to the
+    /// API server of another node.
+    pub(in crate::command) fn config(&self) -> EtcdConfig {
+        let tls = self.process.spec().tls.clone();
+        EtcdConfig {
+            endpoints: vec![self.record.client_url()],
+            tls: Some(EtcdTls { ca: tls.ca, cert: Some(tls.certificate), key: Some(tls.key) }),
+            prefix: PREFIX.to_owned(),
+        }
+    }
+
+    pub(in crate::command) async fn members(&self) -> Result<Members, quorum::MemberError> {
+        Members::connect(&[self.record.client_url()], &self.process.spec().tls).await
+    }
+}
+
+/// The member of etcd that objects are in; nothing if they are in SQLite. A move that was begun is
+/// completed or undone first.
+pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEtcd>> {
+    let Some(mut record) = super::record(layout)? else {
+        if layout.root.join("etcd").exists() {
+            bail!(
+                "{} is missing, but there is an etcd directory: restore it, or choose another \
+                 --data-dir",
+                layout.etcd_record().display()
+            );
+        }
+        return Ok(None);
+    };
+    match record.phase {
+        Phase::Refused { .. } => return Ok(None),
+        Phase::Joining => bail!(
+            "this node is still joining the cluster: start it with --join as before, or remove {}",
+            layout.etcd_record().display()
+        ),
+        Phase::Moving => {
+            let path = layout.etcd_record();
+            if let Err(failure) = move_into_etcd(layout, &record).await {
+                let reason = Chain(&*failure).to_string();
+                warn!(error = reason, "cannot move objects into etcd; SQLite is used as before");
+                undo(layout, &record).await?;
+                record.advance(PhaseEvent::CopyFailed { at: clock::now(), reason }, &path)?;
+                return Ok(None);
+            }
+            // From here on the file is history.
+            record.advance(PhaseEvent::Copied, &path)?;
+        }
+        Phase::Voter => {}
+    }
+    retire_file(layout)?;
+    let process = super::etcd_process(layout, &record)?;
+    let managed = ManagedEtcd { record, process };
+    managed.process.ensure(&InitialCluster::New)?;
+    wait_for_majority(&managed).await;
+    Ok(Some(managed))
+}
+
+/// Copies the file into an etcd of one member. Whatever an earlier attempt left is discarded: it
+/// never counted.
+async fn move_into_etcd(layout: &Layout, record: &EtcdRecord) -> Result<()> {
+    let version = find_etcd()?;
+    let process = super::etcd_process(layout, record)?;
+    process.stop().await?;
+    process.discard()?;
+    process.ensure(&InitialCluster::New)?;
+    let managed = ManagedEtcd { record: record.clone(), process };
+    let deadline = Instant::now() + START_TIMEOUT;
+    loop {
+        let members = managed.members().await?;
+        match members.has_quorum().await {
+            Ok(()) => break,
+            Err(failure) if Instant::now() > deadline => {
+                return Err(failure).context("etcd does not answer");
+            }
+            Err(_) => tokio::time::sleep(LOOK_DELAY).await,
+        }
+    }
+    info!(%version, "moving objects from SQLite into etcd");
+    let began = Instant::now();
+    let mut copied = 0;
+    store::copy(&layout.database(), &managed.config(), |progress| copied = progress.copied)
+        .await
+        .context("cannot copy the objects")?;
+    info!(objects = copied, seconds = began.elapsed().as_secs_f32(), "objects are in etcd");
+    Ok(())
+}
+
+async fn undo(layout: &Layout, record: &EtcdRecord) -> Result<()> {
+    let process = super::etcd_process(layout, record)?;
+    process.stop().await?;
+    process.discard()?;
+    Ok(())
+}
+
+/// Puts the SQLite file out of the way, so that nothing can start on it by mistake.
+fn retire_file(layout: &Layout) -> Result<()> {
+    let file = layout.database();
+    if !file.exists() {
+        return Ok(());
+    }
+    let to = file.with_extension("db.moved");
+    let beside = |path: &Path, suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    std::fs::rename(&file, &to).with_context(|| format!("cannot rename {}", file.display()))?;
+    // What SQLite has not merged yet belongs to the file; usually there is nothing.
+    for suffix in ["-wal", "-shm"] {
+        let _ = std::fs::rename(beside(&file, suffix), beside(&to, suffix));
+    }
+    info!(file = %to.display(), "the SQLite file is not used any more");
+    Ok(())
+}
+
+/// Waits for as long as it takes: without a majority there is nothing to serve.
+async fn wait_for_majority(managed: &ManagedEtcd) {
+    let mut reported = Instant::now();
+    loop {
+        let asked = async { managed.members().await?.has_quorum().await };
+        let Err(failure) = asked.await else { return };
+        if reported.elapsed() >= REPORT_INTERVAL {
+            reported = Instant::now();
+            warn!(error = %Chain(&failure), "waiting for a majority of etcd's members");
+        }
+        // The process may have ended at once, for example because its port is in use.
+        if let Err(failure) = managed.process.ensure(&InitialCluster::New) {
+            warn!(error = %Chain(&failure), "cannot start etcd");
+        }
+        tokio::time::sleep(LOOK_DELAY).await;
+    }
+}

@@ -1,0 +1,86 @@
+//! Keeps the member of etcd on this node running, and its certificate good. The process goes on
+//! when this one ends.
+
+use std::time::Duration;
+
+use base::{Backoff, Chain, Stop};
+use quorum::{EtcdProcess, InitialCluster, Members};
+use tracing::{error, info, warn};
+
+use super::{EndRequest, ProcessEnd};
+use crate::data_dir::Layout;
+
+/// Certificates live for months.
+const CERTIFICATE_CHECK: Duration = Duration::from_secs(3600);
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const LONGEST_DELAY: Duration = Duration::from_secs(15);
+
+pub(in crate::command) struct EtcdSupervisor {
+    pub(in crate::command) layout: Layout,
+    pub(in crate::command) process: EtcdProcess,
+    pub(in crate::command) end: EndRequest,
+}
+
+impl EtcdSupervisor {
+    pub(in crate::command) async fn run(self, mut stop: Stop) {
+        tokio::select! {
+            () = self.keep_running() => {}
+            () = self.keep_certificate() => {}
+            () = stop.requested() => {}
+        }
+    }
+
+    /// Returns only when this node is not a member any more.
+    async fn keep_running(&self) {
+        let mut backoff = Backoff::new(FIRST_DELAY, LONGEST_DELAY);
+        loop {
+            match self.process.ensure(&InitialCluster::New) {
+                Ok(running) => {
+                    running.ended().await;
+                    warn!(pid = running.pid, "etcd process exited");
+                }
+                Err(failure) => error!(error = %Chain(&failure), "cannot start etcd"),
+            }
+            if self.is_removed().await {
+                error!("this node was removed from etcd; stop Sheaf here and remove its data");
+                self.end.request(ProcessEnd::Removed);
+                return;
+            }
+            tokio::time::sleep(backoff.delay()).await;
+            info!("restarting etcd");
+        }
+    }
+
+    /// Whether the others run without this member. A removed member ends with status 0, as one
+    /// that was asked to end; only the others know.
+    async fn is_removed(&self) -> bool {
+        let Ok(Some(record)) = super::record(&self.layout) else { return false };
+        if record.others.is_empty() {
+            return false;
+        }
+        let tls = &self.process.spec().tls;
+        let Ok(members) = Members::connect(&record.others, tls).await else { return false };
+        let listed = members.list().await;
+        listed.is_ok_and(|listed| listed.iter().all(|member| member.name != record.member))
+    }
+
+    /// etcd reads a new certificate by itself; our own connections are made anew by a restart.
+    async fn keep_certificate(&self) {
+        let certificate = &self.process.spec().tls.certificate;
+        let read = || std::fs::read(certificate).ok();
+        let first = read();
+        loop {
+            tokio::time::sleep(CERTIFICATE_CHECK).await;
+            let renewed = super::record(&self.layout).and_then(|record| match record {
+                Some(record) => super::etcd_process(&self.layout, &record).map(drop),
+                None => Ok(()),
+            });
+            if let Err(failure) = renewed {
+                error!(error = %Chain(&*failure), "cannot renew the certificate of etcd");
+            } else if read() != first {
+                info!("certificate of etcd renewed; restarting");
+                self.end.request(ProcessEnd::Restart);
+            }
+        }
+    }
+}

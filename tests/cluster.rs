@@ -1,6 +1,7 @@
-//! Several nodes: a management node here, and a worker in a network namespace of its own.
+//! Several nodes: management nodes and workers, in network namespaces of their own.
 
 mod failover;
 mod join;
 mod lab;
+mod management;
 mod migrate;

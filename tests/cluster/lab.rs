@@ -123,6 +123,17 @@ impl Switch {
         Node::outsider(&self.space(port), &arguments)
     }
 
+    /// The address of a port.
+    pub(super) fn address(&self, port: u8) -> String {
+        format!("{}.{}", self.prefix, port + 1)
+    }
+
+    /// The first management node, at a port; it does not run yet.
+    pub(super) fn management(&self, port: u8, name: &str) -> Node {
+        let listen = format!("{}:6443", self.address(port));
+        Node::outsider(&self.space(port), &["--listen", &listen, "--node-name", name])
+    }
+
     /// Pulls the cable of a port, or plugs it in again.
     pub(super) fn set_cable(&self, port: u8, is_in: bool) {
         let state = if is_in { "up" } else { "down" };

@@ -128,6 +128,18 @@ impl Node {
         })
     }
 
+    /// The etcd process of this node, if it runs.
+    pub(crate) fn etcd(&self) -> Option<Pid> {
+        let ours = format!("--data-dir\0{}/etcd\0", self.sheaf.data().display());
+        let mut processes = fs::read_dir("/proc").unwrap().flatten();
+        processes.find_map(|entry| {
+            let number = entry.file_name().to_string_lossy().parse::<i32>().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let is_ours = String::from_utf8_lossy(&line).contains(&ours);
+            is_ours.then(|| Pid::from_raw(number)).flatten()
+        })
+    }
+
     /// The taps that this node has made.
     pub(crate) fn taps(&self) -> Vec<String> {
         let Some(prefix) = self.tap_prefix() else { return Vec::new() };
@@ -233,8 +245,8 @@ impl Drop for Node {
     fn drop(&mut self) {
         // First the one that would start the others again.
         self.sheaf.end();
-        if let Some(storage) = self.storage() {
-            let _ = kill_process(storage, Signal::KILL);
+        for other in self.storage().into_iter().chain(self.etcd()) {
+            let _ = kill_process(other, Signal::KILL);
         }
         for process in self.processes() {
             let groups = groups(process);

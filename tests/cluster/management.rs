@@ -1,0 +1,149 @@
+//! Three management nodes: the move into etcd, the API from each of them, and the loss of any one.
+
+use http::{Request, request};
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::join::until_ready;
+use super::lab::{Switch, as_node, refusal, token};
+use crate::harness::{Http, Node, assert_has, poll};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const KEYS: &str = "/sheaf/v1/management-keys";
+const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+
+fn write(http: &Http, name: &str) -> u64 {
+    let made = http.post(CONFIG_MAPS, &json!({"metadata": {"name": name}}));
+    revision(&made.ok())
+}
+
+fn revision(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+fn get(name: &str) -> request::Builder {
+    Request::get(format!("{CONFIG_MAPS}/{name}"))
+}
+
+fn post() -> request::Builder {
+    Request::post(CONFIG_MAPS).header("content-type", "application/json")
+}
+
+/// Waits until the server of a node answers with everything that was written.
+fn until_serves(node: &Node, names: &[&str]) {
+    poll("the server has all objects", || {
+        let kubeconfig = node.sheaf.kubeconfig();
+        if !kubeconfig.exists() {
+            return Err("it is no server yet".to_owned());
+        }
+        for name in names {
+            let answer = node.sheaf.http().try_send(get(name), "")?;
+            if answer.status != 200 {
+                return Err(answer.text());
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Everything of a machine dies at once.
+fn kill(node: &mut Node) {
+    let etcd = node.etcd();
+    node.sheaf.end();
+    if let Some(etcd) = etcd {
+        kill_process(etcd, Signal::KILL).unwrap();
+    }
+}
+
+fn join(switch: &Switch, port: u8, first: &Node, name: &str) -> Node {
+    let (url, text) = token(&first.sheaf.run("token create --role management"));
+    let mut node = switch.outsider(port, &url, &text, name);
+    // Whoever is killed, or waits for others, complains.
+    node.sheaf.provokes("");
+    node.sheaf.begin();
+    node
+}
+
+fn endpoints(http: &Http) -> Vec<String> {
+    let slice = http.get(SLICE).json();
+    let all = slice["endpoints"].as_array().cloned().unwrap_or_default();
+    let mut all: Vec<String> =
+        all.iter().filter_map(|own| Some(own["addresses"][0].as_str()?.to_owned())).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn three_management_nodes_outlive_any_one_of_them() {
+    let switch = Switch::new("shfmgmt", "10.199.45", 4);
+    let mut one = switch.management(1, "one");
+    one.sheaf.provokes("");
+    one.sheaf.begin();
+    let http = one.sheaf.http();
+    let before = write(&http, "sqlite");
+
+    // A worker gets no keys, whatever it asks with.
+    let (url, text) = token(&one.sheaf.run("token create"));
+    let mut wrong = switch.outsider(4, &url, &text, "four");
+    let role = ["--join", &url, "--token", &text, "--node-name", "four", "--role", "management"];
+    wrong.sheaf.set_arguments(role.map(str::to_owned).to_vec());
+    assert_has(refusal(&wrong), "the token is for a worker node");
+    let mut four = switch.outsider(4, &url, &text, "four");
+    four.sheaf.provokes("");
+    four.sheaf.begin();
+    until_ready(&one, "four");
+    let refused = as_node(&one, &four).post(KEYS, &json!({}));
+    assert_has(refused.refused(403), "only management nodes get the keys");
+    let bearer = auth::token::join::JoinToken::parse(&text).unwrap().bearer();
+    let refused = one.sheaf.bearer(&bearer).post(KEYS, &json!({}));
+    assert_has(refused.refused(403), "only management nodes get the keys");
+    assert_eq!(http.post(KEYS, &json!({})).status, 403, "not even an administrator");
+
+    // The second waits; with the third, the objects move.
+    let two = join(&switch, 2, &one, "two");
+    until_ready(&one, "two");
+    assert_has(one.sheaf.run("node list"), "management (waiting)");
+    assert_has(one.sheaf.run("cluster status"), "SQLite");
+    let three = join(&switch, 3, &one, "three");
+    let mut nodes = [one, two, three];
+    for node in &nodes {
+        until_serves(node, &["sqlite"]);
+    }
+    let after = write(&nodes[1].sheaf.http(), "etcd");
+    assert!(after > before, "{after} > {before}");
+    until_serves(&nodes[2], &["sqlite", "etcd"]);
+    poll("three voters are healthy", || {
+        let status = nodes[0].sheaf.run("cluster status");
+        let is_whole = status.contains("etcd, 3 voters, 3 of 3 members healthy");
+        if is_whole { Ok(()) } else { Err(status) }
+    });
+    let all = [1, 2, 3].map(|port| switch.address(port));
+    poll("all servers are endpoints", || {
+        let found = endpoints(&nodes[0].sheaf.http());
+        if found == all { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+
+    // Any one of them dies, the others go on, and it comes back.
+    for dead in 0..3 {
+        let other = (dead + 1) % 3;
+        kill(&mut nodes[dead]);
+        let name = format!("without-{dead}");
+        poll("the others take writes", || {
+            let body = json!({"metadata": {"name": name}}).to_string();
+            let made = nodes[other].sheaf.http().try_send(post(), body)?;
+            if [201, 409].contains(&made.status) { Ok(()) } else { Err(made.text()) }
+        });
+        // The command finds a server that answers.
+        assert_has(nodes[dead].sheaf.run("cluster status"), "2 of 3 members healthy");
+        nodes[dead].sheaf.begin();
+        until_serves(&nodes[dead], &["sqlite", "etcd", &name]);
+    }
+
+    // A node goes for good.
+    nodes[0].sheaf.run("node remove three");
+    let status = nodes[0].sheaf.run("cluster status");
+    assert_has(&status, "2 voters, 2 of 2 members healthy");
+    poll("the removed node ends", || {
+        if nodes[2].sheaf.is_running() { Err(nodes[2].sheaf.log()) } else { Ok(()) }
+    });
+}

@@ -61,7 +61,7 @@ impl Members {
         let options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_tls(TlsOptions::new().ca_certificate(ca).identity(identity));
-        let client = within(Client::connect(urls, Some(options))).await?;
+        let client = within(Box::pin(Client::connect(urls, Some(options)))).await?;
         Ok(Self { client })
     }
 

@@ -36,7 +36,8 @@ impl ClusterClient {
                 (layout.admin_kubeconfig(), read_servers(&layout))
             }
         };
-        let config = answering(client::read_kubeconfig(&path).await?, &servers).await;
+        let config = client::read_kubeconfig(&path).await?;
+        let config = Box::pin(answering(config, &servers)).await;
         let client = Client::try_from(config.clone())
             .with_context(|| format!("cannot use {}", path.display()))?;
         Ok(Self { client, config, namespace: place.namespace.clone() })

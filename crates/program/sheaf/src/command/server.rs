@@ -120,7 +120,7 @@ async fn listen_within(address: SocketAddr, timeout: Duration) -> Result<TcpList
 
 async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Option<ProcessEnd>> {
     let managed = match args.store {
-        StoreKind::Sqlite => management::open_store(layout).await?,
+        StoreKind::Sqlite => Box::pin(management::open_store(layout)).await?,
         StoreKind::Etcd => None,
     };
     let (config, made) = store_config(args, layout, managed.as_ref()).await?;

@@ -65,7 +65,7 @@ pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEt
         ),
         Phase::Moving => {
             let path = layout.etcd_record();
-            if let Err(failure) = move_into_etcd(layout, &record).await {
+            if let Err(failure) = Box::pin(move_into_etcd(layout, &record)).await {
                 let reason = Chain(&*failure).to_string();
                 warn!(error = reason, "cannot move objects into etcd; SQLite is used as before");
                 undo(layout, &record).await?;

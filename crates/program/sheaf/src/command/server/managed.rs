@@ -21,7 +21,7 @@ use crate::data_dir::Layout;
 use crate::in_process;
 
 /// How long a server that could not start waits before it begins anew.
-const RETRY_DELAY: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// The arguments of a node that joined, as those of a server: it has the name of its node, and
 /// listens where others reach it.
@@ -65,7 +65,7 @@ pub(super) fn open(
         encryption_keys: own.unwrap_or_else(|| layout.encryption_keys()),
         service_range: args.service_cluster_ip_range.clone(),
         store: match (managed, args.store) {
-            (Some(managed), _) => StoreKindInUse::ManagedEtcd(managed.clone()),
+            (Some(managed), _) => StoreKindInUse::ManagedEtcd(Box::new(managed.clone())),
             (None, StoreKind::Sqlite) => StoreKindInUse::Sqlite,
             (None, StoreKind::Etcd) => StoreKindInUse::ExternalEtcd,
         },

@@ -42,7 +42,7 @@ pub(in crate::command::server) struct ManagementFacts {
 pub(in crate::command::server) enum StoreKindInUse {
     Sqlite,
     ExternalEtcd,
-    ManagedEtcd(ManagedEtcd),
+    ManagedEtcd(Box<ManagedEtcd>),
 }
 
 /// Answers from the moment that it is opened.

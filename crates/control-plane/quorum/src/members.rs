@@ -61,7 +61,7 @@ impl Members {
         let options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_tls(TlsOptions::new().ca_certificate(ca).identity(identity));
-        let client = within(Box::pin(Client::connect(urls, Some(options)))).await?;
+        let client = within(Client::connect(urls, Some(options))).await?;
         Ok(Self { client })
     }
 
@@ -106,12 +106,17 @@ impl Members {
     }
 }
 
-async fn within<T>(
-    request: impl Future<Output = Result<T, etcd_client::Error>>,
-) -> Result<T, MemberError> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(|source| MemberError::Failed { source }),
-        Err(_) => Err(MemberError::Timeout),
+/// Bounds a request. It gets a box of its own: the futures of etcd's client are large, and those of
+/// all callers would grow with them.
+fn within<T>(
+    request: impl Future<Output = Result<T, etcd_client::Error>> + Send,
+) -> impl Future<Output = Result<T, MemberError>> + Send {
+    let request = Box::pin(request);
+    async move {
+        match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+            Ok(answer) => answer.map_err(|source| MemberError::Failed { source }),
+            Err(_) => Err(MemberError::Timeout),
+        }
     }
 }
 

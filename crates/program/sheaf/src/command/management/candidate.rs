@@ -59,7 +59,7 @@ impl Candidate {
         let mut last = None;
         backoff.reset();
         loop {
-            let step = self.step(&nodes).await;
+            let step = Box::pin(self.step(&nodes)).await;
             let delay = match &step {
                 Ok(JoinStep::Done) => return self.end.request(ProcessEnd::Restart),
                 Ok(step) => {

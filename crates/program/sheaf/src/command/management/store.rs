@@ -81,7 +81,7 @@ pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEt
     let process = super::etcd_process(layout, &record)?;
     let managed = ManagedEtcd { record, process };
     managed.process.ensure(&InitialCluster::New)?;
-    wait_for_majority(&managed).await;
+    Box::pin(wait_for_majority(&managed)).await;
     Ok(Some(managed))
 }
 

@@ -281,6 +281,7 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
         ports,
         services: None,
         policies: GuestPolicies::Unknown,
+        overlay: net::GuestOverlay::Unknown,
     };
     let network = net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
     let dhcp = Dhcp::start(&network, tasks);

@@ -12,8 +12,10 @@ use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::nft::{self, NftError};
 use crate::observe::{self, ObserveError, is_missing};
+use crate::overlay;
 use crate::plan::{GROUP, Isolation, NetworkAction};
 use crate::tap;
+use crate::want::Bridge;
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
@@ -40,12 +42,13 @@ impl From<ObserveError> for ApplyError {
     }
 }
 
-/// Does what `action` says; `bridge` is the name of our own.
+/// Does what `action` says with `ours`.
 pub(crate) async fn apply(
     netlink: &Handle,
-    bridge: &LinkName,
+    ours: &Bridge,
     action: &NetworkAction,
 ) -> Result<(), ApplyError> {
+    let bridge = &ours.name;
     match action {
         NetworkAction::DeleteTap { tap } => delete_link(netlink, tap).await,
         NetworkAction::CreateBridge { name, mac, mtu } => {
@@ -82,19 +85,18 @@ pub(crate) async fn apply(
             remove_neighbour(netlink, bridge, *address).await
         }
         NetworkAction::SetNeighbour { address, mac } => {
-            let index = index(netlink, bridge).await?;
-            let request = netlink.neighbours().add(index, IpAddr::V4(*address));
-            let request = request.link_layer_address(&mac.octets()).replace();
-            let added = request.execute().await;
-            added.map_err(|source| ApplyError::Address { address: (*address).into(), source })
+            set_neighbour(netlink, bridge, *address, *mac).await
         }
         NetworkAction::Attach { tap, bridge, mtu, isolation } => {
             attach(netlink, tap, bridge, *mtu, *isolation).await
         }
+        NetworkAction::Overlay(action) => {
+            overlay::link::apply(netlink, &overlay::device(ours), action).await
+        }
     }
 }
 
-async fn replace_rules(text: &str) -> Result<(), ApplyError> {
+pub(crate) async fn replace_rules(text: &str) -> Result<(), ApplyError> {
     nft::transact(text).await.map_err(|source| ApplyError::Rules { source })
 }
 
@@ -155,7 +157,20 @@ async fn set_link(
     done.map_err(|source| ApplyError::Link { link: name.clone(), source })
 }
 
-async fn remove_neighbour(
+pub(crate) async fn set_neighbour(
+    netlink: &Handle,
+    link: &LinkName,
+    address: Ipv4Addr,
+    mac: Mac,
+) -> Result<(), ApplyError> {
+    let index = index(netlink, link).await?;
+    let request = netlink.neighbours().add(index, IpAddr::V4(address));
+    let request = request.link_layer_address(&mac.octets()).replace();
+    let added = request.execute().await;
+    added.map_err(|source| ApplyError::Address { address: address.into(), source })
+}
+
+pub(crate) async fn remove_neighbour(
     netlink: &Handle,
     bridge: &LinkName,
     address: Ipv4Addr,
@@ -168,7 +183,7 @@ async fn remove_neighbour(
         .map_err(|source| ApplyError::Address { address: address.into(), source })
 }
 
-fn set_sysctl(key: &str, value: &str) -> Result<(), ApplyError> {
+pub(crate) fn set_sysctl(key: &str, value: &str) -> Result<(), ApplyError> {
     match std::fs::write(format!("/proc/sys/{key}"), value) {
         // A kernel without IPv6 has no switch for it.
         Err(error) if error.kind() == io::ErrorKind::NotFound && key.starts_with("net/ipv6/") => {
@@ -182,20 +197,22 @@ fn set_sysctl(key: &str, value: &str) -> Result<(), ApplyError> {
     }
 }
 
-fn address_message(index: u32, address: ipnet::Ipv4Net) -> AddressMessage {
+pub(crate) fn address_message(index: u32, address: ipnet::Ipv4Net) -> AddressMessage {
     AddressMessageBuilder::<Ipv4Addr>::new()
         .index(index)
         .address(address.addr(), address.prefix_len())
         .build()
 }
 
-async fn index(netlink: &Handle, name: &LinkName) -> Result<u32, ApplyError> {
+pub(crate) async fn index(netlink: &Handle, name: &LinkName) -> Result<u32, ApplyError> {
     let link = observe::link(netlink, name).await?;
     link.map(|link| link.index).ok_or_else(|| ApplyError::Vanished { link: name.clone() })
 }
 
 /// What was to be removed and is not there is removed.
-fn absent_is_fine(outcome: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink::Error> {
+pub(crate) fn absent_is_fine(
+    outcome: Result<(), rtnetlink::Error>,
+) -> Result<(), rtnetlink::Error> {
     match outcome {
         Err(error) if is_missing(&error) => Ok(()),
         other => other,

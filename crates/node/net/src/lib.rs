@@ -6,10 +6,10 @@
 //! removed:
 //!
 //! ```text
-//!   links     the bridge, and taps that begin with the prefix
+//!   links     the bridge, taps that begin with the prefix, and the prefix with `vxlan`
 //!   nftables  two tables of one name, in the families `bridge` and `inet`, a third of that
 //!             name with `_seen`, two with `_services`, in the families `inet` and `netdev`, and
-//!             one with `_policies`, in the family `inet`
+//!             two with `_policies` and `_overlay`, in the family `inet`
 //!   sysctls   net.ipv4.ip_forward stays on when the network is removed; the others belong to
 //!             the bridge and go with it
 //! ```
@@ -17,6 +17,7 @@
 //! Guests of the NAT network do not see each other's frames: their ports are isolated, and the
 //! host answers ARP for all of them. Traffic between two guests is therefore routed like any other,
 //! which lets one stateful filter judge it on every host, whether or not `br_netfilter` is loaded.
+//! Guests of other nodes are routed to in the same way, through a tunnel: see [`Overlay`].
 
 mod apply;
 mod available;
@@ -30,6 +31,7 @@ mod network;
 mod nft;
 mod observe;
 mod obstacle;
+mod overlay;
 mod plan;
 mod policy;
 mod pool;
@@ -54,6 +56,9 @@ pub use network::{Network, NetworkError};
 pub use nft::NftError;
 pub use observe::ObserveError;
 pub use obstacle::{Firewall, ForeignChain, NetworkObstacle};
+pub use overlay::plan::{OverlayAction, SeenOverlay};
+pub use overlay::rules::OverlayRules;
+pub use overlay::{GuestOverlay, Overlay, OverlayPeer};
 pub use plan::{Conflict, LinkKind, NetworkAction, NetworkInterface, ObservedNetwork, plan};
 pub use policy::rules::PolicyRules;
 pub use policy::{

@@ -19,6 +19,7 @@ use crate::name::LinkName;
 use crate::nft::{self, NftError};
 use crate::observe::{self, ObserveError};
 use crate::obstacle::{self, NetworkObstacle};
+use crate::overlay::{self, GuestOverlay};
 use crate::plan::{Conflict, LinkKind, NetworkAction, plan, taps_to_remove};
 use crate::policy::{GuestPolicies, Policies};
 use crate::rules::Ruleset;
@@ -73,6 +74,8 @@ enum NetworkChange {
     Services(Vec<Service>),
     /// Replaces the restrictions of all guests.
     Policies(Policies),
+    /// Replaces what is known of guests on other nodes.
+    Overlay(GuestOverlay),
     /// Only looks whether all is as it should be.
     Resync,
     /// Takes everything away.
@@ -130,6 +133,11 @@ impl Network {
     /// Makes these the restrictions of guests, in place of all before.
     pub async fn restrict(&self, policies: Policies) -> Result<(), NetworkError> {
         self.ask(NetworkChange::Policies(policies)).await
+    }
+
+    /// Makes guests of other nodes reachable, in place of all before.
+    pub async fn connect(&self, overlay: GuestOverlay) -> Result<(), NetworkError> {
+        self.ask(NetworkChange::Overlay(overlay)).await
     }
 
     /// Puts right what somebody else has changed, a flushed firewall for instance.
@@ -218,6 +226,7 @@ impl NetworkController {
                 NetworkChange::Detach(tap) => RequestSubject::Tap(tap.clone()),
                 NetworkChange::Services(_) => RequestSubject::Services,
                 NetworkChange::Policies(_) => RequestSubject::Policies,
+                NetworkChange::Overlay(_) => RequestSubject::Overlay,
                 NetworkChange::Resync | NetworkChange::Remove => RequestSubject::Network,
             };
             remove |= matches!(change, NetworkChange::Remove);
@@ -292,7 +301,9 @@ impl NetworkController {
                 self.want.ports.clear();
                 self.want.services = None;
                 self.want.policies = GuestPolicies::Unenforced;
+                self.want.overlay = GuestOverlay::Unknown;
             }
+            NetworkChange::Overlay(overlay) => self.want.overlay = overlay,
             NetworkChange::Resync => {}
         }
         Ok(None)
@@ -309,7 +320,7 @@ impl NetworkController {
             if tap.is_some_and(|tap| failures.of(&RequestSubject::Tap(tap.clone())).is_some()) {
                 continue;
             }
-            match (apply::apply(&self.netlink, &self.want.bridge.name, action).await, tap) {
+            match (apply::apply(&self.netlink, &self.want.bridge, action).await, tap) {
                 (Ok(()), _) => made |= matches!(action, NetworkAction::CreateBridge { .. }),
                 (Err(error), Some(tap)) => {
                     warn!(%tap, error = %Chain(&error), "cannot configure tap");
@@ -323,6 +334,11 @@ impl NetworkController {
                 (Err(error), None) if matches!(action, NetworkAction::ReplacePolicies(_)) => {
                     warn!(error = %Chain(&error), "cannot replace the rules of network policies");
                     failures.policies = Some(error.into());
+                }
+                // Guests of this node do not depend on it.
+                (Err(error), None) if matches!(action, NetworkAction::Overlay(_)) => {
+                    warn!(error = %Chain(&error), "cannot connect to guests of other nodes");
+                    failures.overlay = Some(error.into());
                 }
                 (Err(error), None) => return Err(error.into()),
             }
@@ -356,6 +372,9 @@ impl NetworkController {
         for tap in taps_to_remove(&self.want, &seen) {
             apply::delete_link(&self.netlink, &tap).await?;
         }
+        if seen.overlay.device.is_some() {
+            apply::delete_link(&self.netlink, &overlay::device(&self.want.bridge)).await?;
+        }
         apply::delete_link(&self.netlink, &self.want.bridge.name).await?;
         let removed = nft::transact(&Ruleset::removal(&self.want.bridge)).await;
         removed.map_err(|source| ApplyError::Rules { source })?;
@@ -371,6 +390,7 @@ struct Failures {
     taps: Vec<(LinkName, NetworkError)>,
     services: Option<NetworkError>,
     policies: Option<NetworkError>,
+    overlay: Option<NetworkError>,
 }
 
 /// What a request is about.
@@ -379,6 +399,7 @@ enum RequestSubject {
     Tap(LinkName),
     Services,
     Policies,
+    Overlay,
     Network,
 }
 
@@ -387,7 +408,10 @@ impl Failures {
     fn of(&self, subject: &RequestSubject) -> Option<NetworkError> {
         let tap = match subject {
             RequestSubject::Tap(tap) => Some(tap),
-            RequestSubject::Services | RequestSubject::Policies | RequestSubject::Network => None,
+            RequestSubject::Services
+            | RequestSubject::Policies
+            | RequestSubject::Overlay
+            | RequestSubject::Network => None,
         };
         let concerns = |conflict: &&Conflict| match conflict {
             Conflict::ForeignBridge { .. } => true,
@@ -400,6 +424,7 @@ impl Failures {
         let of_services = match subject {
             RequestSubject::Services => self.services.clone(),
             RequestSubject::Policies => self.policies.clone(),
+            RequestSubject::Overlay => self.overlay.clone(),
             RequestSubject::Tap(_) | RequestSubject::Network => None,
         };
         let failure = || self.taps.iter().find(|(name, _)| Some(name) == tap);

@@ -14,10 +14,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::name::LinkName;
-use crate::policy;
 use crate::rules::{DIGEST_CHAIN, SEEN_SET, memory_table};
 use crate::service;
 use crate::service::reroute::SeenReroute;
+use crate::{overlay, policy};
 
 /// It takes milliseconds; what takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -54,6 +54,8 @@ pub(crate) struct Tables {
     pub(crate) reroute: Option<SeenReroute>,
     /// The digest of the policies that are in force.
     pub(crate) policies: Option<String>,
+    /// The digest of the rules that guard the tunnel.
+    pub(crate) overlay: Option<String>,
 }
 
 /// Which rules of ours are in force.
@@ -65,6 +67,7 @@ pub(crate) async fn tables(table: &str) -> Result<Tables, NftError> {
         service_chains: find_chains(&chains, "inet", &services).map(|seen| seen.chains),
         reroute: find_chains(&chains, "netdev", &services),
         policies: find_stamp(&chains, "inet", &policy::table(table)),
+        overlay: find_stamp(&chains, "inet", &overlay::table(table)),
     })
 }
 

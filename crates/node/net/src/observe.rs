@@ -11,8 +11,8 @@ use rtnetlink::packet_core::Nla;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
-    InfoBridgePort, InfoData, InfoKind, InfoPortData, LinkAttribute, LinkExtentMask, LinkFlags,
-    LinkInfo, LinkMessage,
+    InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoVxlan, LinkAttribute, LinkExtentMask,
+    LinkFlags, LinkInfo, LinkMessage,
 };
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -21,6 +21,7 @@ use rtnetlink::packet_route::neighbour::{
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::nft::{self, NftError};
+use crate::overlay;
 use crate::plan::{LinkKind, NetworkInterface, ObservedNetwork, sysctls};
 use crate::tap::Queues;
 use crate::want::{Attachment, DesiredNetwork};
@@ -80,6 +81,10 @@ pub(crate) async fn observe(
     links.retain(|name, _| {
         *name == bridge.name || name.as_str().starts_with(prefix) || foreign(name)
     });
+    let device = links.get(&overlay::device(bridge));
+    let underlay = want.overlay.connected().map(|wanted| wanted.underlay);
+    let mut tunnel = overlay::link::observe(netlink, device, underlay).await?;
+    tunnel.rules = rules.overlay;
     let mut settings = BTreeMap::new();
     for (key, _) in sysctls(bridge) {
         if let Some(value) = read_sysctl(&key)? {
@@ -95,6 +100,7 @@ pub(crate) async fn observe(
         reroute: rules.reroute,
         policies: rules.policies,
         sysctls: settings,
+        overlay: tunnel,
     })
 }
 
@@ -180,7 +186,7 @@ fn read_link(message: &LinkMessage) -> Option<(LinkName, NetworkInterface)> {
 
 fn read_kind(infos: &[LinkInfo], has_carrier: bool) -> LinkKind {
     let (mut owner, mut queues, mut is_isolated) = (None, Queues::Single, false);
-    let mut kind = None;
+    let (mut kind, mut underlay) = (None, None);
     for info in infos {
         match info {
             LinkInfo::Kind(found) => kind = Some(found),
@@ -197,6 +203,13 @@ fn read_kind(infos: &[LinkInfo], has_carrier: bool) -> LinkKind {
                     }
                 }
             }
+            LinkInfo::Data(InfoData::Vxlan(attributes)) => {
+                underlay = attributes.iter().find_map(|attribute| match attribute {
+                    InfoVxlan::Local(address) => Some(IpAddr::V4(*address)),
+                    InfoVxlan::Local6(address) => Some(IpAddr::V6(*address)),
+                    _ => None,
+                });
+            }
             LinkInfo::PortData(InfoPortData::BridgePort(attributes)) => {
                 is_isolated = attributes.contains(&InfoBridgePort::Isolated(true));
             }
@@ -206,6 +219,7 @@ fn read_kind(infos: &[LinkInfo], has_carrier: bool) -> LinkKind {
     match kind {
         Some(InfoKind::Bridge) => LinkKind::Bridge,
         Some(InfoKind::Tun) => LinkKind::Tap { owner, queues, is_open: has_carrier, is_isolated },
+        Some(InfoKind::Vxlan) => LinkKind::Tunnel { underlay },
         _ => LinkKind::Other,
     }
 }
@@ -221,6 +235,25 @@ pub(crate) async fn addresses(netlink: &Handle) -> Result<Vec<(u32, Ipv4Net)>, O
         Some((message.header.index, Ipv4Net::new(local, message.header.prefix_len).ok()?))
     };
     Ok(messages.iter().filter_map(read).collect())
+}
+
+/// The MTU of the link that has `address`.
+pub(crate) async fn mtu_of_address(
+    netlink: &Handle,
+    address: IpAddr,
+) -> Result<Option<u32>, ObserveError> {
+    let messages: Vec<AddressMessage> = netlink.address().get().execute().try_collect().await?;
+    let has = |message: &&AddressMessage| {
+        message.attributes.iter().any(|attribute| match attribute {
+            AddressAttribute::Local(own) | AddressAttribute::Address(own) => *own == address,
+            _ => false,
+        })
+    };
+    let Some(index) = messages.iter().find(has).map(|message| message.header.index) else {
+        return Ok(None);
+    };
+    let links = links(netlink).await?;
+    Ok(links.into_iter().find(|(_, link)| link.index == index).map(|(_, link)| link.mtu))
 }
 
 /// IPv4 neighbours on the link with this index, with what the kernel thinks of them.

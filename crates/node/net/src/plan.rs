@@ -4,12 +4,14 @@
 //! and a tap is gone before the rules that held it back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::Ipv4Net;
 
 use crate::mac::Mac;
 use crate::name::LinkName;
+use crate::overlay;
+use crate::overlay::plan::{OverlayAction, SeenOverlay};
 use crate::policy::rules::PolicyRules;
 use crate::policy::{GuestPolicies, Policies};
 use crate::rules::Ruleset;
@@ -41,6 +43,8 @@ pub struct ObservedNetwork {
     pub policies: Option<String>,
     /// The values of those sysctls in [`sysctls`] that exist.
     pub sysctls: BTreeMap<String, String>,
+    /// The tunnel to other nodes.
+    pub overlay: SeenOverlay,
 }
 
 /// A network interface.
@@ -74,6 +78,10 @@ pub enum LinkKind {
         is_open: bool,
         is_isolated: bool,
     },
+    /// A VXLAN device with this address of the node.
+    Tunnel {
+        underlay: Option<IpAddr>,
+    },
     Other,
 }
 
@@ -94,6 +102,7 @@ pub enum NetworkAction {
     RemoveNeighbour { address: Ipv4Addr },
     SetNeighbour { address: Ipv4Addr, mac: Mac },
     Attach { tap: LinkName, bridge: LinkName, mtu: u16, isolation: Isolation },
+    Overlay(OverlayAction),
 }
 
 impl NetworkAction {
@@ -178,6 +187,8 @@ pub fn plan(want: &DesiredNetwork, seen: &ObservedNetwork) -> (Vec<NetworkAction
     }
     actions.extend(neighbours(want, seen));
     actions.extend(ports.iter().filter_map(|port| attach(&want.bridge, port, seen)));
+    let tunnel = overlay::plan::plan(&want.bridge, &want.overlay, &seen.overlay);
+    actions.extend(tunnel.into_iter().map(NetworkAction::Overlay));
     (actions, conflicts)
 }
 
@@ -188,7 +199,8 @@ fn policies(want: &DesiredNetwork, seen: &ObservedNetwork) -> Option<PolicyRules
         (GuestPolicies::Unknown, None) => &Policies::default(),
         (GuestPolicies::Known(policies), _) => policies,
     };
-    let rules = PolicyRules::new(&want.bridge, wanted);
+    let nodes = want.overlay.connected().map(overlay::Overlay::nodes).unwrap_or_default();
+    let rules = PolicyRules::new(&want.bridge, wanted, &nodes);
     (seen.policies.as_ref() != Some(&rules.digest)).then_some(rules)
 }
 
@@ -228,6 +240,8 @@ pub(crate) fn sysctls(bridge: &Bridge) -> Vec<(String, &'static str)> {
         (format!("net/ipv4/conf/{name}/forwarding"), "1"),
         // The host answers ARP for guests whose isolated ports cannot hear each other.
         (format!("net/ipv4/conf/{name}/proxy_arp_pvlan"), "1"),
+        // And for guests of other nodes, which are behind another interface.
+        (format!("net/ipv4/conf/{name}/proxy_arp"), "1"),
         // Otherwise such an answer waits for up to 0.8 s.
         (format!("net/ipv4/neigh/{name}/proxy_delay"), "0"),
         // There is no IPv6 on this network, so the host shall not listen there.

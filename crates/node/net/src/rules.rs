@@ -14,9 +14,9 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use crate::policy;
 use crate::service;
 use crate::want::{Attachment, Bridge, DesiredNetwork, InboundPolicy, Port, SpoofGuard};
+use crate::{overlay, policy};
 
 /// What the name of the chain that carries the digest begins with.
 pub(crate) const DIGEST_CHAIN: &str = "digest_";
@@ -68,6 +68,7 @@ impl Ruleset {
             format!("inet {}", service::table(table)),
             format!("netdev {}", service::table(table)),
             format!("inet {}", policy::table(table)),
+            format!("inet {}", overlay::table(table)),
         ];
         tables.map(|table| format!("add table {table}\ndelete table {table}\n")).concat()
     }
@@ -124,6 +125,12 @@ fn bridge_family(want: &DesiredNetwork) -> String {
     text += &set("macs", "ifname . ether_addr", want.ports.iter().map(own_mac));
     let own_address = |(port, address): (&Port, _)| format!("\"{}\" . {address}", port.tap);
     text += &set("addresses", "ifname . ipv4_addr", nat().map(own_address));
+    // While a guest arrives from another node, this one answers ARP for its address: a guest that
+    // announces itself then would hear that somebody else has it.
+    let announcement =
+        |(port, address): (&Port, _)| format!("\"{}\" . {address} . {address}", port.tap);
+    let announcements = nat().map(announcement);
+    text += &set("announcements", "ifname . ipv4_addr . ipv4_addr", announcements);
     text += BRIDGE_RULES;
     // Whoever is on a tap of ours that nobody asked for is heard by nobody.
     let _ = write!(
@@ -157,6 +164,7 @@ const BRIDGE_RULES: &str = "\
 \tchain from_nat_arp {
 \t\tiifname . arp saddr ether != @macs drop
 \t\tarp saddr ip 0.0.0.0 accept
+\t\tiifname . arp saddr ip . arp daddr ip @announcements drop
 \t\tiifname . arp saddr ip != @addresses drop
 \t\taccept
 \t}
@@ -171,6 +179,7 @@ const BRIDGE_RULES: &str = "\
 fn inet_family(want: &DesiredNetwork) -> String {
     let bridge = &want.bridge;
     let name = &bridge.name;
+    let tunnel = overlay::device(bridge);
     let gateway = bridge.gateway.addr();
     let network = bridge.gateway.trunc();
     let mut text = String::new();
@@ -201,7 +210,7 @@ fn inet_family(want: &DesiredNetwork) -> String {
 \tchain input {{
 \t\ttype filter hook input priority -10; policy accept;
 \t\tiifname != {{ \"{name}\", \"lo\" }} ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 drop
-\t\tiifname != \"{name}\" accept
+\t\tiifname != {{ \"{name}\", \"{tunnel}\" }} accept
 \t\tct state established,related accept
 \t\tmeta l4proto {{ icmp, ipv6-icmp }} accept
 \t\tudp dport 67 accept
@@ -228,7 +237,7 @@ fn inet_family(want: &DesiredNetwork) -> String {
 \t}}
 \tchain postrouting {{
 \t\ttype nat hook postrouting priority 100; policy accept;
-{kept}\t\tip saddr {network} oifname != \"{name}\" masquerade
+{kept}\t\tip saddr {network} oifname != {{ \"{name}\", \"{tunnel}\" }} masquerade
 \t}}
 "
     );

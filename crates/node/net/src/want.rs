@@ -8,6 +8,7 @@ use ipnet::Ipv4Net;
 
 use crate::mac::Mac;
 use crate::name::LinkName;
+use crate::overlay::GuestOverlay;
 use crate::policy::GuestPolicies;
 use crate::service::Service;
 use crate::tap::Queues;
@@ -24,6 +25,7 @@ pub struct DesiredNetwork {
     /// stay as they are.
     pub services: Option<Vec<Service>>,
     pub policies: GuestPolicies,
+    pub overlay: GuestOverlay,
 }
 
 /// The NAT network of the node. Two of them on one host differ in name, prefix and table.
@@ -148,7 +150,8 @@ pub enum WantError {
 impl DesiredNetwork {
     /// A network that neither serves nor restricts anything.
     pub fn new(bridge: Bridge, ports: Vec<Port>) -> Self {
-        Self { bridge, ports, services: None, policies: GuestPolicies::Unenforced }
+        let (policies, overlay) = (GuestPolicies::Unenforced, GuestOverlay::Unknown);
+        Self { bridge, ports, services: None, policies, overlay }
     }
 
     /// Whether all of it can be made at once.

@@ -54,6 +54,7 @@ fn converged(ports: &[Port]) -> ObservedNetwork {
         reroute: None,
         policies: None,
         sysctls: sysctls(&bridge).into_iter().map(|(key, value)| (key, value.to_owned())).collect(),
+        overlay: SeenOverlay::default(),
     }
 }
 
@@ -77,6 +78,7 @@ fn say(action: &NetworkAction) -> String {
         NetworkAction::Attach { tap, bridge, mtu, isolation } => {
             format!("attach {tap} to {bridge}, mtu {mtu}, {isolation:?}")
         }
+        NetworkAction::Overlay(action) => format!("{action:?}"),
     }
 }
 
@@ -99,6 +101,7 @@ fn a_bare_node_gets_everything_with_rules_before_ports() {
             set net/ipv4/ip_forward to 1
             set net/ipv4/conf/sheaf0/forwarding to 1
             set net/ipv4/conf/sheaf0/proxy_arp_pvlan to 1
+            set net/ipv4/conf/sheaf0/proxy_arp to 1
             set net/ipv4/neigh/sheaf0/proxy_delay to 0
             set net/ipv6/conf/sheaf0/disable_ipv6 to 1
             create shf-2 for 1000, Single
@@ -338,7 +341,7 @@ fn policies_stay_until_they_are_known_and_guests_without_any_are_cut_off() {
         let (actions, _) = plan(&want(policies), &seen);
         actions.iter().map(say).collect::<Vec<_>>().join(", ")
     };
-    let closed = PolicyRules::new(&bridge_spec(), &Policies::default()).digest;
+    let closed = PolicyRules::new(&bridge_spec(), &Policies::default(), &BTreeSet::new()).digest;
     let known = || GuestPolicies::Known(Policies::default());
     assert_eq!(steps(GuestPolicies::Unenforced, None), "");
     assert_eq!(steps(GuestPolicies::Unknown, Some("before")), "");

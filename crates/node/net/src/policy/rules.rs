@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use sha2::{Digest, Sha256};
@@ -53,8 +54,10 @@ impl Direction {
 }
 
 impl PolicyRules {
-    pub(crate) fn new(bridge: &Bridge, policies: &Policies) -> Self {
-        let body = body(bridge, policies);
+    /// `nodes` are addresses of nodes on the guest network: what comes from there is not from a
+    /// guest, but from outside, through a node.
+    pub(crate) fn new(bridge: &Bridge, policies: &Policies, nodes: &BTreeSet<Ipv4Addr>) -> Self {
+        let body = body(bridge, policies, nodes);
         let digest = hex(&Sha256::digest(body.as_bytes())[..12]);
         let table = table(&bridge.table);
         let text = format!(
@@ -68,7 +71,7 @@ impl PolicyRules {
     }
 }
 
-fn body(bridge: &Bridge, policies: &Policies) -> String {
+fn body(bridge: &Bridge, policies: &Policies, nodes: &BTreeSet<Ipv4Addr>) -> String {
     let (name, network) = (&bridge.name, bridge.gateway.trunc());
     let mut chains = BTreeMap::new();
     let (mut ingress, mut egress) = (Vec::new(), Vec::new());
@@ -88,6 +91,7 @@ fn body(bridge: &Bridge, policies: &Policies) -> String {
     let mut text = set("guests", "ipv4_addr", policies.guests.iter().map(ToString::to_string));
     let itself = policies.restricted.keys().map(|address| format!("{address} . {address}"));
     text += &set("itself", "ipv4_addr . ipv4_addr", itself);
+    text += &set("nodes", "ipv4_addr", nodes.iter().map(ToString::to_string));
     for (chain, rules) in &chains {
         let _ = write!(text, "\tchain {chain} {{\n\t\t{}\n\t}}\n", rules.join("\n\t\t"));
     }
@@ -126,7 +130,7 @@ fn ingress_rules(ingress: &Ingress, network: Ipv4Net) -> Option<Vec<String>> {
                 .into_iter()
                 .map(|source| format!("{source}accept"))
                 .collect();
-            rules.push(format!("ip saddr {network} drop"));
+            rules.push(format!("ip saddr {network} ip saddr != @nodes drop"));
             rules.push("accept".to_owned());
             Some(rules)
         }

@@ -20,7 +20,7 @@ fn port(protocol: Protocol, first: u16, last: u16) -> PortRange {
 }
 
 fn rules(policies: &Policies) -> PolicyRules {
-    PolicyRules::new(&bridge(), policies)
+    PolicyRules::new(&bridge(), policies, &BTreeSet::from([[10, 52, 0, 250].into()]))
 }
 
 #[test]

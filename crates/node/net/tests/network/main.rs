@@ -9,6 +9,7 @@ mod balance;
 mod filter;
 mod life;
 mod measure;
+mod overlay;
 mod policies;
 mod services;
 mod world;

@@ -211,13 +211,28 @@ impl Guest {
         inside.run("ip tuntap add dev eth0 mode tap");
         inside.run(&format!("ip link set eth0 address {}", port.mac));
         inside.run("ip link set eth0 up");
-        let theirs: LinkName = "eth0".parse().unwrap();
-        let theirs = inside.within(|| open_tap(&theirs, Queues::Single, 1).unwrap().remove(0));
-        let ours = open_tap(&port.tap, port.queues, 1).unwrap().remove(0);
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let wire = std::thread::spawn(move || carry(&[ours, theirs], &stopped));
-        Self { inside, port, stop, wire: Some(wire) }
+        let mut guest = Self { inside, port, stop, wire: None };
+        guest.replug();
+        guest
+    }
+
+    /// Plugs a guest into the tap of its port in the namespace of the calling thread.
+    pub(crate) fn replug(&mut self) {
+        let theirs: LinkName = "eth0".parse().unwrap();
+        let theirs = self.inside.within(|| open_tap(&theirs, Queues::Single, 1).unwrap().remove(0));
+        let ours = open_tap(&self.port.tap, self.port.queues, 1).unwrap().remove(0);
+        let stopped = self.stop.clone();
+        self.wire = Some(std::thread::spawn(move || carry(&[ours, theirs], &stopped)));
+    }
+
+    /// Pulls the cable.
+    pub(crate) fn unplug(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(wire) = self.wire.take() {
+            let _ = wire.join();
+        }
+        self.stop.store(false, Ordering::Relaxed);
     }
 
     /// As [`Guest::plug`], configured by hand.
@@ -239,10 +254,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(wire) = self.wire.take() {
-            let _ = wire.join();
-        }
+        self.unplug();
     }
 }
 

@@ -63,6 +63,7 @@ impl Fake {
             ("", "v1", "services", "Service", true),
             ("", "v1", "endpoints", "Endpoints", true),
             ("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true),
+            ("networking.k8s.io", "v1", "ipaddresses", "IPAddress", false),
             ("storage.k8s.io", "v1", "storageclasses", "StorageClass", false),
             ("apps", "v1", "controllerrevisions", "ControllerRevision", true),
             ("kubevirt.io", "v1", "virtualmachines", "VirtualMachine", true),

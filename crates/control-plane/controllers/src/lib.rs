@@ -19,6 +19,7 @@ mod event;
 #[cfg(test)]
 mod fake;
 mod garbage;
+mod guest_address;
 mod horizontal_pod_autoscaler;
 mod hub;
 mod image;

@@ -22,8 +22,8 @@ use crate::{
     vmi_migration, vmi_replica_set,
 };
 use crate::{
-    endpoints, garbage, horizontal_pod_autoscaler, namespace, node, quota, role_aggregation,
-    root_ca, service_account,
+    endpoints, garbage, guest_address, horizontal_pod_autoscaler, namespace, node, quota,
+    role_aggregation, root_ca, service_account,
 };
 
 /// Changes on their way to one reader.
@@ -245,6 +245,9 @@ impl Started<'_> {
         let waiting = vmi::Waiting::default();
         let placer = vmi::VmiReconciler::new(client(), waiting.clone());
         outlets.push(self.add("vmi", waiting, placer));
+        let claimed = guest_address::AddressMapper::default();
+        let addresses = guest_address::AddressReconciler::new(client(), claimed.0.clone());
+        outlets.push(self.add("guest-address", claimed, addresses));
         let migrations = vmi_migration::Migrations::default();
         let mover = vmi_migration::MigrationReconciler::new(client(), migrations.0.clone());
         outlets.push(self.add("vmi-migration", migrations, mover));

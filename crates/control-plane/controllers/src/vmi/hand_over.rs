@@ -11,6 +11,7 @@ use super::storage::Need;
 use super::{VmiReconciler, launcher, plan};
 use crate::condition;
 use crate::event::EventType;
+use crate::guest_address;
 use crate::key::ObjectKey;
 use crate::object::{self, is_merged, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
@@ -23,6 +24,8 @@ impl VmiReconciler {
         node: &str,
         needs: &[Need],
     ) -> Result<ReconcileResult, ReconcileError> {
+        // Before the node is told: the guest starts with the address that is claimed for it.
+        guest_address::claim(&self.objects, vmi, node).await?;
         let patch = plan::scheduling(vmi, needs, clock::now());
         let scheduling = async {
             if is_merged(vmi, &patch) { Ok(vmi.clone()) } else { self.write(vmi, &patch).await }

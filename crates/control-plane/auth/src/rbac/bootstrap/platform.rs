@@ -65,7 +65,7 @@ fn node_rules() -> Vec<PolicyRule> {
         on_groups(&["create", "update", "patch"], &[CORE, EVENTS], &["events"]),
         on(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
         on(READ, CORE, &["services", "namespaces", "pods"]),
-        on(READ, NETWORKING, &["networkpolicies"]),
+        on(READ, NETWORKING, &["networkpolicies", "ipaddresses"]),
         on(READ, DISCOVERY, &["endpointslices"]),
         on(READ, STORAGE, &["storageclasses"]),
         on(&["get", "list", "watch", "create", "patch", "delete"], CORE, &["persistentvolumes"]),

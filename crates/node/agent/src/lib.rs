@@ -21,6 +21,7 @@ mod known_objects;
 mod network;
 mod node;
 mod order;
+mod overlay;
 mod policy;
 mod processors;
 mod service;

@@ -7,29 +7,34 @@
 //! Where this process may not make networks, or another one has the bridge already, guests get
 //! QEMU's user-mode network: out works, in works through the node endpoint only.
 
+mod claim;
 mod plan;
+mod port;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
+use std::sync::Arc;
 
 use base::{Chain, Tasks};
 use ipnet::Ipv4Net;
-use net::{
-    Attachment as Attach, Bridge, Dhcp, Dns, GuestPolicies, LinkName, Mac, Port, Queues, SpoofGuard,
-};
+use kube::Client;
+use net::{Bridge, Dhcp, Dns, GuestPolicies, LinkName, Mac};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::config::Network as Settings;
+use crate::overlay::{OverlayTarget, RemoteGuests};
 use crate::policy::{LocalGuest, LocalGuests, PolicyTarget};
 use crate::vmi::{InterfaceBackend, Vmi};
 
-pub(crate) use plan::{Binding, binding, definition_of};
+pub(crate) use claim::read as read_claim;
+pub(crate) use plan::{Binding, binding, definition_of, names_below};
+use port::{bare_port, is_bridge, port};
 
 /// The file in a machine's folder that remembers its attachments.
 pub(crate) const RECORD: &str = "network.json";
@@ -63,6 +68,8 @@ pub(crate) enum NetworkLocation {
 pub(crate) enum ConnectError {
     #[error("interface {interface}: all addresses of {network} are in use")]
     NoAddress { interface: String, network: Ipv4Net },
+    #[error("interface {interface}: the addresses of the guest network cannot be listed")]
+    Claims { interface: String, source: client::Fault },
     #[error("interface {interface}: {what}")]
     Unsupported { interface: String, what: String },
     #[error("interface {interface}: the host has no bridge {bridge}")]
@@ -78,6 +85,7 @@ pub(crate) enum ConnectError {
 /// The networks of the node.
 pub(crate) struct Networks {
     mode: Mode,
+    client: Client,
     /// Whether the kernel may move the packets.
     vhost: bool,
 }
@@ -95,13 +103,20 @@ struct Nat {
     used: Mutex<BTreeSet<Ipv4Addr>>,
     /// Guests that are connected, so that their policies can be evaluated.
     guests: watch::Sender<LocalGuests>,
+    /// Guests of other nodes on the same network.
+    remote: watch::Sender<Arc<RemoteGuests>>,
     /// Keeps other processes of this network namespace from the same bridge.
     _claim: UnixListener,
 }
 
 impl Networks {
     /// Brings the node's network up with the attachments that exist, and removes all else.
-    pub(crate) async fn start(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Self {
+    pub(crate) async fn start(
+        client: Client,
+        settings: &Settings,
+        existing: &[Attachment],
+        tasks: &Tasks,
+    ) -> Self {
         let mode = match nat(settings, existing, tasks).await {
             Ok(nat) => Mode::Nat(Box::new(nat)),
             Err(why) => {
@@ -114,7 +129,7 @@ impl Networks {
                 Mode::User { why }
             }
         };
-        Self { mode, vhost: Path::new("/dev/vhost-net").exists() }
+        Self { mode, client, vhost: Path::new("/dev/vhost-net").exists() }
     }
 
     /// Why guests have no network of the node, if they have none.
@@ -128,8 +143,11 @@ impl Networks {
     /// Where services are made reachable, and the network of the guests who reach them.
     pub(crate) fn services(&self) -> Option<(crate::service::ServiceTarget, Ipv4Net)> {
         let Mode::Nat(nat) = &self.mode else { return None };
-        let target =
-            crate::service::ServiceTarget { network: nat.network.clone(), dns: nat.dns.clone() };
+        let target = crate::service::ServiceTarget {
+            network: nat.network.clone(),
+            dns: nat.dns.clone(),
+            remote: nat.remote.subscribe(),
+        };
         Some((target, nat.network.bridge().gateway.trunc()))
     }
 
@@ -137,11 +155,20 @@ impl Networks {
     pub(crate) fn policies(&self, node: &str) -> Option<PolicyTarget> {
         let Mode::Nat(nat) = &self.mode else { return None };
         let (network, guests) = (nat.network.clone(), nat.guests.subscribe());
-        Some(PolicyTarget { node: node.to_owned(), network, guests })
+        let remote = nat.remote.subscribe();
+        Some(PolicyTarget { node: node.to_owned(), network, guests, remote })
+    }
+
+    /// Where guests of other nodes are made reachable.
+    pub(crate) fn overlay(&self, node: &str) -> Option<OverlayTarget> {
+        let Mode::Nat(nat) = &self.mode else { return None };
+        let (network, dns) = (nat.network.clone(), nat.dns.clone());
+        let remote = nat.remote.clone();
+        Some(OverlayTarget { node: node.to_owned(), network, dns, remote })
     }
 
     /// Chooses how `interface` is connected; an attachment that exists is kept.
-    pub(crate) fn choose(
+    pub(crate) async fn choose(
         &self,
         vmi: &Vmi,
         interface: &virt::v1::Interface,
@@ -152,10 +179,14 @@ impl Networks {
         let place = match (binding, &self.mode) {
             (Binding::Pod, Mode::User { .. }) => NetworkLocation::User,
             (Binding::Pod, Mode::Nat(nat)) => {
-                let key = format!("{}/{}/{name}", vmi.namespace, vmi.name);
-                let mut used = nat.used.lock();
+                let claims = claim::list(&self.client)
+                    .await
+                    .map_err(|source| ConnectError::Claims { interface: name.clone(), source })?;
                 let network = nat.network.bridge().gateway.trunc();
-                let Some(address) = nat.pool.choose(&key, &used) else {
+                let mut used = nat.used.lock();
+                let address = claim::own(vmi, network, &claims)
+                    .or_else(|| claim::unclaimed(vmi, name, &nat.pool, &claims, &used));
+                let Some(address) = address else {
                     return Err(ConnectError::NoAddress { interface: name.clone(), network });
                 };
                 used.insert(address);
@@ -299,7 +330,8 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
     let pool = net::Pool::new(gateway, [gateway.addr()]);
     let (dhcp, dns) = (dhcp.ok(), dns.ok());
     let (guests, _) = watch::channel(LocalGuests::new());
-    Ok(Nat { network, dhcp, dns, pool, used: Mutex::new(used), guests, _claim: claim })
+    let (remote, _) = watch::channel(Arc::default());
+    Ok(Nat { network, dhcp, dns, pool, used: Mutex::new(used), guests, remote, _claim: claim })
 }
 
 /// An abstract socket belongs to the network namespace, as the bridge does, and is gone with
@@ -352,46 +384,4 @@ impl Nat {
         }
         Ok(())
     }
-}
-
-/// A port with the guard that its interface asks for; nothing for user-mode networks.
-fn port(
-    vmi: &Vmi,
-    interface: &virt::v1::Interface,
-    attachment: &Attachment,
-) -> Result<Option<Port>, ConnectError> {
-    if attachment.mac.parse::<Mac>().is_err() {
-        let (interface, text) = (attachment.interface.clone(), attachment.mac.clone());
-        return Err(ConnectError::Mac { interface, text });
-    }
-    let mut port = bare_port(attachment);
-    if let Some(Port { attachment: Attach::Nat { inbound, .. }, .. }) = &mut port {
-        *inbound = plan::inbound(vmi, interface);
-    }
-    Ok(port)
-}
-
-/// What is known without the object: enough to keep a running guest connected.
-fn bare_port(attachment: &Attachment) -> Option<Port> {
-    let (tap, place) = match &attachment.place {
-        NetworkLocation::Nat { tap, address } => {
-            (tap, Attach::Nat { address: *address, inbound: net::InboundPolicy::All })
-        }
-        NetworkLocation::Bridge { tap, bridge } => {
-            let guard = SpoofGuard { own_mac_only: true, no_servers: false };
-            (tap, Attach::Bridge { name: bridge.parse().ok()?, guard })
-        }
-        NetworkLocation::User => return None,
-    };
-    Some(Port {
-        tap: tap.parse().ok()?,
-        mac: attachment.mac.parse().ok()?,
-        owner: attachment.owner,
-        queues: if attachment.queues > 1 { Queues::Multi } else { Queues::Single },
-        attachment: place,
-    })
-}
-
-fn is_bridge(name: &str) -> bool {
-    Path::new("/sys/class/net").join(name).join("bridge").is_dir()
 }

@@ -9,6 +9,7 @@ mod plan;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop};
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::known_objects::KnownObjects;
+use crate::overlay::RemoteGuests;
 use object::{NamespaceRecord, PodRecord, PolicyRecord};
 pub(crate) use plan::LocalGuest;
 
@@ -39,6 +41,7 @@ pub(crate) struct PolicyTarget {
     pub(crate) node: String,
     pub(crate) network: Network,
     pub(crate) guests: watch::Receiver<LocalGuests>,
+    pub(crate) remote: watch::Receiver<Arc<RemoteGuests>>,
 }
 
 /// Runs until `stop`; the rules in force stay so.
@@ -52,7 +55,7 @@ pub(crate) async fn run(client: Client, target: PolicyTarget, mut stop: Stop) {
     let pods = pods.map(|event| PolicyChange::Pod(Box::new(event)));
     let changes = stream::select(stream::select(policies, namespaces), pods);
     let mut changes = std::pin::pin!(changes.ready_chunks(BATCH));
-    let mut guests = target.guests.clone();
+    let (mut guests, mut remote) = (target.guests.clone(), target.remote.clone());
     let mut follower = PolicyWatcher::new(target);
     let mut is_behind = false;
     loop {
@@ -69,6 +72,12 @@ pub(crate) async fn run(client: Client, target: PolicyTarget, mut stop: Stop) {
                 }
             }
             changed = guests.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                is_behind = !follower.hand_over().await;
+            }
+            changed = remote.changed() => {
                 if changed.is_err() {
                     return;
                 }
@@ -154,9 +163,10 @@ impl PolicyWatcher {
         let network = self.target.network.bridge().gateway.trunc();
         let node = self.target.node.as_str();
         let wanted = {
-            let local = self.target.guests.borrow();
+            let local = &*self.target.guests.borrow();
+            let remote = &**self.target.remote.borrow();
             let cluster =
-                plan::Cluster { policies, namespaces, pods, local: &local, node, network };
+                plan::Cluster { policies, namespaces, pods, local, remote, node, network };
             plan::policies(&cluster)
         };
         if self.enforced.as_ref() == Some(&wanted) {

@@ -8,6 +8,7 @@
 mod object;
 mod plan;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop};
@@ -18,9 +19,11 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use net::{Dns, Network, ServiceRecords};
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::known_objects::KnownObjects;
+use crate::overlay::RemoteGuests;
 use object::{ServiceRecord, SliceRecord};
 pub(crate) use plan::ServiceNode;
 
@@ -33,6 +36,8 @@ const BATCH: usize = 256;
 pub(crate) struct ServiceTarget {
     pub(crate) network: Network,
     pub(crate) dns: Option<Dns>,
+    /// Guests of other nodes that can be reached.
+    pub(crate) remote: watch::Receiver<Arc<RemoteGuests>>,
 }
 
 /// Runs until `stop`; what was made reachable stays so.
@@ -43,6 +48,7 @@ pub(crate) async fn run(client: Client, node: ServiceNode, target: ServiceTarget
     let slices = watcher(Api::<EndpointSlice>::all(client), config());
     let slices = slices.map(|event| ServiceChange::Slice(Box::new(event)));
     let mut changes = std::pin::pin!(stream::select(services, slices).ready_chunks(BATCH));
+    let mut remote = target.remote.clone();
     let mut follower = ServiceWatcher::new(node, target);
     let mut is_behind = false;
     loop {
@@ -57,6 +63,12 @@ pub(crate) async fn run(client: Client, node: ServiceNode, target: ServiceTarget
                 if failed {
                     pause(&mut stop).await;
                 }
+            }
+            changed = remote.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                is_behind = !follower.hand_over().await;
             }
             () = tokio::time::sleep(RETRY), if is_behind => {
                 is_behind = !follower.hand_over().await;
@@ -138,7 +150,8 @@ impl ServiceWatcher {
             dns.modify(|names| names.replace_records(records.clone()));
             self.named = Some(records);
         }
-        let wanted = plan::services(services, slices, &self.node);
+        let remote = Arc::clone(&*self.target.remote.borrow());
+        let wanted = plan::services(services, slices, &self.node, &remote);
         if self.served.as_ref() == Some(&wanted) {
             return true;
         }

@@ -25,6 +25,7 @@ use crate::image::Images;
 use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
 use crate::order::{self, StartOrder};
+use crate::overlay;
 use crate::policy;
 use crate::processors::{self, Processors};
 use crate::service;
@@ -84,10 +85,14 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("node-observer", observer.run(tasks.stop_signal()));
     let all = tasks.clone();
     tasks.spawn("machines", async move {
-        let networks = Networks::start(&config.network, &found.attachments, &all).await;
+        let networks =
+            Networks::start(client.clone(), &config.network, &found.attachments, &all).await;
         told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
         services(&client, &config, &networks, &all);
         policies(&client, &config, &networks, &all);
+        if let Some(target) = networks.overlay(&config.node_name) {
+            all.spawn("overlay", overlay::run(client.clone(), target, all.stop_signal()));
+        }
         let shared = MachineContext {
             networks,
             trial: trials,

@@ -24,6 +24,8 @@ pub struct DnsNames {
     zones: BTreeSet<String>,
     networks: Vec<Ipv4Net>,
     records: ServiceRecords,
+    /// Names of guests on other nodes.
+    remote: ServiceRecords,
 }
 
 /// Why a name cannot be answered for.
@@ -65,6 +67,11 @@ impl DnsNames {
     /// Forgets all records of services and takes these.
     pub fn replace_records(&mut self, records: ServiceRecords) {
         self.records = records;
+    }
+
+    /// Forgets all guests of other nodes and takes these.
+    pub fn replace_remote(&mut self, remote: ServiceRecords) {
+        self.remote = remote;
     }
 
     fn is_in_own_zone(&self, key: &str) -> bool {
@@ -211,10 +218,12 @@ fn look_up(query: &Query, names: &DnsNames) -> DnsLookup {
         return DnsLookup::Records(ports);
     }
     let (guests, services) = (names.addresses.get(&name), names.records.addresses(&name));
-    if guests.is_none() && services.is_none() {
+    let remote = names.remote.addresses(&name);
+    if guests.is_none() && services.is_none() && remote.is_none() {
         return if names.is_in_own_zone(&name) { DnsLookup::Nothing } else { DnsLookup::NotOurs };
     }
-    let addresses: BTreeSet<_> = guests.into_iter().chain(services).flatten().collect();
+    let addresses: BTreeSet<_> =
+        guests.into_iter().chain(services).chain(remote).flatten().collect();
     let wants_addresses = matches!(query.query_type(), RecordType::A | RecordType::ANY);
     let record =
         |address: &Ipv4Addr| Record::from_rdata(query.name().clone(), TTL, RData::A(A(*address)));
@@ -222,7 +231,8 @@ fn look_up(query: &Query, names: &DnsNames) -> DnsLookup {
 }
 
 fn reverse(asked: &Name, address: Ipv4Addr, names: &DnsNames) -> DnsLookup {
-    match names.names.get(&address).or_else(|| names.records.pointer(address)) {
+    let guest = names.names.get(&address).or_else(|| names.remote.pointer(address));
+    match guest.or_else(|| names.records.pointer(address)) {
         Some(name) => {
             let target = RData::PTR(PTR(name.clone()));
             DnsLookup::Records(vec![Record::from_rdata(asked.clone(), TTL, target)])

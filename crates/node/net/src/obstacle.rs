@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::name::LinkName;
 use crate::nft;
 use crate::observe::{self, ObserveError, read_sysctl};
+use crate::overlay;
 use crate::want::{Attachment, DesiredNetwork, Port};
 
 /// Something that blocks, and what to do about it.
@@ -128,11 +129,14 @@ pub(crate) async fn obstacles(
             |bridge: &LinkName| NetworkObstacle::BridgedTrafficFiltered { bridge: bridge.clone() };
         found.extend(foreign.into_iter().map(filtered));
     }
-    let ours = observe::link(netlink, bridge).await?.map(|link| link.index);
+    let mut ours = Vec::new();
+    for name in [bridge, &overlay::device(&want.bridge)] {
+        ours.extend(observe::link(netlink, name).await?.map(|link| link.index));
+    }
     let network = want.bridge.gateway.trunc();
     for (index, address) in observe::addresses(netlink).await? {
         let overlaps = network.contains(&address.addr()) || address.contains(&network.addr());
-        if Some(index) != ours && overlaps && address.prefix_len() > 0 {
+        if !ours.contains(&index) && overlaps && address.prefix_len() > 0 {
             found.push(NetworkObstacle::Overlap { address, network });
         }
     }

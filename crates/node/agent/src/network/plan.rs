@@ -148,9 +148,13 @@ fn search(domain: &str, namespace: &str) -> Vec<String> {
 
 /// What a guest can be found by.
 pub(super) fn names_of(vmi: &Vmi) -> Vec<String> {
-    let (host, namespace) = (vmi.hostname(), &vmi.namespace);
+    names_below(&vmi.namespace, vmi.hostname(), vmi.spec.subdomain.as_deref())
+}
+
+/// What a guest with this host name can be found by.
+pub(crate) fn names_below(namespace: &str, host: &str, subdomain: Option<&str>) -> Vec<String> {
     let mut names = vec![format!("{host}.{namespace}.vm.{ZONE}")];
-    if let Some(subdomain) = vmi.spec.subdomain.as_deref().filter(|each| !each.is_empty()) {
+    if let Some(subdomain) = subdomain.filter(|each| !each.is_empty()) {
         names.push(format!("{host}.{subdomain}.{namespace}.svc.{ZONE}"));
     }
     names

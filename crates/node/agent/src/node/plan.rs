@@ -6,11 +6,12 @@
 
 use base::clock::rfc3339;
 use hci::failover::STORAGE_PORT;
+use hci::guest_network::NETWORK;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::facts::{HostFacts, Virtualization};
-use crate::config::{Config, NodeRole};
+use crate::config::{Config, Network, NodeRole};
 
 /// What the host may keep for itself: the system and `sheaf`.
 const RESERVED_MEMORY: u64 = 512 << 20;
@@ -168,6 +169,10 @@ fn annotations(config: &Config, facts: &HostFacts) -> Map<String, Value> {
         config.annotations.iter().map(|(key, text)| (key.clone(), text.as_str().into())).collect();
     if let Some(wire) = &config.wire.storage {
         annotations.insert(STORAGE_PORT.into(), wire.address.port().to_string().into());
+    }
+    // Known before the network is up, so that a restart takes it from nobody.
+    if let (Network::Nat { cidr, .. }, None) = (&config.network, &facts.findings.network) {
+        annotations.insert(NETWORK.into(), cidr.trunc().to_string().into());
     }
     if !facts.cpu.model.is_empty() {
         annotations.insert("node.sheaf.io/cpu-model".into(), facts.cpu.model.clone().into());

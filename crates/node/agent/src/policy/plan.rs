@@ -16,9 +16,13 @@ use super::object::{
     Labels, NamedPort, NamespaceRecord, PeerRecord, PodRecord, PolicyRecord, PortRecord, RuleRecord,
 };
 use crate::known_objects::ObjectKey;
+use crate::overlay::RemoteGuests;
 
 /// The label of a launcher pod with the uid of its VirtualMachineInstance.
 const CREATED_BY: &str = "kubevirt.io/created-by";
+
+/// The label of a launcher pod with the name of its VirtualMachineInstance.
+const MACHINE: &str = "vm.kubevirt.io/name";
 
 /// A guest that this node connects, before its pod shows an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +39,10 @@ pub(super) struct Cluster<'a> {
     pub(super) namespaces: &'a BTreeMap<ObjectKey, NamespaceRecord>,
     pub(super) pods: &'a BTreeMap<ObjectKey, PodRecord>,
     pub(super) local: &'a LocalGuests,
-    /// The node whose guests are judged. Each node has a guest network of its own: the addresses
-    /// of guests on others mean nothing here.
+    /// Guests of other nodes that have an address of the same network. Other addresses of pods
+    /// elsewhere mean nothing here.
+    pub(super) remote: &'a RemoteGuests,
+    /// The node whose guests are judged.
     pub(super) node: &'a str,
     /// The network of its guests.
     pub(super) network: Ipv4Net,
@@ -47,6 +53,8 @@ struct SelectedGuest<'a> {
     namespace: &'a str,
     labels: Labels,
     ports: &'a [NamedPort],
+    /// Whether this node judges its connections.
+    is_local: bool,
 }
 
 type Guests<'a> = BTreeMap<Ipv4Addr, SelectedGuest<'a>>;
@@ -54,11 +62,13 @@ type Guests<'a> = BTreeMap<Ipv4Addr, SelectedGuest<'a>>;
 pub(super) fn policies(cluster: &Cluster<'_>) -> Policies {
     let guests = guests(cluster);
     let evaluation = Evaluation { cluster, guests: &guests };
-    let restricted = guests.iter().filter_map(|(address, guest)| {
+    let local = || guests.iter().filter(|(_, guest)| guest.is_local);
+    let restricted = local().filter_map(|(address, guest)| {
         let policy = evaluation.policy(guest);
         (policy != GuestPolicy::default()).then_some((*address, policy))
     });
-    Policies { guests: guests.keys().copied().collect(), restricted: restricted.collect() }
+    let guests = local().map(|(address, _)| *address);
+    Policies { guests: guests.collect(), restricted: restricted.collect() }
 }
 
 /// Guests by address. What this node connects is newer than what pods say of an address.
@@ -66,23 +76,40 @@ fn guests<'a>(cluster: &Cluster<'a>) -> Guests<'a> {
     let mut guests = Guests::new();
     let mut launchers = BTreeMap::new();
     let here = |pod: &PodRecord| pod.node.as_deref() == Some(cluster.node);
+    for (key, pod) in cluster.pods.iter().filter(|(_, pod)| !here(pod)) {
+        if let Some(address) = pod.address.filter(|address| is_remote(cluster, key, pod, *address))
+        {
+            let (namespace, labels, ports) = (&*key.namespace, pod.labels.clone(), &*pod.ports);
+            guests.insert(address, SelectedGuest { namespace, labels, ports, is_local: false });
+        }
+    }
     for (key, pod) in cluster.pods.iter().filter(|(_, pod)| here(pod)) {
         if let Some(uid) = pod.labels.get(CREATED_BY) {
             launchers.insert((key.namespace.as_str(), uid.as_str()), pod);
         }
         let address = pod.address.filter(|address| cluster.network.contains(address));
         if let Some(address) = address {
-            let (labels, ports) = (pod.labels.clone(), pod.ports.as_slice());
-            guests.insert(address, SelectedGuest { namespace: &key.namespace, labels, ports });
+            let (namespace, labels, ports) = (&*key.namespace, pod.labels.clone(), &*pod.ports);
+            guests.insert(address, SelectedGuest { namespace, labels, ports, is_local: true });
         }
     }
     for (address, local) in cluster.local {
         let launcher = launchers.get(&(local.namespace.as_str(), local.uid.as_str()));
         let labels = launcher.map_or_else(|| local.labels.clone(), |pod| pod.labels.clone());
         let ports = launcher.map_or(&[][..], |pod| &pod.ports);
-        guests.insert(*address, SelectedGuest { namespace: &local.namespace, labels, ports });
+        let namespace = local.namespace.as_str();
+        guests.insert(*address, SelectedGuest { namespace, labels, ports, is_local: true });
     }
     guests
+}
+
+/// Whether a pod of another node stands for the guest that holds `address`.
+fn is_remote(cluster: &Cluster<'_>, key: &ObjectKey, pod: &PodRecord, address: Ipv4Addr) -> bool {
+    cluster.remote.get(&address).is_some_and(|guest| {
+        // Label values are shorter than names.
+        let name = guest.name.get(..63).unwrap_or(&guest.name);
+        guest.namespace == key.namespace && pod.labels.get(MACHINE).is_some_and(|own| own == name)
+    })
 }
 
 struct Evaluation<'a> {

@@ -11,6 +11,7 @@ use super::object::{
 };
 use crate::known_objects::ObjectKey;
 use crate::network::ZONE;
+use crate::overlay::RemoteGuests;
 
 /// The node that services are made reachable on.
 #[derive(Debug, Clone)]
@@ -31,9 +32,12 @@ impl ServiceNode {
         if is_here { Location::ThisNode } else { Location::Elsewhere }
     }
 
-    /// A guest of another node may have an address that one of this node's guests has, too.
-    fn can_reach(&self, endpoint: &EndpointRecord) -> bool {
-        self.location(endpoint) == Location::ThisNode || !self.guests.contains(&endpoint.address)
+    /// A guest of another node that is not on the same network may have an address that one of this
+    /// node's guests has, too.
+    fn can_reach(&self, endpoint: &EndpointRecord, remote: &RemoteGuests) -> bool {
+        self.location(endpoint) == Location::ThisNode
+            || !self.guests.contains(&endpoint.address)
+            || remote.contains_key(&endpoint.address)
     }
 }
 
@@ -71,6 +75,7 @@ pub(super) fn services(
     services: &BTreeMap<ObjectKey, ServiceRecord>,
     slices: &BTreeMap<ObjectKey, SliceRecord>,
     node: &ServiceNode,
+    remote: &RemoteGuests,
 ) -> Vec<Service> {
     let slices = by_service(slices);
     let mut all = Vec::new();
@@ -85,7 +90,9 @@ pub(super) fn services(
                 location: node.location(endpoint),
             };
             let backends = backends(own, port);
-            let reachable = backends.iter().filter(|(endpoint, _)| node.can_reach(endpoint));
+            let can_reach =
+                |(endpoint, _): &&(&EndpointRecord, &SlicePort)| node.can_reach(endpoint, remote);
+            let reachable = backends.iter().filter(can_reach);
             let endpoints: BTreeSet<_> = reachable.map(endpoint).collect();
             let label =
                 if port.name.is_empty() { port.port.to_string() } else { port.name.clone() };

@@ -85,7 +85,7 @@ impl VmiActor {
                 None => {
                     let definition = self.definition(vmi, &interface.name).await?;
                     let binding = binding(vmi, interface, definition.as_ref())?;
-                    networks.choose(vmi, interface, binding, owner)?
+                    networks.choose(vmi, interface, binding, owner).await?
                 }
             };
         attachments.push(chosen.clone());

@@ -339,7 +339,8 @@ impl VmiActor {
             }
             let definition = self.definition(vmi, &interface.name).await?;
             let binding = binding(vmi, interface, definition.as_ref())?;
-            attachments.push(self.context.networks.choose(vmi, interface, binding, owner)?);
+            let chosen = self.context.networks.choose(vmi, interface, binding, owner).await?;
+            attachments.push(chosen);
         }
         self.dir.store(RECORD, &attachments).map_err(failed("write"))?;
         let mut outlets = BTreeMap::new();

@@ -58,6 +58,26 @@ fn a_node_that_is_up_to_date_is_not_written() {
 }
 
 #[test]
+fn others_learn_the_network_of_the_guests_unless_there_is_none() {
+    let network = crate::Network::Nat {
+        bridge: "sheaf0".parse().unwrap(),
+        cidr: "10.52.0.0/24".parse().unwrap(),
+        host_tcp: std::collections::BTreeSet::new(),
+    };
+    let (user, nat) = (config(), Config { network, ..config() });
+    let mut failed = facts();
+    failed.findings.network = Some("no rights".into());
+    for (config, facts, expected) in [
+        (&user, facts(), Value::Null),
+        (&nat, facts(), json!("10.52.0.0/24")),
+        (&nat, failed, Value::Null),
+    ] {
+        let node = birth(config, &facts, at(0));
+        assert_eq!(node["metadata"]["annotations"][NETWORK], expected);
+    }
+}
+
+#[test]
 fn a_worker_does_not_say_what_it_is_to_the_cluster() {
     let roles = |config: &Config| {
         let node = birth(config, &facts(), at(0));

@@ -72,9 +72,46 @@ fn policies_of(
         namespaces: &read(namespaces, NamespaceRecord::read),
         pods: &read(pods, PodRecord::read),
         local,
+        remote: &remote(),
         node: "one",
         network: "10.52.0.0/24".parse().unwrap(),
     })
+}
+
+fn address(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 52, 0, last)
+}
+
+/// Guest 20 of namespace `a` is on node `two`.
+fn remote() -> RemoteGuests {
+    let guest = crate::overlay::RemoteGuest {
+        namespace: "a".into(),
+        name: "far".into(),
+        hostname: "far".into(),
+        subdomain: None,
+    };
+    RemoteGuests::from([(address(20), guest)])
+}
+
+#[test]
+fn guests_of_other_nodes_are_peers_and_their_own_node_judges_them() {
+    let mut far = pod("a", "far", 20);
+    far["spec"]["nodeName"] = json!("two");
+    far["metadata"]["labels"][MACHINE] = json!("far");
+    // Pods whose address belongs to another guest, or to none that is known.
+    let mut forged = far.clone();
+    forged["metadata"]["namespace"] = json!("b");
+    forged["metadata"]["name"] = json!("forged");
+    let mut unknown = far.clone();
+    unknown["metadata"]["name"] = json!("unknown");
+    unknown["status"]["podIP"] = json!("10.52.0.21");
+    let namespaces = ["a", "b"].map(|name| json!({"metadata": {"name": name}}));
+    let pods = [pod("a", "web", 2), far, forged, unknown];
+    let policies = policies_of(&[], &namespaces, &pods, &LocalGuests::new());
+    assert_eq!(policies.guests, BTreeSet::from([address(2)]));
+    let own = BTreeSet::from([address(2), address(20)]);
+    let expected = GuestPolicy { ingress: Ingress::IsolatedTo(own), egress: None };
+    assert_eq!(policies.restricted, BTreeMap::from([(address(2), expected)]));
 }
 
 fn show(policies: &Policies) -> String {

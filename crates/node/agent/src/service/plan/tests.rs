@@ -44,7 +44,28 @@ fn endpoint(address: &str, node: &str, ready: bool) -> Value {
 }
 
 fn compile(spec: Value, slices: &[(&str, Value, Value)]) -> Vec<Service> {
-    services(&read_services(&[("web", spec)]), &read_slices(slices), &node())
+    services(&read_services(&[("web", spec)]), &read_slices(slices), &node(), &remote())
+}
+
+/// Guest 200 is on another node.
+fn remote() -> RemoteGuests {
+    let guest = crate::overlay::RemoteGuest {
+        namespace: "ns".into(),
+        name: "far".into(),
+        hostname: "far".into(),
+        subdomain: None,
+    };
+    RemoteGuests::from([(Ipv4Addr::new(10, 52, 0, 200), guest)])
+}
+
+#[test]
+fn guests_of_other_nodes_are_endpoints_if_they_are_on_the_same_network() {
+    let endpoints =
+        json!([endpoint("10.52.0.200", "two", true), endpoint("10.52.0.201", "two", true)]);
+    let compiled = compile(web(), &[("web", port_8080(), endpoints)]);
+    let far =
+        Endpoint { address: [10, 52, 0, 200].into(), port: 8080, location: Location::Elsewhere };
+    assert_eq!(compiled[0].endpoints, [far]);
 }
 
 fn web() -> Value {

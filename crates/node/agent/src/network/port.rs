@@ -1,0 +1,50 @@
+//! Attachments as ports of the node's network. Pure but for a look at the host's bridges.
+
+use std::path::Path;
+
+use net::{Attachment as Attach, Mac, Port, Queues, SpoofGuard};
+
+use super::{Attachment, ConnectError, NetworkLocation, plan};
+use crate::vmi::Vmi;
+
+/// A port with the guard that its interface asks for; nothing for user-mode networks.
+pub(super) fn port(
+    vmi: &Vmi,
+    interface: &virt::v1::Interface,
+    attachment: &Attachment,
+) -> Result<Option<Port>, ConnectError> {
+    if attachment.mac.parse::<Mac>().is_err() {
+        let (interface, text) = (attachment.interface.clone(), attachment.mac.clone());
+        return Err(ConnectError::Mac { interface, text });
+    }
+    let mut port = bare_port(attachment);
+    if let Some(Port { attachment: Attach::Nat { inbound, .. }, .. }) = &mut port {
+        *inbound = plan::inbound(vmi, interface);
+    }
+    Ok(port)
+}
+
+/// What is known without the object: enough to keep a running guest connected.
+pub(super) fn bare_port(attachment: &Attachment) -> Option<Port> {
+    let (tap, place) = match &attachment.place {
+        NetworkLocation::Nat { tap, address } => {
+            (tap, Attach::Nat { address: *address, inbound: net::InboundPolicy::All })
+        }
+        NetworkLocation::Bridge { tap, bridge } => {
+            let guard = SpoofGuard { own_mac_only: true, no_servers: false };
+            (tap, Attach::Bridge { name: bridge.parse().ok()?, guard })
+        }
+        NetworkLocation::User => return None,
+    };
+    Some(Port {
+        tap: tap.parse().ok()?,
+        mac: attachment.mac.parse().ok()?,
+        owner: attachment.owner,
+        queues: if attachment.queues > 1 { Queues::Multi } else { Queues::Single },
+        attachment: place,
+    })
+}
+
+pub(super) fn is_bridge(name: &str) -> bool {
+    Path::new("/sys/class/net").join(name).join("bridge").is_dir()
+}

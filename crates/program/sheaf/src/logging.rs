@@ -9,6 +9,8 @@ use tracing_subscriber::fmt;
 
 use crate::cli::LogFormat;
 
+const CLIENT: &str = "kube_client::client::builder";
+
 /// Changes what is logged while the process runs; clones are the same.
 #[derive(Clone)]
 pub(crate) struct LogLevel {
@@ -21,7 +23,7 @@ impl LogLevel {
     /// Logs at this level, or at that of the command line.
     pub(crate) fn set(&self, level: Option<&str>) {
         let level = level.map_or_else(|| self.given.clone(), filter_of);
-        match EnvFilter::try_new(&level) {
+        match EnvFilter::try_new(with_defaults(&level)) {
             Ok(filter) => (self.reload)(filter),
             Err(_) => warn!(level, "unknown log level"),
         }
@@ -40,8 +42,14 @@ fn filter_of(level: &str) -> String {
     .to_owned()
 }
 
+/// The client logs each attempt that fails as an error, although it is repeated, and its caller
+/// logs the failure that counts.
+fn with_defaults(level: &str) -> String {
+    if level.contains(CLIENT) { level.to_owned() } else { format!("{level},{CLIENT}=off") }
+}
+
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<LogLevel> {
-    let filter = EnvFilter::try_new(level)
+    let filter = EnvFilter::try_new(with_defaults(level))
         .with_context(|| format!("--log-level {level:?} is not a level or a list of them"))?;
     let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let given = level.to_owned();
@@ -65,7 +73,7 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<LogLevel> {
 
 #[cfg(test)]
 mod tests {
-    use super::filter_of;
+    use super::*;
 
     #[test]
     fn levels_of_harvester_are_understood_in_any_case() {
@@ -78,5 +86,13 @@ mod tests {
         ] {
             assert_eq!(filter_of(level), filter, "{level}");
         }
+    }
+
+    #[test]
+    fn attempts_of_the_client_are_logged_only_on_request() {
+        assert_eq!(with_defaults("info"), "info,kube_client::client::builder=off");
+        let asked = "warn,kube_client::client::builder=debug";
+        assert_eq!(with_defaults(asked), asked);
+        assert!(EnvFilter::try_new(with_defaults("banana=x")).is_err());
     }
 }

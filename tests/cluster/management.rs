@@ -73,6 +73,25 @@ fn endpoints(http: &Http) -> Vec<String> {
     all
 }
 
+/// What the endpoints are made from, and who makes them.
+fn evidence(node: &Node) -> String {
+    let http = node.sheaf.http();
+    let nodes = http.get("/api/v1/nodes").json();
+    let facts = nodes["items"].as_array().into_iter().flatten().map(|node| {
+        let ready = node["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = ready.filter(|own| own["type"] == "Ready").map(|own| own["status"].clone());
+        json!([
+            node["metadata"]["name"],
+            node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"],
+            node["metadata"]["annotations"]["sheaf.io/api-url"],
+            ready.collect::<Vec<_>>(),
+        ])
+    });
+    let facts: Vec<Value> = facts.collect();
+    let leases = http.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases").json();
+    json!([facts, leases["items"]]).to_string()
+}
+
 #[test]
 fn three_management_nodes_outlive_any_one_of_them() {
     let switch = Switch::new("shfmgmt", "10.199.45", 4);
@@ -120,7 +139,7 @@ fn three_management_nodes_outlive_any_one_of_them() {
     let all = [1, 2, 3].map(|port| switch.address(port));
     poll("all servers are endpoints", || {
         let found = endpoints(&nodes[0].sheaf.http());
-        if found == all { Ok(()) } else { Err(format!("{found:?}")) }
+        if found == all { Ok(()) } else { Err(format!("{found:?}\n{}", evidence(&nodes[0]))) }
     });
 
     // Any one of them dies, the others go on, and it comes back.

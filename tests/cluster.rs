@@ -1,6 +1,7 @@
 //! Several nodes: management nodes and workers, in network namespaces of their own.
 
 mod failover;
+mod guest_network;
 mod join;
 mod lab;
 mod management;

@@ -134,6 +134,17 @@ impl Switch {
         Node::outsider(&self.space(port), &["--listen", &listen, "--node-name", name])
     }
 
+    /// The same two with a guest network instead of user-mode networks.
+    pub(super) fn networked_management(&self, port: u8, name: &str) -> Node {
+        let listen = format!("{}:6443", self.address(port));
+        Node::networked_outsider(&self.space(port), &["--listen", &listen, "--node-name", name])
+    }
+
+    pub(super) fn networked_outsider(&self, port: u8, url: &str, token: &str, name: &str) -> Node {
+        let arguments = ["--join", url, "--token", token, "--node-name", name];
+        Node::networked_outsider(&self.space(port), &arguments)
+    }
+
     /// Pulls the cable of a port, or plugs it in again.
     pub(super) fn set_cable(&self, port: u8, is_in: bool) {
         let state = if is_in { "up" } else { "down" };

@@ -51,9 +51,16 @@ impl Node {
     /// A machine in a network namespace that is to join a cluster; nothing runs on it yet.
     pub(crate) fn outsider(namespace: &str, arguments: &[&str]) -> Self {
         let mut sheaf = Sheaf::prepared(&[&["--guest-network", "user"], arguments].concat());
-        let above = sheaf.data().parent().unwrap().to_owned();
-        fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();
+        let_others_pass(&sheaf);
         sheaf.run_in(namespace);
+        Self { sheaf, bridge: None }
+    }
+
+    /// A machine in a network namespace, which has its guest network there.
+    pub(crate) fn networked_outsider(namespace: &str, arguments: &[&str]) -> Self {
+        let mut sheaf = Sheaf::prepared(arguments);
+        let_others_pass(&sheaf);
+        sheaf.run_with_sysfs_of(namespace);
         Self { sheaf, bridge: None }
     }
 
@@ -65,20 +72,22 @@ impl Node {
     fn begin(mut sheaf: Sheaf, bridge: Option<&str>) -> Self {
         let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
         assert!(qemu.is_ok(), "QEMU is missing; scripts/setup test installs it");
-        // Machines run as users of their own, who must be able to pass.
-        let above = sheaf.data().parent().unwrap().to_owned();
-        fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();
+        let_others_pass(&sheaf);
         sheaf.begin();
         let node = Self { sheaf, bridge: bridge.map(str::to_owned) };
+        node.allow_host_disks();
+        node
+    }
+
+    pub(crate) fn allow_host_disks(&self) {
         // Disks of tests are files of the host, which KubeVirt allows only where asked to.
         let gates = r#"{"spec":{"configuration":{"developerConfiguration":{"featureGates":["HostDisk"]}}}}"#;
         poll("the installation can be configured", || {
             let line = format!("patch kubevirt kubevirt -n kubevirt --type merge -p {gates}");
-            let output = node.kubectl().output(&line, "");
+            let output = self.kubectl().output(&line, "");
             let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
             if output.status.success() { Ok(()) } else { Err(complaint) }
         });
-        node
     }
 
     pub(crate) fn kubectl(&self) -> Kubectl {
@@ -164,8 +173,11 @@ impl Node {
             let listed = Command::new("nft").args(["list", "table"]).args(table).output().unwrap();
             let text = String::from_utf8_lossy(&listed.stdout).into_owned();
             let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
-            // The prefix alone stands for all of them.
-            let taps = words.filter(|word| word.starts_with(&prefix) && *word != prefix);
+            // The prefix alone stands for all of them, and the tunnel is not a tap.
+            let is_tap = |word: &&str| {
+                word.starts_with(&prefix) && *word != prefix && !word.ends_with("-vxlan")
+            };
+            let taps = words.filter(is_tap);
             found.extend(taps.map(str::to_owned));
         }
         found.sort();
@@ -326,4 +338,10 @@ fn build(name: &str, width: &str, how: &[&str]) -> Vec<u8> {
     tool("as", &[width], [&source, &path("object")]);
     tool("ld", how, [&path("object"), &path("image")]);
     fs::read(path("image")).unwrap()
+}
+
+/// Machines run as users of their own, who must be able to reach their folders.
+fn let_others_pass(sheaf: &Sheaf) {
+    let above = sheaf.data().parent().unwrap().to_owned();
+    fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();
 }

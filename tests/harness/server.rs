@@ -27,6 +27,8 @@ pub(crate) struct Sheaf {
     user: Option<u32>,
     /// The network namespace it runs in; ours if none is named.
     namespace: Option<String>,
+    /// Whether it sees the devices of that namespace in /sys, and no control groups then.
+    has_own_sysfs: bool,
 }
 
 impl Sheaf {
@@ -57,7 +59,14 @@ impl Sheaf {
             provoked: Vec::new(),
             user: None,
             namespace: None,
+            has_own_sysfs: false,
         }
+    }
+
+    /// Runs the server in a network namespace from now on, where it can make taps.
+    pub(crate) fn run_with_sysfs_of(&mut self, namespace: &str) {
+        self.run_in(namespace);
+        self.has_own_sysfs = true;
     }
 
     /// Runs the server in a network namespace from now on.
@@ -94,6 +103,11 @@ impl Sheaf {
         // Somebody else may not be able to walk to the program, but can run what is open.
         let program = File::open(binary()).unwrap();
         let mut command = match (self.user, &self.namespace) {
+            (_, Some(namespace)) if self.has_own_sysfs => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(binary());
+                command
+            }
             (_, Some(namespace)) => {
                 let mut command = Command::new("nsenter");
                 command.arg(format!("--net=/run/netns/{namespace}")).arg(binary());

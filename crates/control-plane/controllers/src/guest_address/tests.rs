@@ -92,11 +92,11 @@ async fn a_claim_follows_its_guest_and_is_made_again_when_somebody_deletes_it() 
     fake.delete(CLAIMS, "", &address, "Background");
     assert_eq!(reconciler.holders.forget(&address), Some(key()));
     reconciler.reconcile(&key()).await.unwrap();
-    assert_eq!(fake.names(CLAIMS), [address.clone()]);
+    assert_eq!(fake.names(CLAIMS), std::slice::from_ref(&address));
 
     fake.delete(INSTANCES, "n", "a", "Background");
     reconciler.reconcile(&key()).await.unwrap();
-    assert_eq!(fake.names(CLAIMS), [address.clone()], "it is the machine's");
+    assert_eq!(fake.names(CLAIMS), std::slice::from_ref(&address), "it is the machine's");
     fake.delete(MACHINES, "n", "a", "Background");
     reconciler.reconcile(&AddressKey::Everything).await.unwrap();
     assert!(!fake.names(CLAIMS).contains(&address), "only the node has one");

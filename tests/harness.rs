@@ -10,6 +10,7 @@ mod node;
 mod server;
 mod small;
 mod socket;
+mod template;
 mod tls;
 mod wait;
 

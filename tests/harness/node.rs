@@ -65,7 +65,7 @@ impl Node {
     }
 
     fn with(arguments: &[&str], bridge: Option<&str>) -> Self {
-        let sheaf = Sheaf::prepared(&[&["--node-name", "one"], arguments].concat());
+        let sheaf = Sheaf::used(&[&["--node-name", "one"], arguments].concat());
         Self::begin(sheaf, bridge)
     }
 

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::etcd::Etcd;
 use super::http::Http;
 use super::kubectl::{Kubectl, kubectls};
+use super::template;
 use super::wait::poll;
 
 pub(crate) struct Sheaf {
@@ -34,10 +35,12 @@ pub(crate) struct Sheaf {
 impl Sheaf {
     /// A single node that is ready.
     pub(crate) fn start() -> Self {
-        Self::with(&[])
+        let mut server = Self::used(&[]);
+        server.begin();
+        server
     }
 
-    /// The same with further arguments.
+    /// The same with further arguments, in a new directory.
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let mut server = Self::prepared(arguments);
         server.begin();
@@ -50,7 +53,14 @@ impl Sheaf {
         Self::with(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// A data directory on which nothing runs yet.
+    /// A data directory that has the first objects of a cluster; nothing runs on it.
+    pub(crate) fn used(arguments: &[&str]) -> Self {
+        let server = Self::prepared(arguments);
+        template::copy_to(&server.data());
+        server
+    }
+
+    /// A data directory on which nothing ran yet.
     pub(crate) fn prepared(arguments: &[&str]) -> Self {
         Self {
             directory: directory(),
@@ -95,6 +105,12 @@ impl Sheaf {
             Err(self.log())
         });
         self.process = Some(process);
+    }
+
+    /// Starts the process, which may not come to serve.
+    pub(crate) fn start_without_waiting(&mut self) {
+        assert!(self.process.is_none(), "it runs already");
+        self.process = Some(self.spawn());
     }
 
     /// Starts a process on this directory; its output replaces that of the one before.
@@ -250,7 +266,19 @@ impl Sheaf {
 
     /// Another command of the binary, on this data directory.
     pub(crate) fn command(&self, line: &str) -> Output {
-        Command::new(binary())
+        self.run_command(Command::new(binary()), line)
+    }
+
+    /// The same in the network namespace of the server.
+    pub(crate) fn command_there(&self, line: &str) -> Output {
+        let namespace = self.namespace.as_ref().expect("it has a network namespace");
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{namespace}")).arg(binary());
+        self.run_command(command, line)
+    }
+
+    fn run_command(&self, mut command: Command, line: &str) -> Output {
+        command
             .args(line.split_whitespace())
             .arg("--data-dir")
             .arg(self.data())

@@ -6,6 +6,7 @@
 //! | `version` | which releases of etcd are used |
 //! | `record` | `etcd.json`: how far this node has come, as a state machine |
 //! | `plan` | the next step of a node that becomes a member, and which member may be removed |
+//! | `recovery` | whether a member may go on alone after the loss of the majority |
 //! | `members` | the member API of etcd |
 //! | `process` | the etcd process of this node, which outlives ours |
 //!
@@ -15,6 +16,7 @@ mod members;
 mod plan;
 mod process;
 mod record;
+mod recovery;
 mod version;
 
 pub use members::{MemberError, MemberStatus, Members, TlsFiles};
@@ -24,4 +26,5 @@ pub use plan::{
 };
 pub use process::{EtcdProcess, EtcdSpec, InitialCluster, ProcessError, RunningEtcd};
 pub use record::{EtcdRecord, Phase, PhaseEvent, RecordError, WrongEvent, next_phase};
+pub use recovery::{MemberAnswer, RecoveryPlan, RecoveryRefusal, recovery};
 pub use version::{EtcdVersion, Support, VersionError, find_etcd};

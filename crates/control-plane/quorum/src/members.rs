@@ -40,6 +40,9 @@ pub struct MemberStatus {
     pub leader: u64,
     pub db_size: i64,
     pub version: String,
+    /// etcd's revision of the newest change that it has applied.
+    pub revision: i64,
+    pub raft_index: u64,
 }
 
 /// A connection to some members.
@@ -96,6 +99,8 @@ impl Members {
             leader: answer.leader(),
             db_size: answer.db_size(),
             version: answer.version().to_owned(),
+            revision: answer.header().map_or(0, etcd_client::ResponseHeader::revision),
+            raft_index: answer.raft_index(),
         })
     }
 

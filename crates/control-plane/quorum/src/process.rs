@@ -3,9 +3,10 @@
 //! A process is found again by its command line, which names the data directory: unlike a file with
 //! its number, that is true from its first moment to its last.
 
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,6 +45,8 @@ pub enum InitialCluster {
     New,
     /// Members as `(name, peer URL)`, this one included.
     Existing(Vec<(String, String)>),
+    /// This member alone, with its data: all others are removed, asked or not.
+    Forced,
 }
 
 /// Why the process cannot be used.
@@ -143,6 +146,14 @@ impl EtcdProcess {
         }
     }
 
+    /// Copies the data of a process that does not run; nothing may be there yet.
+    pub fn back_up(&self, to: &str) -> Result<PathBuf, ProcessError> {
+        let target = self.spec.root.join(to);
+        let outcome = copy_dir(&self.data(), &target);
+        outcome.map_err(|source| ProcessError::File { path: target.clone(), source })?;
+        Ok(target)
+    }
+
     /// Deletes data that never counted.
     pub fn discard(&self) -> Result<(), ProcessError> {
         let path = self.data();
@@ -151,6 +162,21 @@ impl EtcdProcess {
             outcome => outcome.map_err(|source| ProcessError::File { path, source }),
         }
     }
+}
+
+fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_dir(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), &target)?;
+            File::open(&target)?.sync_all()?;
+        }
+    }
+    File::open(to)?.sync_all()
 }
 
 impl RunningEtcd {
@@ -195,7 +221,9 @@ fn serves(pid: i32, data: &Path) -> bool {
 
 fn arguments(spec: &EtcdSpec, cluster: &InitialCluster) -> Vec<String> {
     let (members, state) = match cluster {
-        InitialCluster::New => (vec![(spec.member.clone(), spec.peer_url.clone())], "new"),
+        InitialCluster::New | InitialCluster::Forced => {
+            (vec![(spec.member.clone(), spec.peer_url.clone())], "new")
+        }
         InitialCluster::Existing(members) => (members.clone(), "existing"),
     };
     let members: Vec<String> = members.iter().map(|(name, url)| format!("{name}={url}")).collect();
@@ -235,6 +263,9 @@ fn arguments(spec: &EtcdSpec, cluster: &InitialCluster) -> Vec<String> {
         "--experimental-initial-corrupt-check=true",
     ];
     all.extend(switches.map(str::to_owned));
+    if matches!(cluster, InitialCluster::Forced) {
+        all.push("--force-new-cluster".to_owned());
+    }
     all
 }
 
@@ -288,6 +319,20 @@ mod tests {
         let others = vec![("a".to_owned(), "u".to_owned()), ("b".to_owned(), "v".to_owned())];
         let line = arguments(&spec, &InitialCluster::Existing(others)).join(" ");
         assert!(line.contains("--initial-cluster a=u,b=v --initial-cluster-state existing"));
+        assert!(!line.contains("--force-new-cluster"));
+        let line = arguments(&spec, &InitialCluster::Forced).join(" ");
+        assert!(line.ends_with("--force-new-cluster"), "{line}");
+    }
+
+    #[test]
+    fn a_copy_of_the_data_is_complete_and_replaces_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let etcd = process(dir.path());
+        std::fs::create_dir_all(etcd.data().join("member/wal")).unwrap();
+        std::fs::write(etcd.data().join("member/wal/0.wal"), "log").unwrap();
+        let copy = etcd.back_up("copy").unwrap();
+        assert_eq!(std::fs::read_to_string(copy.join("member/wal/0.wal")).unwrap(), "log");
+        assert!(matches!(etcd.back_up("copy"), Err(ProcessError::File { .. })));
     }
 
     #[test]

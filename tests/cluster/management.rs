@@ -162,7 +162,43 @@ fn three_management_nodes_outlive_any_one_of_them() {
     nodes[0].sheaf.run("node remove three");
     let status = nodes[0].sheaf.run("cluster status");
     assert_has(&status, "2 voters, 2 of 2 members healthy");
+    until_ended(&mut nodes[2], "was removed from the cluster");
+    the_last_one_goes_on_alone(&mut nodes);
+}
+
+fn until_ended(node: &mut Node, reason: &str) {
     poll("the removed node ends", || {
-        if nodes[2].sheaf.is_running() { Err(nodes[2].sheaf.log()) } else { Ok(()) }
+        if node.sheaf.is_running() { Err(node.sheaf.log()) } else { Ok(()) }
     });
+    assert_has(node.sheaf.log(), reason);
+}
+
+/// The majority is lost, and one node recovers; the other is not let in again with its old data.
+fn the_last_one_goes_on_alone(nodes: &mut [Node; 3]) {
+    let recover = |node: &Node, flags: &str| {
+        let output = node.sheaf.command_there(&format!("cluster recover {flags}"));
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (is_done, said) = recover(&nodes[0], "--yes");
+    assert!(!is_done && said.contains("stop Sheaf on this node first"), "{said}");
+    nodes[0].sheaf.end();
+    let (is_done, said) = recover(&nodes[0], "--yes");
+    assert!(!is_done && said.contains("etcd has a majority"), "{said}");
+
+    kill(&mut nodes[1]);
+    let (is_done, said) = recover(&nodes[0], "");
+    assert!(!is_done && said.contains("use --yes"), "{said}");
+    assert_has(&said, "does not answer         two");
+    let (is_done, said) = recover(&nodes[0], "--yes");
+    assert!(is_done && said.contains("one is the only member of etcd now"), "{said}");
+    nodes[0].sheaf.begin();
+    until_serves(&nodes[0], &["sqlite", "etcd", "without-0", "without-1", "without-2"]);
+    write(&nodes[0].sheaf.http(), "alone");
+    assert_has(nodes[0].sheaf.run("cluster status"), "1 voters, 1 of 1 members healthy");
+
+    // Its etcd learns from the other that it is not a member any more.
+    nodes[1].sheaf.start_without_waiting();
+    until_ended(&mut nodes[1], "was removed from");
+    nodes[0].sheaf.run("node remove two --force");
 }

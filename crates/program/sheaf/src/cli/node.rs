@@ -2,8 +2,8 @@
 
 use clap::Subcommand;
 
-use super::ClusterScope;
 use super::value::node_name;
+use super::{ClusterScope, DataDir};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
@@ -84,5 +84,17 @@ pub(crate) enum ClusterCommand {
     Status {
         #[command(flatten)]
         place: ClusterScope,
+    },
+
+    /// Let this management node go on alone when the majority of management nodes is lost for good.
+    ///
+    /// Stop Sheaf on this node first. The command reports what will be lost and asks before it
+    /// changes anything. The data of etcd is copied first.
+    Recover {
+        #[command(flatten)]
+        data: DataDir,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
     },
 }

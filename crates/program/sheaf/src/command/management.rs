@@ -7,6 +7,7 @@ mod mover;
 mod node_feed;
 mod peers;
 mod plan;
+pub(super) mod recover;
 mod store;
 mod supervisor;
 pub(super) mod view;
@@ -16,7 +17,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use auth::pki::EtcdFiles;
 use base::clock;
-use quorum::{EtcdProcess, EtcdRecord, EtcdSpec, TlsFiles};
+use quorum::{EtcdProcess, EtcdRecord, EtcdSpec, Members, TlsFiles};
 use tokio::sync::watch;
 
 use crate::data_dir::Layout;
@@ -88,6 +89,29 @@ pub(super) fn etcd_process(layout: &Layout, record: &EtcdRecord) -> Result<EtcdP
         peer_url: record.peer_url(),
         tls,
     }))
+}
+
+/// What a node that is not part of its cluster any more says at its end.
+pub(super) const REMOVED: &str = "this node was removed from the cluster; to let it in again, \
+     remove its data directory and create a token: sheaf token create --role management";
+
+/// Whether the others run without the member of this node. A removed member ends with status 0, as
+/// one that was asked to end; only others that have a majority know.
+async fn is_removed(layout: &Layout, process: &EtcdProcess) -> bool {
+    let Ok(Some(record)) = record(layout) else { return false };
+    for other in &record.others {
+        let listed = async {
+            let other = std::slice::from_ref(other);
+            let members = Members::connect(other, &process.spec().tls).await?;
+            // A member that lags behind may not know this one yet.
+            members.has_quorum().await?;
+            members.list().await
+        };
+        if listed.await.is_ok_and(|all| all.iter().all(|own| own.name != record.member)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// What this node has noted about etcd.

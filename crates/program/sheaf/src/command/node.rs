@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use self::view::NodeLoad;
 use super::link::ClusterClient;
+use super::management::recover;
 use super::management::view::{MEMBERS_PATH, STORE_PATH, StoreView};
 use super::table;
 use crate::cli::{ClusterCommand, ClusterScope, NodeCommand};
@@ -38,7 +39,12 @@ pub(super) fn run(command: &NodeCommand) -> Result<()> {
 }
 
 pub(super) fn run_cluster(command: &ClusterCommand) -> Result<()> {
-    let ClusterCommand::Status { place } = command;
+    let place = match command {
+        ClusterCommand::Status { place } => place,
+        ClusterCommand::Recover { data, yes } => {
+            return in_runtime(recover::run(data, *yes));
+        }
+    };
     in_runtime(async {
         let cluster = ClusterClient::to(place).await?;
         let nodes = nodes(&cluster).await?;

@@ -81,7 +81,7 @@ pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEt
     let process = super::etcd_process(layout, &record)?;
     let managed = ManagedEtcd { record, process };
     managed.process.ensure(&InitialCluster::New)?;
-    Box::pin(wait_for_majority(&managed)).await;
+    Box::pin(wait_for_majority(layout, &managed)).await?;
     Ok(Some(managed))
 }
 
@@ -143,15 +143,19 @@ fn retire_file(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Waits for as long as it takes: without a majority there is nothing to serve.
-async fn wait_for_majority(managed: &ManagedEtcd) {
+/// Waits for as long as it takes: without a majority there is nothing to serve. A node that was
+/// removed meanwhile waits in vain.
+async fn wait_for_majority(layout: &Layout, managed: &ManagedEtcd) -> Result<()> {
     let mut reported = Instant::now();
     loop {
         let asked = async { managed.members().await?.has_quorum().await };
-        let Err(failure) = asked.await else { return };
+        let Err(failure) = asked.await else { return Ok(()) };
         if reported.elapsed() >= REPORT_INTERVAL {
             reported = Instant::now();
             warn!(error = %Chain(&failure), "waiting for a majority of etcd's members");
+        }
+        if managed.process.find().is_none() && super::is_removed(layout, &managed.process).await {
+            bail!(super::REMOVED);
         }
         // The process may have ended at once, for example because its port is in use.
         if let Err(failure) = managed.process.ensure(&InitialCluster::New) {

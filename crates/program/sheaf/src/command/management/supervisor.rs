@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use base::{Backoff, Chain, Stop};
-use quorum::{EtcdProcess, InitialCluster, Members};
+use quorum::{EtcdProcess, InitialCluster};
 use tracing::{error, info, warn};
 
 use super::{EndRequest, ProcessEnd};
@@ -41,7 +41,7 @@ impl EtcdSupervisor {
                 }
                 Err(failure) => error!(error = %Chain(&failure), "cannot start etcd"),
             }
-            if self.is_removed().await {
+            if super::is_removed(&self.layout, &self.process).await {
                 error!("this node was removed from etcd; stop Sheaf here and remove its data");
                 self.end.request(ProcessEnd::Removed);
                 return;
@@ -49,19 +49,6 @@ impl EtcdSupervisor {
             tokio::time::sleep(backoff.delay()).await;
             info!("restarting etcd");
         }
-    }
-
-    /// Whether the others run without this member. A removed member ends with status 0, as one
-    /// that was asked to end; only the others know.
-    async fn is_removed(&self) -> bool {
-        let Ok(Some(record)) = super::record(&self.layout) else { return false };
-        if record.others.is_empty() {
-            return false;
-        }
-        let tls = &self.process.spec().tls;
-        let Ok(members) = Members::connect(&record.others, tls).await else { return false };
-        let listed = members.list().await;
-        listed.is_ok_and(|listed| listed.iter().all(|member| member.name != record.member))
     }
 
     /// etcd reads a new certificate by itself; our own connections are made anew by a restart.

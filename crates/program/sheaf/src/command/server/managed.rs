@@ -114,9 +114,6 @@ pub(super) fn finish(end: Option<ProcessEnd>) -> Result<()> {
     match end {
         None => Ok(()),
         Some(ProcessEnd::Restart) => crate::command::management::restart(),
-        Some(ProcessEnd::Removed) => anyhow::bail!(
-            "this node was removed from the cluster; to let it in again, remove its data directory \
-             and create a token: sheaf token create --role management"
-        ),
+        Some(ProcessEnd::Removed) => anyhow::bail!(crate::command::management::REMOVED),
     }
 }

@@ -1,0 +1,159 @@
+//! `sheaf cluster recover`: a management node goes on alone after the majority was lost for good.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use base::clock;
+use quorum::{InitialCluster, MemberAnswer, Members, RecoveryPlan, TlsFiles, node_of, recovery};
+use tokio::time::Instant;
+
+use super::store::ManagedEtcd;
+use crate::cli::DataDir;
+use crate::data_dir::Layout;
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const LOOK_DELAY: Duration = Duration::from_millis(250);
+
+pub(in crate::command) async fn run(data: &DataDir, yes: bool) -> Result<()> {
+    let layout = Layout::new(data.data_dir.as_deref())?;
+    layout.require()?;
+    let Some(record) = super::record(&layout)?.filter(quorum::EtcdRecord::is_voter) else {
+        bail!(
+            "the objects in {} are not in an etcd that Sheaf runs: there is no majority to recover",
+            layout.root.display()
+        );
+    };
+    let _lock = layout.take().context("stop Sheaf on this node first")?;
+    let process = super::etcd_process(&layout, &record)?;
+    let mut managed = ManagedEtcd { record, process };
+    let was_running = managed.process.find().is_some();
+    let plan = Box::pin(assess(&managed)).await;
+    let node = node_of(&managed.record.member).to_owned();
+    let go_on = match &plan {
+        Ok(plan) => {
+            super::super::print(&describe(&node, plan))?;
+            yes || confirm(&node)?
+        }
+        Err(_) => false,
+    };
+    if !go_on {
+        if !was_running {
+            managed.process.stop().await?;
+        }
+        plan?;
+        bail!("nothing was changed");
+    }
+    managed.process.stop().await?;
+    let copy = format!("etcd-before-recovery-{}", clock::now().as_second());
+    let copy = managed.process.back_up(&copy).context("cannot copy the data of etcd")?;
+    managed.process.ensure(&InitialCluster::Forced)?;
+    let answered = Box::pin(until_majority(&managed)).await;
+    // The next start is an ordinary one.
+    managed.process.stop().await?;
+    let kept = || format!("the data of before is in {}", copy.display());
+    answered.with_context(kept)?;
+    managed.record.others.clear();
+    managed.record.save(&layout.etcd_record())?;
+    super::super::print(&format!(
+        "\n{node} is the only member of etcd now; {}.\nStart Sheaf here, then remove each lost \
+         node: sheaf node remove NAME --force\n",
+        kept()
+    ))
+}
+
+/// Asks every member that the own one knows.
+async fn assess(managed: &ManagedEtcd) -> Result<RecoveryPlan> {
+    managed.process.ensure(&InitialCluster::New)?;
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let (members, listed) = loop {
+        let asked = async {
+            let members = managed.members().await?;
+            let listed = members.list().await?;
+            Ok::<_, quorum::MemberError>((members, listed))
+        };
+        match asked.await {
+            Ok(found) => break found,
+            Err(failure) if Instant::now() > deadline => {
+                return Err(failure).context("the member of etcd on this node does not answer");
+            }
+            Err(_) => tokio::time::sleep(LOOK_DELAY).await,
+        }
+    };
+    let has_majority = members.has_quorum().await.is_ok();
+    let mut answers = Vec::new();
+    for info in listed {
+        let status = status(&info.client_urls, &managed.process.spec().tls).await;
+        answers.push(MemberAnswer { info, status });
+    }
+    Ok(recovery(&managed.record.member, &answers, has_majority)?)
+}
+
+async fn status(urls: &[String], tls: &TlsFiles) -> Option<quorum::MemberStatus> {
+    Members::connect(urls, tls).await.ok()?.status().await.ok()
+}
+
+async fn until_majority(managed: &ManagedEtcd) -> Result<()> {
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    loop {
+        let asked = async { managed.members().await?.has_quorum().await };
+        match asked.await {
+            Ok(()) => return Ok(()),
+            Err(failure) if Instant::now() > deadline => {
+                return Err(failure).context("etcd does not answer as the only member");
+            }
+            Err(_) => tokio::time::sleep(LOOK_DELAY).await,
+        }
+    }
+}
+
+fn describe(node: &str, plan: &RecoveryPlan) -> String {
+    let mut text = format!("etcd has lost its majority. {node} can go on alone.\n");
+    let _ = writeln!(text, "newest change here      revision {}", plan.revision);
+    for lost in &plan.lost {
+        let _ = writeln!(text, "does not answer         {lost}");
+    }
+    for dropped in &plan.dropped {
+        let _ = writeln!(text, "has nothing newer       {dropped}");
+    }
+    text.push_str(
+        "lost                    changes that reached only the nodes that do not answer\n\
+         \n\
+         Nodes that do not answer must be lost for good: if they only cannot be reached from here,\n\
+         repair the network instead. They must not start again with their old data; remove their\n\
+         data directories and let them join again.\n",
+    );
+    text
+}
+
+/// Asks a person, who types the name of the node.
+fn confirm(node: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("nothing was changed: use --yes to go on without being asked");
+    }
+    eprint!("Type the name of this node to go on: ");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).context("cannot read the answer")?;
+    Ok(line.trim() == node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_names_what_is_lost_before_anything_changes() {
+        let (lost, dropped) = (vec!["n2".to_owned()], vec!["n3".to_owned()]);
+        let text = describe("n1", &RecoveryPlan { revision: 812, lost, dropped });
+        for part in [
+            "n1 can go on alone",
+            "newest change here      revision 812",
+            "does not answer         n2",
+            "has nothing newer       n3",
+            "changes that reached only the nodes that do not answer",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -122,6 +122,7 @@ fn bridge_family(want: &DesiredNetwork) -> String {
     text += &set("nat", "ifname", nat().map(|(port, _)| tap(port)));
     text += &set("own_mac_only", "ifname", foreign(|guard| guard.own_mac_only).map(tap));
     text += &set("no_servers", "ifname", foreign(|guard| guard.no_servers).map(tap));
+    text += &set("access", "ifname", foreign(|guard| guard.access_port).map(tap));
     text += &set("macs", "ifname . ether_addr", want.ports.iter().map(own_mac));
     let own_address = |(port, address): (&Port, _)| format!("\"{}\" . {address}", port.tap);
     text += &set("addresses", "ifname . ipv4_addr", nat().map(own_address));
@@ -140,8 +141,13 @@ fn bridge_family(want: &DesiredNetwork) -> String {
 \t\ttype filter hook prerouting priority -300; policy accept;
 \t\tiifname \"{}*\" iifname != @taps drop
 \t\tiifname @nat goto from_nat
+\t\tiifname @access jump from_access
 \t\tiifname @own_mac_only iifname . ether saddr != @macs drop
 \t\tiifname @no_servers jump from_foreign
+\t}}
+\tchain forward {{
+\t\ttype filter hook forward priority -200; policy accept;
+\t\toifname @access ether type {{ 8021q, 8021ad, 0x9100 }} counter drop
 \t}}
 ",
         want.bridge.tap_prefix
@@ -151,6 +157,10 @@ fn bridge_family(want: &DesiredNetwork) -> String {
 
 /// All of it runs before the bridge learns addresses, so that a forged one does not get into its
 /// table.
+///
+/// A frame with a VLAN tag does not match `ether type ip`, and a receiver takes one with VLAN 0 for
+/// untagged. Access ports therefore send no tags at all, and the other rules match `meta protocol`,
+/// which looks behind a tag. A bridge without spanning tree forwards BPDUs, hence the last rule.
 const BRIDGE_RULES: &str = "\
 \tchain from_nat {
 \t\tiifname . ether saddr != @macs drop
@@ -168,10 +178,14 @@ const BRIDGE_RULES: &str = "\
 \t\tiifname . arp saddr ip != @addresses drop
 \t\taccept
 \t}
+\tchain from_access {
+\t\tether type { 8021q, 8021ad, 0x9100 } counter drop
+\t\tether daddr 01:80:c2:00:00:00-01:80:c2:00:00:0f counter drop
+\t}
 \tchain from_foreign {
-\t\tether type ip udp sport 67 drop
-\t\tether type ip6 udp sport 547 drop
-\t\tether type ip6 icmpv6 type { nd-router-advert, nd-redirect } drop
+\t\tmeta protocol ip udp sport 67 drop
+\t\tmeta protocol ip6 udp sport 547 drop
+\t\tmeta protocol ip6 icmpv6 type { nd-router-advert, nd-redirect } drop
 \t}
 ";
 

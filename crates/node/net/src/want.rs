@@ -122,6 +122,8 @@ pub struct SpoofGuard {
     pub own_mac_only: bool,
     /// It may not answer as a DHCP server or advertise itself as an IPv6 router.
     pub no_servers: bool,
+    /// Frames with a VLAN tag are dropped in both directions, and so is what only bridges send.
+    pub access_port: bool,
 }
 
 /// Why a wanted network is refused.

@@ -31,7 +31,7 @@ pub(super) fn bare_port(attachment: &Attachment) -> Option<Port> {
             (tap, Attach::Nat { address: *address, inbound: net::InboundPolicy::All })
         }
         NetworkLocation::Bridge { tap, bridge } => {
-            let guard = SpoofGuard { own_mac_only: true, no_servers: false };
+            let guard = SpoofGuard { own_mac_only: true, no_servers: false, access_port: true };
             (tap, Attach::Bridge { name: bridge.parse().ok()?, guard })
         }
         NetworkLocation::User => return None,

@@ -42,8 +42,16 @@ fn rules_of_guests_of_every_sort() {
         nat("shf-open", 2, InboundPolicy::All),
         nat("shf-some", 3, InboundPolicy::Only(some)),
         nat("shf-none", 4, InboundPolicy::Only(BTreeSet::new())),
-        foreign("shf-mac", 5, SpoofGuard { own_mac_only: true, no_servers: false }),
-        foreign("shf-srv", 6, SpoofGuard { own_mac_only: false, no_servers: true }),
+        foreign(
+            "shf-mac",
+            5,
+            SpoofGuard { own_mac_only: true, no_servers: false, access_port: true },
+        ),
+        foreign(
+            "shf-srv",
+            6,
+            SpoofGuard { own_mac_only: false, no_servers: true, access_port: false },
+        ),
         foreign("shf-free", 7, SpoofGuard::default()),
     ]);
     want.bridge.host_tcp = BTreeSet::from([6443]);

@@ -204,7 +204,7 @@ fn a_port_on_a_bridge_of_the_host_is_guarded_as_asked() {
         let rename = |mac: Mac| guest.inside.run(&format!("ip link set eth0 address {mac}"));
         rename(Mac::new([2, 0, 0, 0, 0, 99]));
         assert!(guest.inside.reaches([198, 51, 100, 1].into()), "and any Ethernet address");
-        let strict = SpoofGuard { own_mac_only: true, no_servers: true };
+        let strict = SpoofGuard { own_mac_only: true, no_servers: true, access_port: true };
         network.attach(on_lan(strict)).await.unwrap();
         assert!(!guest.inside.pings([198, 51, 100, 1].into()), "until its own is asked for");
         rename(guest.port.mac);

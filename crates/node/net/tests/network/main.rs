@@ -12,4 +12,5 @@ mod measure;
 mod overlay;
 mod policies;
 mod services;
+mod tags;
 mod world;

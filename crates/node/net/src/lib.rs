@@ -39,7 +39,9 @@ mod resolv;
 mod rules;
 mod service;
 mod tap;
+mod uplink;
 mod user;
+mod vlan;
 mod want;
 
 pub use apply::ApplyError;
@@ -71,7 +73,12 @@ pub use service::reroute::{Reroute, SeenReroute};
 pub use service::rules::ServiceRules;
 pub use service::{Endpoint, EndpointScope, Location, Service};
 pub use tap::{Queues, open_tap};
+pub use uplink::{
+    BondMember, BondMode, BondModeError, ObservedKind, ObservedLink, ObservedLinks, Uplink,
+    UplinkPlan, UplinkProblem, UplinkStep, plan_uplinks,
+};
 pub use user::{Forward, UserNet};
+pub use vlan::{PortVlan, VlanId, VlanIdError, VlanRole};
 pub use want::{
     Attachment, Bridge, DesiredNetwork, InboundPolicy, Port, Protocol, SpoofGuard, WantError,
 };

@@ -15,6 +15,8 @@ use crate::observe::{self, ObserveError, is_missing};
 use crate::overlay;
 use crate::plan::{GROUP, Isolation, NetworkAction};
 use crate::tap;
+use crate::uplink;
+use crate::vlan::PortVlan;
 use crate::want::Bridge;
 
 /// Why a step failed.
@@ -87,8 +89,8 @@ pub(crate) async fn apply(
         NetworkAction::SetNeighbour { address, mac } => {
             set_neighbour(netlink, bridge, *address, *mac).await
         }
-        NetworkAction::Attach { tap, bridge, mtu, isolation } => {
-            attach(netlink, tap, bridge, *mtu, *isolation).await
+        NetworkAction::Attach { tap, bridge, mtu, isolation, vlans } => {
+            attach(netlink, tap, bridge, *mtu, *isolation, vlans.as_ref()).await
         }
         NetworkAction::Overlay(action) => {
             overlay::link::apply(netlink, &overlay::device(ours), action).await
@@ -124,16 +126,23 @@ async fn create_bridge(
     created.map_err(|source| ApplyError::Link { link: name.clone(), source })
 }
 
-/// The tap joins while it is down, and its frames flow once it is isolated.
+/// The tap joins while it is down, and its frames flow once it is isolated and has its VLANs. Before
+/// it changes its bridge it is taken down, since a bridge may give its ports a VLAN by default.
 async fn attach(
     netlink: &Handle,
     tap: &LinkName,
     bridge: &LinkName,
     mtu: u16,
     isolation: Isolation,
+    vlans: Option<&PortVlan>,
 ) -> Result<(), ApplyError> {
     let bridge = index(netlink, bridge).await?;
-    let index = index(netlink, tap).await?;
+    let found = observe::link(netlink, tap).await?;
+    let found = found.ok_or_else(|| ApplyError::Vanished { link: tap.clone() })?;
+    let index = found.index;
+    if vlans.is_some() && found.is_up && found.master != Some(bridge) {
+        set_link(netlink, tap, LinkUnspec::new_with_index(index).down().build()).await?;
+    }
     // Otherwise the host itself would speak IPv6 to the guest through the tap.
     set_sysctl(&format!("net/ipv6/conf/{tap}/disable_ipv6"), "1")?;
     let join = LinkUnspec::new_with_index(index)
@@ -142,10 +151,30 @@ async fn attach(
         .controller(bridge)
         .build();
     set_link(netlink, tap, join).await?;
+    if let Some(vlans) = vlans {
+        set_vlans(netlink, tap, index, vlans).await?;
+    }
     let isolated = InfoBridgePort::Isolated(isolation == Isolation::Isolated);
     let open = LinkBridgePort::new(index).append_info_data(isolated).up().build();
     let opened = netlink.link().set_port(open).execute().await;
     opened.map_err(|source| ApplyError::Link { link: tap.clone(), source })
+}
+
+/// Gives a port these VLANs and no others; those that are not wanted go first.
+async fn set_vlans(
+    netlink: &Handle,
+    port: &LinkName,
+    index: u32,
+    wanted: &PortVlan,
+) -> Result<(), ApplyError> {
+    let has = uplink::port_vlans(netlink).await?.remove(&index).unwrap_or_default();
+    for vlan in has.excess(wanted) {
+        uplink::remove_vlan(netlink, port, vlan).await?;
+    }
+    for (vlan, role) in wanted.iter().filter(|(vlan, role)| has.role(*vlan) != Some(*role)) {
+        uplink::add_vlan(netlink, port, vlan, role).await?;
+    }
+    Ok(())
 }
 
 async fn set_link(

@@ -75,7 +75,7 @@ pub use service::{Endpoint, EndpointScope, Location, Service};
 pub use tap::{Queues, open_tap};
 pub use uplink::{
     BondMember, BondMode, BondModeError, ObservedKind, ObservedLink, ObservedLinks, Uplink,
-    UplinkPlan, UplinkProblem, UplinkStep, plan_uplinks,
+    UplinkError, UplinkPlan, UplinkProblem, UplinkReport, UplinkStep, Uplinks, plan_uplinks,
 };
 pub use user::{Forward, UserNet};
 pub use vlan::{PortVlan, VlanId, VlanIdError, VlanRole};

@@ -416,9 +416,9 @@ impl Failures {
         let concerns = |conflict: &&Conflict| match conflict {
             Conflict::ForeignBridge { .. } => true,
             Conflict::NotATap { name } | Conflict::InUse { tap: name } => Some(name) == tap,
-            Conflict::NoBridge { tap: port, .. } | Conflict::NotABridge { tap: port, .. } => {
-                Some(port) == tap
-            }
+            Conflict::NoBridge { tap: port, .. }
+            | Conflict::NotABridge { tap: port, .. }
+            | Conflict::Unfiltered { tap: port, .. } => Some(port) == tap,
         };
         let conflict = self.conflicts.iter().find(concerns).cloned().map(NetworkError::from);
         let of_services = match subject {

@@ -11,8 +11,8 @@ use rtnetlink::packet_core::Nla;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
-    InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoVxlan, LinkAttribute, LinkExtentMask,
-    LinkFlags, LinkInfo, LinkMessage,
+    InfoBridge, InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoVxlan, LinkAttribute,
+    LinkExtentMask, LinkFlags, LinkInfo, LinkMessage,
 };
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -24,6 +24,8 @@ use crate::nft::{self, NftError};
 use crate::overlay;
 use crate::plan::{LinkKind, NetworkInterface, ObservedNetwork, sysctls};
 use crate::tap::Queues;
+use crate::uplink;
+use crate::vlan::PortVlan;
 use crate::want::{Attachment, DesiredNetwork};
 
 /// Attributes of a tap in a link's message; the packet crate leaves them raw.
@@ -81,6 +83,12 @@ pub(crate) async fn observe(
     links.retain(|name, _| {
         *name == bridge.name || name.as_str().starts_with(prefix) || foreign(name)
     });
+    if links.values().any(|link| link.filters_vlans) {
+        let mut vlans = uplink::port_vlans(netlink).await?;
+        for link in links.values_mut() {
+            link.vlans = vlans.remove(&link.index).unwrap_or_default();
+        }
+    }
     let device = links.get(&overlay::device(bridge));
     let underlay = want.overlay.connected().map(|wanted| wanted.underlay);
     let mut tunnel = overlay::link::observe(netlink, device, underlay).await?;
@@ -165,6 +173,8 @@ fn read_link(message: &LinkMessage) -> Option<(LinkName, NetworkInterface)> {
         is_up: message.header.flags.contains(LinkFlags::Up),
         group: 0,
         master: None,
+        filters_vlans: false,
+        vlans: PortVlan::default(),
     };
     let mut infos: &[LinkInfo] = &[];
     let mut has_carrier = false;
@@ -181,6 +191,12 @@ fn read_link(message: &LinkMessage) -> Option<(LinkName, NetworkInterface)> {
         }
     }
     link.kind = read_kind(infos, has_carrier);
+    link.filters_vlans = infos.iter().any(|info| match info {
+        LinkInfo::Data(InfoData::Bridge(values)) => {
+            values.contains(&InfoBridge::VlanFiltering(true))
+        }
+        _ => false,
+    });
     Some((name?, link))
 }
 

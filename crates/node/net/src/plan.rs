@@ -19,6 +19,7 @@ use crate::service::Service;
 use crate::service::reroute::{Reroute, SeenReroute};
 use crate::service::rules::ServiceRules;
 use crate::tap::Queues;
+use crate::vlan::PortVlan;
 use crate::want::{Attachment, Bridge, DesiredNetwork, Port};
 
 /// Marks links of ours, as the link's group: "SHEA" in ASCII.
@@ -58,6 +59,10 @@ pub struct NetworkInterface {
     pub group: u32,
     /// The index of the bridge it belongs to.
     pub master: Option<u32>,
+    /// Whether a bridge keeps VLANs apart.
+    pub filters_vlans: bool,
+    /// The VLANs of a port of such a bridge.
+    pub vlans: PortVlan,
 }
 
 impl NetworkInterface {
@@ -88,20 +93,53 @@ pub enum LinkKind {
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkAction {
-    DeleteTap { tap: LinkName },
-    CreateBridge { name: LinkName, mac: Mac, mtu: u16 },
-    ChangeBridge { name: LinkName, mac: Mac, mtu: u16 },
-    RemoveAddress { address: Ipv4Net },
-    AddAddress { address: Ipv4Net },
-    SetSysctl { key: String, value: String },
-    CreateTap { tap: LinkName, owner: u32, queues: Queues },
+    DeleteTap {
+        tap: LinkName,
+    },
+    CreateBridge {
+        name: LinkName,
+        mac: Mac,
+        mtu: u16,
+    },
+    ChangeBridge {
+        name: LinkName,
+        mac: Mac,
+        mtu: u16,
+    },
+    RemoveAddress {
+        address: Ipv4Net,
+    },
+    AddAddress {
+        address: Ipv4Net,
+    },
+    SetSysctl {
+        key: String,
+        value: String,
+    },
+    CreateTap {
+        tap: LinkName,
+        owner: u32,
+        queues: Queues,
+    },
     ReplaceRules(Ruleset),
     ReplaceServices(ServiceRules),
     ReplacePolicies(PolicyRules),
     ReplaceReroute(Reroute),
-    RemoveNeighbour { address: Ipv4Addr },
-    SetNeighbour { address: Ipv4Addr, mac: Mac },
-    Attach { tap: LinkName, bridge: LinkName, mtu: u16, isolation: Isolation },
+    RemoveNeighbour {
+        address: Ipv4Addr,
+    },
+    SetNeighbour {
+        address: Ipv4Addr,
+        mac: Mac,
+    },
+    /// Makes a tap a port, with these VLANs where the bridge keeps them apart.
+    Attach {
+        tap: LinkName,
+        bridge: LinkName,
+        mtu: u16,
+        isolation: Isolation,
+        vlans: Option<PortVlan>,
+    },
     Overlay(OverlayAction),
 }
 
@@ -143,6 +181,8 @@ pub enum Conflict {
     NoBridge { tap: LinkName, bridge: LinkName },
     #[error("interface {bridge} that tap {tap} is to be attached to is not a bridge")]
     NotABridge { tap: LinkName, bridge: LinkName },
+    #[error("bridge {bridge} that tap {tap} is to be attached to does not filter VLANs")]
+    Unfiltered { tap: LinkName, bridge: LinkName },
 }
 
 /// Decides what would make `seen` what `want` says; does nothing itself. An empty plan means that
@@ -256,11 +296,15 @@ fn obstructed(port: &Port, seen: &ObservedNetwork) -> Option<Conflict> {
     {
         return Some(Conflict::NotATap { name: tap() });
     }
-    let Attachment::Bridge { name, .. } = &port.attachment else { return None };
+    let Attachment::Bridge { name, vlans, .. } = &port.attachment else { return None };
     match seen.links.get(name) {
         None => Some(Conflict::NoBridge { tap: tap(), bridge: name.clone() }),
         Some(link) if link.kind != LinkKind::Bridge => {
             Some(Conflict::NotABridge { tap: tap(), bridge: name.clone() })
+        }
+        // A guest that was meant for a VLAN must not find itself beside all others.
+        Some(link) if !link.filters_vlans && *vlans != PortVlan::untagged() => {
+            Some(Conflict::Unfiltered { tap: tap(), bridge: name.clone() })
         }
         Some(_) => None,
     }
@@ -338,11 +382,12 @@ fn neighbours(want: &DesiredNetwork, seen: &ObservedNetwork) -> Vec<NetworkActio
 }
 
 fn attach(ours: &Bridge, port: &Port, seen: &ObservedNetwork) -> Option<NetworkAction> {
-    let (bridge, isolation) = match &port.attachment {
-        Attachment::Nat { .. } => (&ours.name, Isolation::Isolated),
-        Attachment::Bridge { name, .. } => (name, Isolation::Shared),
+    let (bridge, isolation, vlans) = match &port.attachment {
+        Attachment::Nat { .. } => (&ours.name, Isolation::Isolated, None),
+        Attachment::Bridge { name, vlans, .. } => (name, Isolation::Shared, Some(vlans)),
     };
     let target = seen.links.get(bridge);
+    let vlans = vlans.filter(|_| target.is_some_and(|bridge| bridge.filters_vlans));
     // A frame of the bridge must fit through its ports, ours and those of others alike.
     let mtu = match (&port.attachment, target) {
         (Attachment::Bridge { .. }, Some(link)) => u16::try_from(link.mtu).unwrap_or(u16::MAX),
@@ -358,6 +403,7 @@ fn attach(ours: &Bridge, port: &Port, seen: &ObservedNetwork) -> Option<NetworkA
             && link.mtu == u32::from(mtu)
             && target.is_some_and(|target| link.master == Some(target.index))
             && is_isolated == (isolation == Isolation::Isolated)
+            && vlans.is_none_or(|vlans| link.vlans == *vlans)
     });
     let is_recreated = create_tap(port, seen).is_some();
     (!is_attached || is_recreated).then(|| NetworkAction::Attach {
@@ -365,6 +411,7 @@ fn attach(ours: &Bridge, port: &Port, seen: &ObservedNetwork) -> Option<NetworkA
         bridge: bridge.clone(),
         mtu,
         isolation,
+        vlans: vlans.cloned(),
     })
 }
 

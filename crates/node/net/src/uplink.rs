@@ -11,8 +11,11 @@
 //! Links made here carry the group that marks ours; others are never changed, and a card that
 //! anybody else uses is never taken.
 
+mod apply;
 mod cards;
+mod observe;
 pub(crate) mod plan;
+mod service;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -28,7 +31,11 @@ use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::vlan::{PortVlan, VlanId};
 
+pub use apply::UplinkError;
+pub(crate) use apply::{add_vlan, remove_vlan};
+pub(crate) use observe::port_vlans;
 pub use plan::{UplinkPlan, UplinkStep, plan as plan_uplinks};
+pub use service::{UplinkReport, Uplinks};
 
 /// Marks the bridges and bonds of uplinks, as the link's group: "SHEB" in ASCII.
 pub(crate) const UPLINK_GROUP: u32 = 0x5348_4542;
@@ -148,7 +155,7 @@ pub struct ObservedLink {
 /// What matters of the different sorts of links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservedKind {
-    /// A network card, or what stands for one.
+    /// A network card.
     Nic,
     Bond {
         mode: Option<BondMode>,
@@ -174,6 +181,15 @@ pub struct BondMember {
 impl ObservedLink {
     pub(crate) fn is_ours(&self) -> bool {
         self.group == UPLINK_GROUP
+    }
+
+    /// Whether it is a network card, or a cable that stands for one.
+    pub(crate) fn is_card(&self) -> bool {
+        match &self.kind {
+            ObservedKind::Nic => true,
+            ObservedKind::Other(kind) => kind == "veth",
+            _ => false,
+        }
     }
 
     /// The kind as the kernel names it; that of a card is `device`.

@@ -61,6 +61,11 @@ impl PortVlan {
         Self(BTreeMap::from([(vlan, VlanRole::Native)]))
     }
 
+    /// The network whose frames are untagged outside too.
+    pub fn untagged() -> Self {
+        Self::access(VlanId::UNTAGGED)
+    }
+
     /// Tagged VLANs beside the untagged network.
     pub fn trunk(tagged: impl IntoIterator<Item = VlanId>) -> Self {
         let mut vlans: BTreeMap<_, _> =

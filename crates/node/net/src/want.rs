@@ -12,6 +12,7 @@ use crate::overlay::GuestOverlay;
 use crate::policy::GuestPolicies;
 use crate::service::Service;
 use crate::tap::Queues;
+use crate::vlan::PortVlan;
 
 /// The smallest MTU that IPv4 allows for, and the largest a bridge takes.
 const MTU: std::ops::RangeInclusive<u16> = 576..=65_521;
@@ -86,8 +87,9 @@ pub struct Port {
 pub enum Attachment {
     /// To our own bridge, with an address that we chose.
     Nat { address: Ipv4Addr, inbound: InboundPolicy },
-    /// To a bridge that somebody else made and that decides about addresses.
-    Bridge { name: LinkName, guard: SpoofGuard },
+    /// To a bridge of an uplink, or one that somebody else made. A bridge that does not filter VLANs
+    /// takes ports of the untagged network only.
+    Bridge { name: LinkName, guard: SpoofGuard, vlans: PortVlan },
 }
 
 /// Which new connections a guest of the NAT network accepts. Ping and answers always pass, and so
@@ -277,6 +279,7 @@ mod tests {
             attachment: Attachment::Bridge {
                 name: "sheaf0".parse().unwrap(),
                 guard: SpoofGuard::default(),
+                vlans: PortVlan::untagged(),
             },
             ..good()
         };

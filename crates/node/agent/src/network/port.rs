@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use net::{Attachment as Attach, Mac, Port, Queues, SpoofGuard};
+use net::{Attachment as Attach, Mac, Port, PortVlan, Queues, SpoofGuard};
 
 use super::{Attachment, ConnectError, NetworkLocation, plan};
 use crate::vmi::Vmi;
@@ -32,7 +32,7 @@ pub(super) fn bare_port(attachment: &Attachment) -> Option<Port> {
         }
         NetworkLocation::Bridge { tap, bridge } => {
             let guard = SpoofGuard { own_mac_only: true, no_servers: false, access_port: true };
-            (tap, Attach::Bridge { name: bridge.parse().ok()?, guard })
+            (tap, Attach::Bridge { name: bridge.parse().ok()?, guard, vlans: PortVlan::untagged() })
         }
         NetworkLocation::User => return None,
     };

@@ -46,6 +46,8 @@ fn made(overlay: &Overlay) -> SeenOverlay {
             is_up: true,
             group: GROUP,
             master: None,
+            filters_vlans: false,
+            vlans: crate::vlan::PortVlan::default(),
         }),
         addresses: vec![overlay.address],
         neighbours: overlay.peers.iter().map(|peer| (peer.address, peer.mac)).collect(),

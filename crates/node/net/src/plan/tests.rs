@@ -25,12 +25,26 @@ fn nat(number: u8) -> Port {
 }
 
 fn on(bridge: &str, number: u8) -> Port {
-    let attachment = Attachment::Bridge { name: name(bridge), guard: SpoofGuard::default() };
+    let attachment = Attachment::Bridge {
+        name: name(bridge),
+        guard: SpoofGuard::default(),
+        vlans: PortVlan::untagged(),
+    };
     Port { attachment, ..nat(number) }
 }
 
 fn link(index: u32, kind: LinkKind) -> NetworkInterface {
-    NetworkInterface { index, kind, mac: None, mtu: 1500, is_up: true, group: GROUP, master: None }
+    NetworkInterface {
+        index,
+        kind,
+        mac: None,
+        mtu: 1500,
+        is_up: true,
+        group: GROUP,
+        master: None,
+        filters_vlans: false,
+        vlans: PortVlan::default(),
+    }
 }
 
 fn idle_tap() -> LinkKind {
@@ -75,7 +89,7 @@ fn say(action: &NetworkAction) -> String {
         NetworkAction::ReplaceReroute(_) => "replace the rules of taps".to_owned(),
         NetworkAction::RemoveNeighbour { address } => format!("forget {address}"),
         NetworkAction::SetNeighbour { address, mac } => format!("{address} is at {mac}"),
-        NetworkAction::Attach { tap, bridge, mtu, isolation } => {
+        NetworkAction::Attach { tap, bridge, mtu, isolation, .. } => {
             format!("attach {tap} to {bridge}, mtu {mtu}, {isolation:?}")
         }
         NetworkAction::Overlay(action) => format!("{action:?}"),
@@ -266,6 +280,35 @@ fn a_port_on_a_bridge_of_the_host_takes_its_mtu_and_is_not_isolated() {
             replace the rules
             attach shf-2 to br-lan, mtu 9000, Shared"]],
     );
+}
+
+#[test]
+fn a_port_gets_the_vlans_of_its_network_from_a_bridge_that_filters() {
+    let vlan = |number: u64| PortVlan::access(number.try_into().unwrap());
+    let wanted = |vlans| {
+        let (name, guard) = (name("lan-br"), SpoofGuard::default());
+        Port { attachment: Attachment::Bridge { name, guard, vlans }, ..nat(2) }
+    };
+    let mut seen = converged(&[wanted(vlan(10))]);
+    let filtering = NetworkInterface { filters_vlans: true, ..link(5, LinkKind::Bridge) };
+    seen.links.insert(name("lan-br"), filtering);
+    let tap = seen.links.get_mut(&name("shf-2")).unwrap();
+    (tap.master, tap.vlans) = (Some(5), vlan(10));
+    if let LinkKind::Tap { is_isolated, .. } = &mut tap.kind {
+        *is_isolated = false;
+    }
+    check(&[wanted(vlan(10))], &seen, expect![[""]]);
+    let changed = plan(&DesiredNetwork::new(bridge_spec(), vec![wanted(vlan(11))]), &seen).0;
+    let attached = changed.iter().find_map(|action| match action {
+        NetworkAction::Attach { vlans, .. } => vlans.clone(),
+        _ => None,
+    });
+    assert_eq!(attached, Some(vlan(11)));
+    // Beside all others is not where a guest of a VLAN belongs.
+    seen.links.get_mut(&name("lan-br")).unwrap().filters_vlans = false;
+    let want = DesiredNetwork::new(bridge_spec(), vec![wanted(vlan(10))]);
+    let conflict = Conflict::Unfiltered { tap: name("shf-2"), bridge: name("lan-br") };
+    assert_eq!(plan(&want, &seen), (vec![], vec![conflict]));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use expect_test::expect_file;
 use super::*;
 use crate::mac::Mac;
 use crate::tap::Queues;
+use crate::vlan::PortVlan;
 use crate::want::Protocol;
 
 fn port(tap: &str, last: u8, attachment: Attachment) -> Port {
@@ -23,7 +24,11 @@ fn nat(tap: &str, last: u8, inbound: InboundPolicy) -> Port {
 }
 
 fn foreign(tap: &str, last: u8, guard: SpoofGuard) -> Port {
-    port(tap, last, Attachment::Bridge { name: "br-lan".parse().unwrap(), guard })
+    port(
+        tap,
+        last,
+        Attachment::Bridge { name: "br-lan".parse().unwrap(), guard, vlans: PortVlan::untagged() },
+    )
 }
 
 fn want(ports: Vec<Port>) -> DesiredNetwork {

@@ -172,7 +172,7 @@ fn usable_card<'a>(
 ) -> Result<&'a ObservedLink, UplinkProblem> {
     let nic = nic.clone();
     let Some(card) = seen.get(&nic) else { return Err(UplinkProblem::Missing { nic }) };
-    if card.kind != ObservedKind::Nic {
+    if !card.is_card() {
         let kind = card.kind_name().to_owned();
         return Err(UplinkProblem::NotANic { nic, kind });
     }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use net::{Attachment, DesiredNetwork, Mac, Network, Port, Protocol, SpoofGuard};
+use net::{Attachment, DesiredNetwork, Mac, Network, Port, PortVlan, Protocol, SpoofGuard};
 
 use crate::world::{
     GATEWAY, Guest, HOST_OUTSIDE, Namespace, OUTSIDE, World, address, bridge, closed_but,
@@ -194,7 +194,11 @@ fn a_port_on_a_bridge_of_the_host_is_guarded_as_asked() {
         let somebody = lan();
         let network = world.network(vec![]).await;
         let on_lan = |guard| Port {
-            attachment: Attachment::Bridge { name: "br-lan".parse().unwrap(), guard },
+            attachment: Attachment::Bridge {
+                name: "br-lan".parse().unwrap(),
+                guard,
+                vlans: PortVlan::untagged(),
+            },
             ..port(7)
         };
         network.attach(on_lan(SpoofGuard::default())).await.unwrap();
@@ -217,8 +221,11 @@ fn a_port_on_a_bridge_of_the_host_is_guarded_as_asked() {
 fn guests_on_a_bridge_of_the_host_are_found_by_what_they_announce() {
     in_world(async |world: World| {
         let somebody = lan();
-        let attachment =
-            Attachment::Bridge { name: "br-lan".parse().unwrap(), guard: SpoofGuard::default() };
+        let attachment = Attachment::Bridge {
+            name: "br-lan".parse().unwrap(),
+            guard: SpoofGuard::default(),
+            vlans: PortVlan::untagged(),
+        };
         let on_lan = Port { attachment, ..port(7) };
         let network = world.network(vec![on_lan.clone()]).await;
         let guest = Guest::plug(on_lan.clone());

@@ -226,8 +226,11 @@ fn two_networks_live_side_by_side() {
 fn a_port_that_cannot_be_had_does_not_hold_up_the_others() {
     in_world(async |world: World| {
         let network = world.network(vec![]).await;
-        let attachment =
-            Attachment::Bridge { name: "br-none".parse().unwrap(), guard: SpoofGuard::default() };
+        let attachment = Attachment::Bridge {
+            name: "br-none".parse().unwrap(),
+            guard: SpoofGuard::default(),
+            vlans: net::PortVlan::untagged(),
+        };
         let lost = Port { attachment, ..port(9) };
         run("ip link add shf-8 type veth peer name veth8");
         let (two, eight, nine) =

@@ -13,4 +13,5 @@ mod overlay;
 mod policies;
 mod services;
 mod tags;
+mod uplink;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use net::{Attachment, Mac, Network, Port, Queues, SpoofGuard, open_tap};
+use net::{Attachment, Mac, Network, Port, PortVlan, Queues, SpoofGuard, open_tap};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::world::{World, in_both_worlds, port, run};
@@ -69,7 +69,8 @@ impl Cable {
 }
 
 async fn on_lan(network: &Network, number: u8, guard: SpoofGuard) -> Cable {
-    let attachment = Attachment::Bridge { name: "br-lan".parse().unwrap(), guard };
+    let attachment =
+        Attachment::Bridge { name: "br-lan".parse().unwrap(), guard, vlans: PortVlan::untagged() };
     let port = Port { attachment, ..port(number) };
     network.attach(port.clone()).await.unwrap();
     Cable::plug(&port)

@@ -10,6 +10,7 @@ mod longhorn;
 mod machine;
 mod machine_defaults;
 mod machine_devices;
+mod network;
 mod operation;
 mod recurring_job;
 mod reference;
@@ -98,6 +99,7 @@ const LONGHORN_WEBHOOK: &str = "validator.longhorn.io";
 pub(crate) const HARVESTER: &str = "harvesterhci.io";
 pub(crate) const LONGHORN: &str = "longhorn.io";
 const STORAGE: &str = "storage.k8s.io";
+const NETWORK: &str = crate::network::GROUP;
 
 type AdmissionResult = Result<(), Refusal>;
 
@@ -128,6 +130,8 @@ pub fn concerns(group: &str, resource: &str) -> bool {
             | ("cdi.kubevirt.io", "datavolumes" | "dataimportcrons")
             | ("snapshot.kubevirt.io", "virtualmachinesnapshotcontents")
             | ("pool.kubevirt.io", "virtualmachinepools")
+            | (NETWORK, "clusternetworks" | "vlanconfigs")
+            | ("k8s.cni.cncf.io", "network-attachment-definitions")
     )
 }
 
@@ -150,6 +154,14 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
         }
         (STORAGE, "storageclasses") => {
             storage_class::complete(write, object);
+            Ok(())
+        }
+        (NETWORK, "vlanconfigs") => {
+            network::complete_config(write, object);
+            Ok(())
+        }
+        ("k8s.cni.cncf.io", _) => {
+            network::complete_definition(write, object);
             Ok(())
         }
         _ => Ok(()),
@@ -177,6 +189,9 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (LONGHORN, "nodes") => longhorn::validate_node(write),
         (LONGHORN, "recurringjobs") => recurring_job::validate(write),
         (STORAGE, "storageclasses") => storage_class::validate(write),
+        (NETWORK, "clusternetworks") => network::validate_cluster_network(write),
+        (NETWORK, "vlanconfigs") => network::validate_config(write),
+        ("k8s.cni.cncf.io", _) => network::validate_definition(write),
         ("", "persistentvolumeclaims") => claim::validate(write),
         ("", "secrets") => operation::validate_secret(write),
         ("snapshot.storage.k8s.io", "volumesnapshots") => operation::validate_snapshot(write),

@@ -42,8 +42,19 @@ pub fn first_objects() -> Vec<Value> {
         "spec": {"backupTargetURL": "", "credentialSecret": "", "pollInterval": "5m0s"},
     }));
     objects.extend(templates::objects());
+    objects.push(management_network());
     objects.extend(crate::addon::DEFAULT_ADDONS.iter().map(crate::addon::object));
     objects
+}
+
+/// The network that nodes are managed by, which every node has.
+fn management_network() -> Value {
+    json!({
+        "apiVersion": format!("{}/{}", crate::network::GROUP, crate::network::VERSION),
+        "kind": "ClusterNetwork",
+        "metadata": {"name": crate::network::MANAGEMENT},
+        "status": {"conditions": [{"type": "ready", "status": "True"}]},
+    })
 }
 
 fn cluster_setting(setting: &ClusterSetting) -> Value {

@@ -4,6 +4,7 @@
 mod harvester;
 mod longhorn;
 mod management;
+mod network;
 mod snapshot;
 
 use crd::definition::{
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 /// The definitions, ready to be created. Made one by one: together they are large.
 pub fn definitions() -> impl Iterator<Item = Value> {
     let all = harvester::CATALOG.iter().chain(longhorn::CATALOG).chain(snapshot::CATALOG);
-    let all = all.chain(management::CATALOG);
+    let all = all.chain(management::CATALOG).chain(network::CATALOG);
     all.map(|kind| {
         let mut definition = definition(kind);
         if kind.group == crate::snapshot::GROUP {

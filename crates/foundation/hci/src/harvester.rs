@@ -4,6 +4,7 @@ pub mod backup;
 pub mod image;
 pub mod key_pair;
 pub mod management;
+pub mod network;
 pub mod node_disk;
 pub mod operation;
 pub mod quota;

@@ -15,6 +15,7 @@ pub mod import_cron;
 pub mod inactive;
 pub mod longhorn;
 pub mod maintenance;
+pub mod network;
 pub mod node_restriction;
 pub mod placement;
 pub mod public_key;

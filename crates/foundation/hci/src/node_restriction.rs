@@ -85,6 +85,11 @@ pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         ("", "persistentvolumeclaims") => volume::claim(write),
         ("cdi.kubevirt.io", "dataimportcrons") if write.is_management => import_cron(write),
         ("longhorn.io", "nodes") => named_as_node(write),
+        (crate::network::GROUP, "vlanstatuses") => uplink_report(write),
+        (crate::network::GROUP, "clusternetworks") => {
+            let (object, old) = write.update()?;
+            keeps_all_but_status(write, object, old)
+        }
         ("longhorn.io", "replicas" | "engines") => volume::placed(write),
         ("longhorn.io", "snapshots") => volume::snapshot(write),
         ("longhorn.io", "backingimages") => volume::image(write),
@@ -180,6 +185,27 @@ fn changed_keys<'a>(new: &'a Value, old: &'a Value) -> Vec<&'a str> {
     let keys = |value: &'a Value| value.as_object().into_iter().flat_map(|map| map.keys());
     let differs = |key: &&String| new.get(*key) != old.get(*key);
     keys(new).chain(keys(old)).filter(differs).map(String::as_str).collect()
+}
+
+/// A node reports its own uplinks.
+fn uplink_report(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let is_own = |report: &Value| text(&report["status"], "node") == write.node;
+    let all = [write.object, write.old];
+    if all.into_iter().flatten().all(is_own) { Ok(()) } else { Err(write.not_placed()) }
+}
+
+fn keeps_all_but_status(
+    write: &NodeWrite<'_>,
+    object: &Value,
+    old: &Value,
+) -> Result<(), NodeDenial> {
+    let metadata = ["name", "labels", "annotations", "finalizers", "ownerReferences"];
+    match metadata.into_iter().find(|key| object["metadata"][key] != old["metadata"][key]) {
+        None => write.keeps_spec(object, old),
+        Some(field) => {
+            Err(write.field(format!("the {field} of {} {:?}", write.resource, write.name)))
+        }
+    }
 }
 
 fn lease(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {

@@ -17,8 +17,6 @@ mod observe;
 pub(crate) mod plan;
 mod service;
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

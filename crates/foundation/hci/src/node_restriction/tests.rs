@@ -253,3 +253,27 @@ fn a_node_says_where_it_is_until_its_first_report() {
     assert!(!may_label_itself("node-role.kubernetes.io/control-plane"));
     assert!(!may_label_itself("topology.kubernetes.io/other"));
 }
+
+#[test]
+fn a_node_reports_its_own_uplinks_and_whether_networks_are_ready() {
+    let reports = ("network.harvesterhci.io", "vlanstatuses");
+    let report = |node: &str| json!({"status": {"node": node, "clusterNetwork": "lan"}});
+    for (object, old, is_allowed) in [
+        (report("a"), Value::Null, true),
+        (report("a"), report("a"), true),
+        (Value::Null, report("a"), true),
+        (report("b"), Value::Null, false),
+        (report("a"), report("b"), false),
+        (Value::Null, report("b"), false),
+    ] {
+        assert_eq!(write(reports, "lan-a", object, old).is_ok(), is_allowed);
+    }
+    let networks = ("network.harvesterhci.io", "clusternetworks");
+    let network = |mtu: &str, ready: &str| json!({"metadata": {"name": "lan", "annotations": {"mtu": mtu}}, "status": {"ready": ready}});
+    let was = || network("1500", "False");
+    assert!(write(networks, "lan", network("1500", "True"), was()).is_ok());
+    assert!(write(networks, "lan", network("9000", "False"), was()).is_err());
+    assert!(write(networks, "lan", was(), Value::Null).is_err());
+    assert!(write(networks, "lan", Value::Null, was()).is_err());
+    assert!(write(("network.harvesterhci.io", "vlanconfigs"), "vc", was(), was()).is_err());
+}

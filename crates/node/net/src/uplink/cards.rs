@@ -57,7 +57,7 @@ impl<'a> Stale<'a> {
 
 /// When a card changes its bond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum MemberPhase {
     Add,
     Release,
     AddReleased,
@@ -95,7 +95,11 @@ impl<'a> Cards<'a> {
     }
 
     /// When `nic` joins the bond of `uplink`; never, if it is in it already.
-    fn addition(&self, uplink: &Uplink, nic: &LinkName) -> Result<Option<Phase>, UplinkProblem> {
+    fn addition(
+        &self,
+        uplink: &Uplink,
+        nic: &LinkName,
+    ) -> Result<Option<MemberPhase>, UplinkProblem> {
         if self.seen.contains_key(nic) && !self.is_owned(uplink, nic) {
             let other = self.owners.get(nic).map_or(&uplink.bridge, |owner| *owner).clone();
             return Err(UplinkProblem::Shared { nic: nic.clone(), other });
@@ -103,10 +107,10 @@ impl<'a> Cards<'a> {
         let own = self.seen.get(&uplink.bond).map(|bond| bond.index);
         let is_emptied = needs_other_mode(uplink, self.seen);
         match usable_card(nic, self.seen)?.master {
-            None if is_emptied => Ok(Some(Phase::AddReleased)),
-            None => Ok(Some(Phase::Add)),
-            master if master == own => Ok(is_emptied.then_some(Phase::AddReleased)),
-            Some(bond) if self.releases(bond, nic) => Ok(Some(Phase::AddReleased)),
+            None if is_emptied => Ok(Some(MemberPhase::AddReleased)),
+            None => Ok(Some(MemberPhase::Add)),
+            master if master == own => Ok(is_emptied.then_some(MemberPhase::AddReleased)),
+            Some(bond) if self.releases(bond, nic) => Ok(Some(MemberPhase::AddReleased)),
             Some(master) => Err(UplinkProblem::Enslaved { nic: nic.clone(), master }),
         }
     }
@@ -120,9 +124,9 @@ impl<'a> Cards<'a> {
         self.usable.iter().flat_map(of).collect()
     }
 
-    pub(super) fn steps(&self, uplink: &Uplink, phase: Phase) -> Vec<UplinkStep> {
+    pub(super) fn steps(&self, uplink: &Uplink, phase: MemberPhase) -> Vec<UplinkStep> {
         let bond = || uplink.bond.clone();
-        if phase == Phase::Release {
+        if phase == MemberPhase::Release {
             let released = self.released(uplink).into_iter();
             return released.map(|nic| UplinkStep::RemoveMember { bond: bond(), nic }).collect();
         }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::cards::{Cards, Phase, Stale, needs_other_mode, unique};
+use super::cards::{Cards, MemberPhase, Stale, needs_other_mode, unique};
 use super::{BondMode, ObservedKind, ObservedLinks, Uplink, UplinkProblem};
 use crate::mac::Mac;
 use crate::name::LinkName;
@@ -120,15 +120,15 @@ pub fn plan(want: &[Uplink], seen: &ObservedLinks) -> UplinkPlan {
         steps.extend(bond(uplink, seen));
     }
     for uplink in &usable {
-        steps.extend(cards.steps(uplink, Phase::Add));
+        steps.extend(cards.steps(uplink, MemberPhase::Add));
     }
     for uplink in &usable {
-        steps.extend(cards.steps(uplink, Phase::Release));
+        steps.extend(cards.steps(uplink, MemberPhase::Release));
     }
     steps.extend(stale.steps());
     for uplink in &usable {
         steps.extend(change_mode(uplink, seen));
-        steps.extend(cards.steps(uplink, Phase::AddReleased));
+        steps.extend(cards.steps(uplink, MemberPhase::AddReleased));
         steps.extend(connect(uplink, seen));
     }
     problems.sort();

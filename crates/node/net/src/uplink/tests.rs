@@ -1,16 +1,18 @@
+mod simulation;
+
 use expect_test::{Expect, expect};
 
 use super::*;
 
-pub(super) fn name(text: &str) -> LinkName {
+fn name(text: &str) -> LinkName {
     text.parse().unwrap()
 }
 
-pub(super) fn vlan(number: u64) -> VlanId {
+fn vlan(number: u64) -> VlanId {
     number.try_into().unwrap()
 }
 
-pub(super) fn link(kind: ObservedKind) -> ObservedLink {
+fn link(kind: ObservedKind) -> ObservedLink {
     ObservedLink {
         index: 0,
         kind,
@@ -29,11 +31,11 @@ pub(super) fn link(kind: ObservedKind) -> ObservedLink {
     }
 }
 
-pub(super) fn card() -> ObservedLink {
+fn card() -> ObservedLink {
     ObservedLink { is_up: true, ..link(ObservedKind::Nic) }
 }
 
-pub(super) fn uplink(cluster_network: &str, nics: &[&str]) -> Uplink {
+fn uplink(cluster_network: &str, nics: &[&str]) -> Uplink {
     Uplink {
         bridge: name(&format!("{cluster_network}-br")),
         bond: name(&format!("{cluster_network}-bo")),

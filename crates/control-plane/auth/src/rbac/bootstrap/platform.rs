@@ -14,6 +14,7 @@ const GET: &[&str] = &["get"];
 const CDI: &str = "cdi.kubevirt.io";
 const KUBEVIRT: &str = "kubevirt.io";
 const LONGHORN: &str = "longhorn.io";
+const NETWORK: &str = "network.harvesterhci.io";
 /// The role of the agents of nodes, which the Node authorizer gives to each that exists.
 pub const NODE_ROLE: &str = "system:sheaf-node";
 /// Machines that join, by the role of their token.
@@ -75,6 +76,13 @@ fn node_rules() -> Vec<PolicyRule> {
         on(READ, KUBEVIRT, &["virtualmachines", "kubevirts"]),
         on(READ, CDI, &["datavolumes", "dataimportcrons", "cdiconfigs"]),
         on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
+        on(READ, NETWORK, &["vlanconfigs"]),
+        on(&["get", "list", "watch", "patch"], NETWORK, &["clusternetworks"]),
+        on(
+            &["get", "list", "watch", "create", "update", "patch", "delete"],
+            NETWORK,
+            &["vlanstatuses"],
+        ),
         on(READ, LONGHORN, &["volumes", "settings"]),
         on(&["get", "list", "watch", "create", "patch"], LONGHORN, &["nodes", "volumeattachments"]),
         on(&["get", "list", "watch", "patch"], LONGHORN, &["replicas", "engines", "snapshots"]),

@@ -1,11 +1,10 @@
-//! Random edits and failures against a model of the kernel, which checks after every step that
+//! SeededRandom edits and failures against a model of the kernel, which checks after every step that
 //! nothing is cut off and that no port carries a VLAN that it should not.
 //!
 //! The seed and the number of rounds can be given: `SHEAF_SEED=7 SHEAF_UPLINK_ROUNDS=100000`.
 
 use std::collections::BTreeSet;
 
-use super::tests::{card, link, name, vlan};
 use super::*;
 use crate::plan::GROUP;
 use crate::vlan::VlanRole;
@@ -13,9 +12,9 @@ use crate::vlan::VlanRole;
 const ROUNDS: u64 = 4000;
 
 /// A sequence of numbers that depends on the seed only.
-struct Random(u64);
+struct SeededRandom(u64);
 
-impl Random {
+impl SeededRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -44,7 +43,7 @@ struct Kernel {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Refused(&'static str);
+struct KernelRefusal(&'static str);
 
 impl Kernel {
     /// A node that is managed over a card, a bond of others and a VLAN interface.
@@ -69,16 +68,16 @@ impl Kernel {
     fn add(&mut self, name: &str, mut link: ObservedLink) -> u32 {
         link.index = self.next_index;
         self.next_index += 1;
-        self.links.insert(super::tests::name(name), link);
+        self.links.insert(super::name(name), link);
         self.next_index - 1
     }
 
     fn at(&mut self, name: &str) -> &mut ObservedLink {
-        self.links.get_mut(&super::tests::name(name)).unwrap()
+        self.links.get_mut(&super::name(name)).unwrap()
     }
 
-    fn get(&mut self, name: &LinkName) -> Result<&mut ObservedLink, Refused> {
-        self.links.get_mut(name).ok_or(Refused("no such device"))
+    fn get(&mut self, name: &LinkName) -> Result<&mut ObservedLink, KernelRefusal> {
+        self.links.get_mut(name).ok_or(KernelRefusal("no such device"))
     }
 
     fn ports(&self, index: u32) -> impl Iterator<Item = (&LinkName, &ObservedLink)> {
@@ -99,7 +98,7 @@ impl Kernel {
         }
     }
 
-    fn apply(&mut self, step: &UplinkStep) -> Result<(), Refused> {
+    fn apply(&mut self, step: &UplinkStep) -> Result<(), KernelRefusal> {
         match step {
             UplinkStep::CreateBridge { bridge, mtu } => {
                 let kind = ObservedKind::Bridge { filters_vlans: true, default_vlan: 0 };
@@ -116,7 +115,7 @@ impl Kernel {
             UplinkStep::SetMode { bond, mode, miimon } => {
                 let index = self.get(bond)?.index;
                 if self.ports(index).next().is_some() {
-                    return Err(Refused("the bond device has slaves"));
+                    return Err(KernelRefusal("the bond device has slaves"));
                 }
                 self.get(bond)?.kind = ObservedKind::Bond { mode: Some(*mode), miimon: *miimon };
             }
@@ -150,7 +149,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn filter(&mut self, bridge: &LinkName) -> Result<(), Refused> {
+    fn filter(&mut self, bridge: &LinkName) -> Result<(), KernelRefusal> {
         let index = self.get(bridge)?.index;
         let was = std::mem::replace(
             &mut self.get(bridge)?.kind,
@@ -164,7 +163,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn add_member(&mut self, bond: &LinkName, nic: &LinkName) -> Result<(), Refused> {
+    fn add_member(&mut self, bond: &LinkName, nic: &LinkName) -> Result<(), KernelRefusal> {
         let (index, mtu) = (self.get(bond)?.index, self.get(bond)?.mtu);
         let card = self.get(nic)?;
         assert_eq!(card.master, None, "{nic} is taken by {bond}");
@@ -177,7 +176,7 @@ impl Kernel {
 
 /// What people and machines do to a node, wanted or not.
 fn disturb(
-    random: &mut Random,
+    random: &mut SeededRandom,
     kernel: &mut Kernel,
     want: &mut Vec<Uplink>,
     trace: &mut Vec<String>,
@@ -230,14 +229,14 @@ fn disturb(
 }
 
 /// A person changes a VlanConfig or a network.
-fn edit(random: &mut Random, want: &mut Vec<Uplink>) {
+fn edit(random: &mut SeededRandom, want: &mut Vec<Uplink>) {
     let which = ["dmz", "lan", "web"][random.below(3)];
     want.retain(|uplink| uplink.bridge.as_str() != format!("{which}-br"));
     if random.chance(20) {
         return;
     }
     let all = ["eth0", "eth1", "eth2", "eth3", "eth4", "eth5", "eth6", "eth7", "eth9", "bond0"];
-    let mut uplink = super::tests::uplink(which, &random.some(&all));
+    let mut uplink = super::uplink(which, &random.some(&all));
     uplink.mode = [BondMode::ActiveBackup, BondMode::Lacp, BondMode::BalanceXor][random.below(3)];
     uplink.miimon = [100, 200][random.below(2)];
     uplink.mtu = [1500, 9000][random.below(2)];
@@ -261,7 +260,7 @@ fn others(kernel: &Kernel) -> ObservedLinks {
 }
 
 /// Checks one plan, step by step; a step may fail, or be the last before a crash.
-fn carry_out(random: &mut Random, kernel: &mut Kernel, want: &[Uplink]) -> bool {
+fn carry_out(random: &mut SeededRandom, kernel: &mut Kernel, want: &[Uplink]) -> bool {
     let plan = plan_uplinks(want, &kernel.links);
     let before = kernel.clone();
     let untouched = others(kernel);
@@ -328,7 +327,7 @@ fn random_edits_and_failures_cut_nothing_off_and_open_no_vlan() {
     let seed: u64 = number("SHEAF_SEED").unwrap_or(1);
     let rounds = number("SHEAF_UPLINK_ROUNDS").unwrap_or(ROUNDS);
     println!("SHEAF_SEED={seed} SHEAF_UPLINK_ROUNDS={rounds}");
-    let mut random = Random(seed);
+    let mut random = SeededRandom(seed);
     let (mut kernel, mut want) = (Kernel::new(), Vec::new());
     let (mut finished, mut trace) = (0, Vec::new());
     for _ in 0..rounds {

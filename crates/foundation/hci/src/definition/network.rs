@@ -1,0 +1,40 @@
+//! Harvester's kinds of networks.
+
+use crd::record::Field as _;
+
+use super::{AGE, BETA1, Column, DefinitionScope, KindDefinition, kind};
+use crate::harvester::network::{ClusterNetwork, VlanConfig, VlanStatus};
+use crate::network::GROUP;
+
+const NETWORK: Column = Column("CLUSTERNETWORK", "string", ".spec.clusterNetwork", "", 0);
+const DESCRIPTION: Column = Column("DESCRIPTION", "string", ".spec.description", "", 0);
+
+pub(super) const CATALOG: &[KindDefinition] = &[
+    KindDefinition {
+        columns: &[AGE],
+        scope: DefinitionScope::Cluster,
+        ..kind(
+            GROUP,
+            "ClusterNetwork",
+            "clusternetworks",
+            &["cn", "cns"],
+            BETA1,
+            ClusterNetwork::schema,
+        )
+    },
+    KindDefinition {
+        columns: &[NETWORK, DESCRIPTION, AGE],
+        scope: DefinitionScope::Cluster,
+        ..kind(GROUP, "VlanConfig", "vlanconfigs", &["vc", "vcs"], BETA1, VlanConfig::schema)
+    },
+    KindDefinition {
+        columns: &[
+            Column("CLUSTERNETWORK", "string", ".status.clusterNetwork", "", 0),
+            Column("VLANCONFIG", "string", ".status.vlanConfig", "", 0),
+            Column("NODE", "string", ".status.node", "", 0),
+            AGE,
+        ],
+        scope: DefinitionScope::Cluster,
+        ..kind(GROUP, "VlanStatus", "vlanstatuses", &["vs", "vss"], BETA1, VlanStatus::schema)
+    },
+];

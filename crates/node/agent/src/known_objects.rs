@@ -31,7 +31,7 @@ impl<Record> KnownObjects<Record> {
     }
 
     /// Applies an event; an object for which `read` returns nothing is left out.
-    pub(crate) fn take<Object: kube::Resource<DynamicType = ()>>(
+    pub(crate) fn take<Object: kube::Resource>(
         &mut self,
         event: Event<Object>,
         read: fn(Object) -> Option<Record>,

@@ -27,6 +27,7 @@ mod processors;
 mod service;
 mod start;
 mod storage;
+mod uplink;
 mod usage;
 mod vmi;
 mod volume;

@@ -8,13 +8,13 @@
 //! QEMU's user-mode network: out works, in works through the node endpoint only.
 
 mod claim;
+mod ownership;
 mod plan;
 mod port;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,10 +30,12 @@ use tracing::{info, warn};
 use crate::config::Network as Settings;
 use crate::overlay::{OverlayTarget, RemoteGuests};
 use crate::policy::{LocalGuest, LocalGuests, PolicyTarget};
+use crate::uplink::UplinkTarget;
 use crate::vmi::{InterfaceBackend, Vmi};
 
 pub(crate) use claim::read as read_claim;
-pub(crate) use plan::{Binding, binding, definition_of, names_below};
+use ownership::own;
+pub(crate) use plan::{Binding, BridgeNetwork, binding, definition_of, names_below};
 use port::{bare_port, is_bridge, port};
 
 /// The file in a machine's folder that remembers its attachments.
@@ -57,8 +59,12 @@ pub(crate) struct Attachment {
 pub(crate) enum NetworkLocation {
     /// On the node's own network.
     Nat { tap: String, address: Ipv4Addr },
-    /// On a bridge of the host.
-    Bridge { tap: String, bridge: String },
+    /// On a bridge of a cluster network or of the host.
+    Bridge {
+        tap: String,
+        #[serde(flatten)]
+        network: BridgeNetwork,
+    },
     /// In the QEMU process.
     User,
 }
@@ -167,6 +173,16 @@ impl Networks {
         Some(OverlayTarget { node: node.to_owned(), network, dns, remote })
     }
 
+    /// What uplinks are changed with, unless another process of the network namespace has them.
+    pub(crate) fn uplinks(&self) -> Option<UplinkTarget> {
+        let Mode::Nat(nat) = &self.mode else { return None };
+        let Some(claim) = own("uplinks") else {
+            info!("another process has the uplinks of this node");
+            return None;
+        };
+        Some(UplinkTarget { network: nat.network.clone(), _claim: claim })
+    }
+
     /// Chooses how `interface` is connected; an attachment that exists is kept.
     pub(crate) async fn choose(
         &self,
@@ -192,8 +208,8 @@ impl Networks {
                 used.insert(address);
                 NetworkLocation::Nat { tap: nat.tap(vmi, name), address }
             }
-            (Binding::Bridge(bridge), Mode::Nat(nat)) => {
-                NetworkLocation::Bridge { tap: nat.tap(vmi, name), bridge }
+            (Binding::Bridge(network), Mode::Nat(nat)) => {
+                NetworkLocation::Bridge { tap: nat.tap(vmi, name), network }
             }
             (Binding::Bridge(_), Mode::User { why }) => {
                 let what = format!("bridges cannot be used on this node: {why}");
@@ -223,10 +239,14 @@ impl Networks {
                 qemu::machine::NicBackend::User { network: None, hostname, forwards: vec![] };
             return Ok(InterfaceBackend { backend, mtu: None });
         };
-        if let NetworkLocation::Bridge { bridge, .. } = &attachment.place
-            && !is_bridge(bridge)
-        {
-            return Err(ConnectError::NoBridge { interface: name.clone(), bridge: bridge.clone() });
+        let mut mtu = None;
+        if let NetworkLocation::Bridge { network, .. } = &attachment.place {
+            let bridge = &network.bridge;
+            if !is_bridge(bridge) {
+                let (interface, bridge) = (name.clone(), bridge.clone());
+                return Err(ConnectError::NoBridge { interface, bridge });
+            }
+            mtu = network.mtu;
         }
         let (tap, mac) = (port.tap.to_string(), port.mac);
         if let Some(address) = port.address() {
@@ -246,7 +266,7 @@ impl Networks {
             queues: attachment.queues,
             vhost: self.vhost,
         };
-        Ok(InterfaceBackend { backend, mtu: None })
+        Ok(InterfaceBackend { backend, mtu })
     }
 
     /// Takes away what [`Self::connect`] made and gives the address back.
@@ -277,13 +297,13 @@ impl Networks {
 
     /// The address that the interface's guest was seen to use on a bridge of the host.
     pub(crate) async fn learned(&self, attachment: &Attachment) -> Option<Ipv4Addr> {
-        let (Mode::Nat(nat), NetworkLocation::Bridge { bridge, .. }) =
+        let (Mode::Nat(nat), NetworkLocation::Bridge { network, .. }) =
             (&self.mode, &attachment.place)
         else {
             return None;
         };
         let mac: Mac = attachment.mac.parse().ok()?;
-        let neighbours = nat.network.neighbours(&bridge.parse().ok()?).await.ok()?;
+        let neighbours = nat.network.neighbours(&network.bridge.parse().ok()?).await.ok()?;
         neighbours.into_iter().find(|each| each.mac == mac).map(|each| each.address)
     }
 }
@@ -304,7 +324,8 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
         wanted.tap_prefix = prefix.parse().map_err(|why: net::LinkNameError| why.to_string())?;
         wanted.table = table;
     }
-    let claim = claim(bridge.as_str())?;
+    let claim = own(bridge.as_str())
+        .ok_or_else(|| format!("another process has the bridge {bridge}; choose another name"))?;
     let used = existing.iter().filter_map(Attachment::address).collect();
     let ports = existing.iter().filter_map(bare_port).collect();
     let want = net::DesiredNetwork {
@@ -332,14 +353,6 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
     let (guests, _) = watch::channel(LocalGuests::new());
     let (remote, _) = watch::channel(Arc::default());
     Ok(Nat { network, dhcp, dns, pool, used: Mutex::new(used), guests, remote, _claim: claim })
-}
-
-/// An abstract socket belongs to the network namespace, as the bridge does, and is gone with
-/// its process.
-fn claim(bridge: &str) -> Result<UnixListener, String> {
-    let name = SocketAddr::from_abstract_name(format!("sheaf-bridge-{bridge}"));
-    let bound = name.and_then(|name| UnixListener::bind_addr(&name));
-    bound.map_err(|_| format!("another process has the bridge {bridge}; choose another name"))
 }
 
 impl Attachment {

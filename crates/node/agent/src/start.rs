@@ -30,6 +30,7 @@ use crate::policy;
 use crate::processors::{self, Processors};
 use crate::service;
 use crate::storage::StorageHandle;
+use crate::uplink;
 use crate::vmi::{self, Machines};
 use crate::volume::Volumes;
 
@@ -92,6 +93,10 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         policies(&client, &config, &networks, &all);
         if let Some(target) = networks.overlay(&config.node_name) {
             all.spawn("overlay", overlay::run(client.clone(), target, all.stop_signal()));
+        }
+        if let Some(target) = networks.uplinks() {
+            let run = uplink::run(client.clone(), config.node_name.clone(), target, all.clone());
+            all.spawn("uplinks", run);
         }
         let shared = MachineContext {
             networks,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use net::{DhcpOptions, InboundPolicy, PrivateOption, Protocol};
+use hci::network::NetworkConfig;
+use net::{DhcpOptions, InboundPolicy, PortVlan, PrivateOption, Protocol, VlanId};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virt::v1::Interface;
 
@@ -17,8 +19,32 @@ const MOST_QUEUES: u32 = 256;
 pub(crate) enum Binding {
     /// To the node's own network.
     Pod,
-    /// To a bridge of the host.
-    Bridge(String),
+    /// To a bridge of a cluster network or of the host.
+    Bridge(BridgeNetwork),
+}
+
+/// What a NetworkAttachmentDefinition says of a bridge.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct BridgeNetwork {
+    pub(crate) bridge: String,
+    /// The VLAN of the guest; 0 is the untagged network.
+    pub(crate) vlan: u16,
+    /// VLANs that the guest tags itself, beside the untagged network.
+    pub(crate) trunk: BTreeSet<u16>,
+    pub(crate) mtu: Option<u16>,
+}
+
+impl BridgeNetwork {
+    /// The VLANs of the guest's port.
+    pub(crate) fn port_vlans(&self) -> PortVlan {
+        let vlan = |number: u16| VlanId::try_from(u64::from(number)).ok();
+        match (vlan(self.vlan), self.trunk.is_empty()) {
+            (_, false) => PortVlan::trunk(self.trunk.iter().copied().filter_map(vlan)),
+            (Some(vlan), true) => PortVlan::access(vlan),
+            (None, true) => PortVlan::untagged(),
+        }
+    }
 }
 
 /// Namespaces whose networks are for all: Multus calls the first a global namespace, and
@@ -62,21 +88,25 @@ pub(crate) fn binding(
              create it"
         ));
     };
-    let config = definition["spec"]["config"].as_str();
-    let config = config.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    // A guest that meant a VLAN must not find itself beside all others.
-    if config.as_ref().and_then(|config| config["vlan"].as_u64()).is_some_and(|vlan| vlan > 0) {
+    let config = NetworkConfig::read(definition).unwrap_or_default();
+    if config.bridge.is_empty() {
         return unsupported(format!(
-            "the VLAN of network {} is not supported",
-            multus.network_name
+            "the NetworkAttachmentDefinition {namespace}/{name} names no bridge in spec.config"
         ));
     }
-    let named = config.as_ref().and_then(|config| config["bridge"].as_str());
-    match named.filter(|bridge| !bridge.is_empty()) {
-        Some(bridge) => Ok(Binding::Bridge(bridge.to_owned())),
-        None => unsupported(format!(
-            "the NetworkAttachmentDefinition {namespace}/{name} names no bridge in spec.config"
-        )),
+    match config.vlans() {
+        Ok(vlans) => Ok(Binding::Bridge(bridge_network(config, vlans))),
+        Err(why) => unsupported(format!("network {namespace}/{name}: {why}")),
+    }
+}
+
+fn bridge_network(config: NetworkConfig, vlans: BTreeSet<u16>) -> BridgeNetwork {
+    let is_trunk = !config.vlan_trunk.is_empty();
+    BridgeNetwork {
+        vlan: if is_trunk { 0 } else { vlans.first().copied().unwrap_or(0) },
+        trunk: if is_trunk { vlans } else { BTreeSet::new() },
+        mtu: u16::try_from(config.mtu).ok().filter(|mtu| *mtu > 0),
+        bridge: config.bridge,
     }
 }
 
@@ -197,9 +227,22 @@ mod tests {
         assert!(unnamed.contains("names no bridge"), "{unnamed}");
         let definition = json!({"spec": {"config": r#"{"type":"bridge","bridge":"vmbr7"}"#}});
         let named = binding(&multus, &interface, Some(&definition)).unwrap();
-        assert_eq!(named, Binding::Bridge("vmbr7".into()));
-        let tagged = json!({"spec": {"config": r#"{"bridge":"vmbr7","vlan":7}"#}});
-        assert!(binding(&multus, &interface, Some(&tagged)).is_err());
+        let plain = BridgeNetwork { bridge: "vmbr7".into(), ..BridgeNetwork::default() };
+        assert_eq!(named, Binding::Bridge(plain.clone()));
+        let with = |config: &str| {
+            let definition = json!({"spec": {"config": config}});
+            binding(&multus, &interface, Some(&definition)).map_err(|why| why.to_string())
+        };
+        let tagged = BridgeNetwork { vlan: 7, mtu: Some(9000), ..plain.clone() };
+        let config = r#"{"bridge":"vmbr7","vlan":7,"mtu":9000}"#;
+        assert_eq!(with(config), Ok(Binding::Bridge(tagged.clone())));
+        let trunk = BridgeNetwork { trunk: BTreeSet::from([5, 6, 9]), ..plain.clone() };
+        let config = r#"{"bridge":"vmbr7","vlanTrunk":[{"minID":5,"maxID":6},{"id":9}]}"#;
+        assert_eq!(with(config), Ok(Binding::Bridge(trunk.clone())));
+        let wrong = with(r#"{"bridge":"vmbr7","vlan":5000}"#).unwrap_err();
+        assert!(wrong.contains("vlan 5000 is out of range"), "{wrong}");
+        let ports = [plain, tagged, trunk].map(|network| network.port_vlans().is_access());
+        assert_eq!(ports, [true, true, false]);
         for (network, is_allowed) in [
             ("br1", true),
             ("harvester-public/br1", true),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use net::{Attachment as Attach, Mac, Port, PortVlan, Queues, SpoofGuard};
+use net::{Attachment as Attach, Mac, Port, Queues, SpoofGuard};
 
 use super::{Attachment, ConnectError, NetworkLocation, plan};
 use crate::vmi::Vmi;
@@ -30,9 +30,11 @@ pub(super) fn bare_port(attachment: &Attachment) -> Option<Port> {
         NetworkLocation::Nat { tap, address } => {
             (tap, Attach::Nat { address: *address, inbound: net::InboundPolicy::All })
         }
-        NetworkLocation::Bridge { tap, bridge } => {
-            let guard = SpoofGuard { own_mac_only: true, no_servers: false, access_port: true };
-            (tap, Attach::Bridge { name: bridge.parse().ok()?, guard, vlans: PortVlan::untagged() })
+        NetworkLocation::Bridge { tap, network } => {
+            let (name, vlans) = (network.bridge.parse().ok()?, network.port_vlans());
+            let access_port = vlans.is_access();
+            let guard = SpoofGuard { own_mac_only: true, no_servers: false, access_port };
+            (tap, Attach::Bridge { name, guard, vlans })
         }
         NetworkLocation::User => return None,
     };

@@ -7,6 +7,7 @@ const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 pub(super) fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = public_reader().into();
+    objects.extend(authenticated());
     objects.extend(tenant_roles());
     objects.extend(password_keeper());
     objects.extend([cloud_provider(), csi_driver()]);
@@ -41,6 +42,38 @@ fn public_reader() -> [Value; 2] {
     });
     let subject = ("Group", "system:authenticated");
     role("harvester-public", "harvesterhci.io:public-reader", &rule, subject)
+}
+
+/// Settings that every client may read. The CSI driver of a guest cluster does not start without
+/// the version of the server, and the machine driver asks for it before it creates a machine.
+const PUBLIC_SETTINGS: &[&str] = &[
+    "server-version",
+    "default-storage-class",
+    "harvester-csi-ccm-versions",
+    "default-vm-termination-grace-period-seconds",
+];
+
+/// What all clients may read outside of their namespaces.
+fn authenticated() -> [Value; 2] {
+    let name = "harvester-authenticated";
+    let read = |group: &str, resource: &str, names: &[&str]| {
+        json!({
+            "apiGroups": [group], "resources": [resource], "resourceNames": names,
+            "verbs": ["get", "watch"],
+        })
+    };
+    let networks = ("network.harvesterhci.io", &["clusternetworks"][..], READ);
+    let mut role = cluster_role(name, &[networks]);
+    if let Some(rules) = role["rules"].as_array_mut() {
+        rules.push(read("harvesterhci.io", "settings", PUBLIC_SETTINGS));
+        rules.push(read("", "namespaces", &["harvester-public"]));
+    }
+    let binding = json!({
+        "apiVersion": API_VERSION, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": "system:authenticated"}],
+    });
+    [role, binding]
 }
 
 /// Kinds of Harvester that members of a namespace use in it.
@@ -165,4 +198,47 @@ fn role_template((name, display_name, role): &(&str, &str, &str)) -> Value {
         "description": format!("Cluster role {role} in the namespaces of a project"),
         "builtin": true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether one of the rules of the role allows the request.
+    fn allows(role: &Value, group: &str, resource: &str, name: &str, verb: &str) -> bool {
+        let has = |rule: &Value, field: &str, wanted: &str| {
+            let values = rule[field].as_array();
+            values.is_some_and(|values| values.iter().any(|value| value == wanted || value == "*"))
+        };
+        role["rules"].as_array().into_iter().flatten().any(|rule| {
+            has(rule, "apiGroups", group)
+                && has(rule, "resources", resource)
+                && has(rule, "verbs", verb)
+                && (rule["resourceNames"].is_null() || has(rule, "resourceNames", name))
+        })
+    }
+
+    #[test]
+    fn every_client_reads_the_version_of_the_server() {
+        let objects = objects();
+        let of = |kind: &str| {
+            objects.iter().find(|object| {
+                object["kind"] == kind && object["metadata"]["name"] == "harvester-authenticated"
+            })
+        };
+        let role = of("ClusterRole").unwrap();
+        for (group, resource, name, verb, expected) in [
+            ("harvesterhci.io", "settings", "server-version", "get", true),
+            ("harvesterhci.io", "settings", "backup-target", "get", false),
+            ("harvesterhci.io", "settings", "server-version", "update", false),
+            ("network.harvesterhci.io", "clusternetworks", "mgmt", "list", true),
+            ("", "namespaces", "harvester-public", "get", true),
+            ("", "namespaces", "default", "get", false),
+        ] {
+            let allowed = allows(role, group, resource, name, verb);
+            assert_eq!(allowed, expected, "{verb} {resource}.{group} {name}");
+        }
+        let binding = of("ClusterRoleBinding").unwrap();
+        assert_eq!(binding["subjects"][0]["name"], "system:authenticated");
+    }
 }

@@ -91,15 +91,20 @@ impl VmClaimsReconciler {
         self.patch(machine, &patch, "hold the machine").await
     }
 
+    /// Who waits for a machine to be gone may count on its claims being gone too: an image, for
+    /// instance, can be deleted then.
     async fn release(&self, machine: &Value) -> Result<ReconcileResult, ReconcileError> {
         let namespace = object::namespace(machine);
         let Some(patch) = plan::release(machine) else { return Ok(ReconcileResult::Done) };
-        for name in plan::unwanted(machine) {
-            let claim = self.0.get(CLAIMS, namespace, name).await.doing("get a claim")?;
-            if let Some(claim) = claim.filter(|claim| !object::is_deleting(claim)) {
-                let deleted = self.0.delete(CLAIMS, namespace, name, object::uid(&claim)).await;
-                deleted.doing("delete a claim")?;
-            }
+        let claims = self.0.list(CLAIMS, namespace, "").await.doing("list claims")?;
+        let machines = self.0.list(VMS, namespace, "").await.doing("list machines")?;
+        let (unwanted, waits) = plan::removal(machine, &claims, &machines);
+        for claim in unwanted {
+            let (name, uid) = (object::name(claim), object::uid(claim));
+            self.0.delete(CLAIMS, namespace, name, uid).await.doing("delete a claim")?;
+        }
+        if waits {
+            return Ok(ReconcileResult::Retry);
         }
         self.patch(machine, &patch, "let go of the machine").await
     }

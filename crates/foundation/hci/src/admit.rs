@@ -20,6 +20,8 @@ mod template;
 use crd::lookup::Objects;
 use serde_json::Value;
 
+use crate::removed_claims;
+
 pub use storage_class::DRIVER;
 
 /// A write that is to be judged.
@@ -143,7 +145,12 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
             template::complete(object);
             Ok(())
         }
-        ("kubevirt.io", "virtualmachines") => machine_defaults::complete(write, object),
+        ("kubevirt.io", "virtualmachines") => {
+            if let Some(finalizers) = removed_claims::held(object) {
+                object["metadata"]["finalizers"] = finalizers.into();
+            }
+            machine_defaults::complete(write, object)
+        }
         (LONGHORN, "volumes") => {
             longhorn::complete_volume(object);
             Ok(())

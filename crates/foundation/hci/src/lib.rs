@@ -19,6 +19,7 @@ pub mod network;
 pub mod node_restriction;
 pub mod placement;
 pub mod public_key;
+pub mod removed_claims;
 pub mod setting;
 pub mod snapshot;
 pub mod together;

@@ -1,13 +1,11 @@
 //! What becomes of the claims in a machine's annotation.
 
 use hci::ClaimTemplate;
+use hci::removed_claims::{FINALIZER, held, removed_claims};
 use serde_json::{Value, json};
 
-use crate::object::{self, annotation, has_finalizer, quantity, text};
+use crate::object::{self, has_finalizer, list, quantity, text};
 
-/// Keeps a deleted machine until the claims that go with it are told.
-const FINALIZER: &str = "harvesterhci.io/vm-controller-remove-pvcs";
-const REMOVED: &str = "harvesterhci.io/removedPersistentVolumeClaims";
 const SIZE: &str = "/spec/resources/requests/storage";
 
 /// The claim of a template. A class that only an image names is left to the template.
@@ -35,22 +33,40 @@ pub(super) fn growth(claim: &Value, template: &ClaimTemplate) -> Option<Value> {
     Some(json!({"spec": {"resources": {"requests": {"storage": size}}}}))
 }
 
-/// Names of claims that the machine's deletion takes along.
-pub(super) fn unwanted(machine: &Value) -> Vec<&str> {
-    let names = annotation(machine, REMOVED).unwrap_or_default().split(',').map(str::trim);
-    names.filter(|name| !name.is_empty()).collect()
+/// A machine with claims to remove is held, so that they are removed when it is. Admission does
+/// so already; this is for machines that were written before it did.
+pub(super) fn hold(machine: &Value) -> Option<Value> {
+    let mut meta = object::version(machine);
+    meta.insert("finalizers".to_owned(), held(machine)?.into());
+    Some(json!({"metadata": meta}))
 }
 
-/// A machine with claims to remove is held, so that they are removed when it is.
-pub(super) fn hold(machine: &Value) -> Option<Value> {
-    if unwanted(machine).is_empty() || has_finalizer(machine, FINALIZER) {
-        return None;
-    }
-    let mut finalizers = object::finalizers_without(machine, &[]);
-    finalizers.push(json!(FINALIZER));
-    let mut meta = object::version(machine);
-    meta.insert("finalizers".to_owned(), finalizers.into());
-    Some(json!({"metadata": meta}))
+/// Claims that are to be deleted now, and whether the machine waits for claims that are going. It
+/// does not wait for a claim that another machine has as a disk: that one stays as long as the
+/// other machine runs.
+pub(super) fn removal<'a>(
+    machine: &Value,
+    claims: &'a [Value],
+    machines: &[Value],
+) -> (Vec<&'a Value>, bool) {
+    let unwanted = removed_claims(machine);
+    let own = |claim: &&Value| unwanted.contains(&object::name(claim));
+    let named: Vec<&Value> = claims.iter().filter(own).collect();
+    let others = || {
+        machines.iter().filter(|other| {
+            object::name(other) != object::name(machine) && !object::is_deleting(other)
+        })
+    };
+    let waits = named.iter().any(|claim| !others().any(|other| uses(other, object::name(claim))));
+    (named.into_iter().filter(|claim| !object::is_deleting(claim)).collect(), waits)
+}
+
+/// Whether a machine has a claim as a disk.
+fn uses(machine: &Value, claim: &str) -> bool {
+    list(machine, "/spec/template/spec/volumes").iter().any(|volume| {
+        text(volume, "/persistentVolumeClaim/claimName") == claim
+            || text(volume, "/dataVolume/name") == claim
+    })
 }
 
 /// What lets a deleted machine go. Its instance goes first: a disk in use is not removed.
@@ -94,18 +110,34 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_held_only_while_claims_go_with_it() {
-        let mut machine = json!({"metadata": {"uid": "u", "resourceVersion": "1"}});
-        assert_eq!(hold(&machine), None);
-        machine["metadata"]["annotations"] = json!({REMOVED: "root, data,"});
-        assert_eq!(unwanted(&machine), ["root", "data"]);
-        let held = hold(&machine).unwrap();
-        assert_eq!(held["metadata"]["finalizers"], json!([FINALIZER]));
-        machine["metadata"]["finalizers"] = json!([FINALIZER, "other"]);
-        assert_eq!(hold(&machine), None);
+    fn a_machine_waits_for_the_claims_that_go_with_it() {
+        let removed = "harvesterhci.io/removedPersistentVolumeClaims";
+        let mut machine = json!({"metadata": {"name": "web", "uid": "u", "resourceVersion": "1",
+            "annotations": {removed: "root,data"}, "finalizers": [FINALIZER, "other"]}});
         machine["status"] = json!({"printableStatus": "Running"});
         assert_eq!(release(&machine), None);
         machine["status"] = json!({"printableStatus": "Stopped"});
         assert_eq!(release(&machine).unwrap()["metadata"]["finalizers"], json!(["other"]));
+        let claim = |name: &str, deletion: Value| json!({"metadata": {"name": name, "deletionTimestamp": deletion}});
+        let going = || json!("2026-11-17T07:00:00Z");
+        let user = |name: &str, claim: &str| {
+            json!({"metadata": {"name": name}, "spec": {"template": {"spec": {"volumes": [
+                {"name": "d", "persistentVolumeClaim": {"claimName": claim}}]}}}})
+        };
+        for (claims, machines, deleted, waits) in [
+            (vec![claim("root", Value::Null), claim("kept", Value::Null)], vec![], 1, true),
+            (vec![claim("root", going())], vec![user("web", "root")], 0, true),
+            (vec![claim("root", going())], vec![user("db", "root")], 0, false),
+            (
+                vec![claim("root", going()), claim("data", going())],
+                vec![user("db", "root")],
+                0,
+                true,
+            ),
+            (vec![claim("kept", Value::Null)], vec![], 0, false),
+        ] {
+            let (unwanted, waiting) = removal(&machine, &claims, &machines);
+            assert_eq!((unwanted.len(), waiting), (deleted, waits), "{claims:?} {machines:?}");
+        }
     }
 }

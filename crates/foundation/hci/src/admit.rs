@@ -151,6 +151,10 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
             }
             machine_defaults::complete(write, object)
         }
+        ("", "persistentvolumeclaims") => {
+            claim::complete(write, object);
+            Ok(())
+        }
         (LONGHORN, "volumes") => {
             longhorn::complete_volume(object);
             Ok(())

@@ -3,10 +3,33 @@
 use serde_json::Value;
 
 use super::reference::authorize_class;
-use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
+use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, split_id, text};
+
+const IMAGE: &str = "/metadata/annotations/harvesterhci.io~1imageId";
 
 /// Classes that the cluster keeps for itself.
 const KEPT: [&str; 2] = ["longhorn-static", "vmstate-persistence"];
+
+/// A new claim of an image's data that names the class `longhorn-IMAGE`, which images had in
+/// earlier versions of Harvester, gets the class of the image: its Terraform provider still asks
+/// for that name.
+pub(super) fn complete(write: &Write<'_>, object: &mut Value) {
+    if write.old.is_some() {
+        return;
+    }
+    let Some((namespace, name)) = split_id(text(object, IMAGE)) else { return };
+    let class = text(object, "/spec/storageClassName");
+    if class.strip_prefix("longhorn-") != Some(name)
+        || write.objects.get(STORAGE, "storageclasses", "", class).is_some()
+    {
+        return;
+    }
+    let image = write.objects.get(HARVESTER, "virtualmachineimages", namespace, name);
+    let own = image.as_ref().map(|image| text(image, "/status/storageClassName"));
+    if let Some(own) = own.filter(|own| !own.is_empty()) {
+        object["spec"]["storageClassName"] = own.into();
+    }
+}
 
 pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     match (write.object, write.old) {
@@ -74,4 +97,57 @@ fn uses(machine: &Value, claim: &str) -> bool {
         text(volume, "/persistentVolumeClaim/claimName") == claim
             || text(volume, "/dataVolume/name") == claim
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{Cluster, uuid};
+    use super::*;
+
+    #[test]
+    fn claims_get_the_class_of_their_image() {
+        let class = |name: &str| (STORAGE, "storageclasses", json!({"metadata": {"name": name}}));
+        let image = |name: &str, class: &str| {
+            let metadata = json!({"namespace": "images", "name": name});
+            let image = json!({"metadata": metadata, "status": {"storageClassName": class}});
+            (HARVESTER, "virtualmachineimages", image)
+        };
+        let cluster = Cluster(vec![
+            class("lh-1"),
+            class("longhorn-old"),
+            image("new", "lh-1"),
+            image("old", "longhorn-old"),
+            image("empty", ""),
+        ]);
+        for (image, asked, expected) in [
+            ("images/new", "longhorn-new", "lh-1"),
+            ("images/new", "longhorn", "longhorn"),
+            ("images/old", "longhorn-old", "longhorn-old"),
+            ("images/empty", "longhorn-empty", "longhorn-empty"),
+            ("images/none", "longhorn-none", "longhorn-none"),
+            ("", "longhorn-new", "longhorn-new"),
+        ] {
+            let given = json!({
+                "metadata": {"name": "a", "annotations": {"harvesterhci.io/imageId": image}},
+                "spec": {"storageClassName": asked},
+            });
+            let write = Write {
+                group: "",
+                resource: "persistentvolumeclaims",
+                namespace: "default",
+                name: "a",
+                object: Some(&given),
+                old: None,
+                trusted: false,
+                objects: &cluster,
+                writer: &cluster,
+                uuid: &uuid,
+            };
+            let mut object = given.clone();
+            super::super::complete(&write, &mut object).unwrap();
+            assert_eq!(text(&object, "/spec/storageClassName"), expected, "{image} {asked}");
+        }
+    }
 }

@@ -70,13 +70,14 @@ impl Resolver<'_> {
         carrier: KeyDelivery,
     ) -> Result<CloudInit, ResolveError> {
         let user_data = match source.secret {
-            Some(name) => self.secret_key(name, ["userdata", "userData"]).await?,
-            None => inline(source.user_data)?,
+            Some(name) => self.secret_key(name, ["userdata", "userData"]).await,
+            None => inline(source.user_data),
         };
         let network_data = match source.network_secret {
-            Some(name) => self.secret_key(name, ["networkdata", "networkData"]).await?,
-            None => inline(source.network_data)?,
+            Some(name) => self.secret_key(name, ["networkdata", "networkData"]).await,
+            None => inline(source.network_data),
         };
+        let (user_data, network_data) = either(user_data, network_data)?;
         let ssh_keys = self.ssh_keys(carrier).await?;
         Ok(CloudInit { user_data, network_data, ssh_keys })
     }
@@ -184,6 +185,22 @@ impl Resolver<'_> {
     }
 }
 
+/// User data and network data. A secret without the one is good enough where there is the other,
+/// as in KubeVirt: Harvester's Terraform provider names one secret for both and leaves out what is
+/// empty.
+fn either(
+    user: Result<Vec<u8>, ResolveError>,
+    network: Result<Vec<u8>, ResolveError>,
+) -> Result<(Vec<u8>, Vec<u8>), ResolveError> {
+    match (user, network) {
+        (Ok(user), Err(ResolveError::Key { .. })) if !user.is_empty() => Ok((user, Vec::new())),
+        (Err(ResolveError::Key { .. }), Ok(network)) if !network.is_empty() => {
+            Ok((Vec::new(), network))
+        }
+        (user, network) => Ok((user?, network?)),
+    }
+}
+
 fn unread(kind: &'static str, name: &str) -> impl FnOnce(kube::Error) -> ResolveError {
     let name = name.to_owned();
     move |source| ResolveError::Request { kind, name, source: Fault(source) }
@@ -267,4 +284,40 @@ pub(super) fn tagged(vmi: &Vmi) -> Vec<Tagged> {
         })
     });
     nics.chain(disks).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_user_data_and_network_data_is_enough() {
+        let data = |text: &str| Ok::<_, ResolveError>(text.as_bytes().to_vec());
+        let no_key =
+            || Err(ResolveError::Key { kind: "secret", name: "ci".into(), key: "networkdata" });
+        let missing = || Err(ResolveError::Missing { kind: "secret", name: "ci".into() });
+        let shown = |user, network| {
+            let shown = either(user, network).map_err(|error| error.to_string());
+            shown.map(|(user, network)| {
+                let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+                (text(user), text(network))
+            })
+        };
+        let both = |user: &str, network: &str| Ok((user.to_owned(), network.to_owned()));
+        let refused = Err("secret ci has no key networkdata".to_owned());
+        for (user, network, expected) in [
+            (data("u"), data("n"), both("u", "n")),
+            (data("u"), no_key(), both("u", "")),
+            (no_key(), data("n"), both("", "n")),
+            (no_key(), no_key(), refused.clone()),
+            (data(""), no_key(), refused),
+            (
+                data("u"),
+                missing(),
+                Err("secret ci does not exist, waiting for it to appear".to_owned()),
+            ),
+        ] {
+            assert_eq!(shown(user, network), expected);
+        }
+    }
 }

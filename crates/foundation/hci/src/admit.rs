@@ -114,6 +114,7 @@ pub fn concerns(group: &str, resource: &str) -> bool {
             "addons"
                 | "keypairs"
                 | "resourcequotas"
+                | "schedulevmbackups"
                 | "settings"
                 | "supportbundles"
                 | "upgradelogs"
@@ -185,6 +186,7 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (HARVESTER, "addons") => operation::validate_addon(write),
         (HARVESTER, "keypairs") => key_pair::validate(write),
         (HARVESTER, "resourcequotas") => operation::validate_quota(write),
+        (HARVESTER, "schedulevmbackups") => backup::validate_schedule(write),
         (HARVESTER, "supportbundles") => operation::validate_support_bundle(write),
         (HARVESTER, "upgradelogs") => operation::validate_upgrade_log(write),
         (HARVESTER, "upgrades") => operation::validate_upgrade(write),

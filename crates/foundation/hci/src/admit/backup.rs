@@ -162,3 +162,42 @@ fn validate_target(write: &Write<'_>, restore: &Value, target: &str) -> Admissio
         None => Ok(()),
     }
 }
+
+/// Schedules: a readable one, one for each machine, which stays with its machine.
+pub(super) fn validate_schedule(write: &Write<'_>) -> AdmissionResult {
+    let Some(object) = write.object else { return Ok(()) };
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let backup = &object["spec"]["vmbackup"];
+    if write.old.is_some_and(|old| old["spec"]["vmbackup"] != *backup) {
+        return Err(Refusal::invalid("spec.vmbackup", "source vm can't be changed"));
+    }
+    let count = |field: &str| object["spec"][field].as_i64();
+    if let (Some(failures), Some(kept)) = (count("maxFailure"), count("retain"))
+        && failures >= kept
+    {
+        let message = "max failure should be less than retain";
+        return Err(Refusal::invalid("spec.maxFailure", message));
+    }
+    if crate::schedule::Schedule::parse(text(object, "/spec/cron")).is_err() {
+        return Err(Refusal::invalid("spec.cron", "invalid cron format"));
+    }
+    let source = text(backup, "/source/name");
+    let all = write.objects.list(HARVESTER, "schedulevmbackups", write.namespace);
+    let other = all.iter().find(|other| {
+        text(other, "/metadata/name") != write.name
+            && text(other, "/spec/vmbackup/source/name") == source
+    });
+    match other.filter(|_| write.old.is_none()) {
+        None => Ok(()),
+        Some(other) => Err(Refusal::invalid(
+            "spec.vmbackup",
+            format!(
+                "VM {}/{source} already has {} schedule",
+                write.namespace,
+                text(other, "/spec/vmbackup/type")
+            ),
+        )),
+    }
+}

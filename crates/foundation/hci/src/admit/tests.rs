@@ -719,3 +719,37 @@ fn an_encrypted_class_needs_a_passphrase_or_a_template_for_its_secret() {
     let missing = judged(kind, Some(&class), None, &Cluster(Vec::new()));
     assert_eq!(missing, refused(422, "secret default/key not found"));
 }
+
+#[test]
+fn a_machine_has_one_schedule_that_can_be_read() {
+    let kind = ("harvesterhci.io", "schedulevmbackups");
+    let schedule = |name: &str, machine: &str, cron: &str, failures: i64| {
+        let source = json!({"source": {"name": machine}, "type": "backup"});
+        let spec = json!({"cron": cron, "retain": 5, "maxFailure": failures, "vmbackup": source});
+        named(name, &json!({"spec": spec}))
+    };
+    let old = schedule("a", "web", "0 2 * * *", 4);
+    let cluster = Cluster(vec![(kind.0, kind.1, old.clone())]);
+    for (object, old, expected) in [
+        (schedule("b", "db", "0 2 * * *", 4), None, Ok(())),
+        (schedule("a", "web", "0 3 * * *", 4), Some(&old), Ok(())),
+        (schedule("b", "db", "at two", 4), None, refused(422, "invalid cron format")),
+        (
+            schedule("b", "db", "0 2 * * *", 5),
+            None,
+            refused(422, "max failure should be less than retain"),
+        ),
+        (
+            schedule("b", "web", "0 2 * * *", 4),
+            None,
+            refused(422, "VM default/web already has backup schedule"),
+        ),
+        (
+            schedule("a", "db", "0 2 * * *", 4),
+            Some(&old),
+            refused(422, "source vm can't be changed"),
+        ),
+    ] {
+        assert_eq!(judged(kind, Some(&object), old, &cluster), expected, "{object}");
+    }
+}

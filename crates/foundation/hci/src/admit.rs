@@ -6,6 +6,7 @@ mod claim;
 mod cluster_setting;
 mod image;
 mod key_pair;
+mod load_balancer;
 mod longhorn;
 mod machine;
 mod machine_defaults;
@@ -20,7 +21,7 @@ mod template;
 use crd::lookup::Objects;
 use serde_json::Value;
 
-use crate::removed_claims;
+use crate::{address_pool, removed_claims};
 
 pub use storage_class::DRIVER;
 
@@ -135,6 +136,7 @@ pub fn concerns(group: &str, resource: &str) -> bool {
             | ("pool.kubevirt.io", "virtualmachinepools")
             | (NETWORK, "clusternetworks" | "vlanconfigs")
             | ("k8s.cni.cncf.io", "network-attachment-definitions")
+            | (address_pool::GROUP, "loadbalancers" | "ippools")
     )
 }
 
@@ -176,6 +178,10 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
             network::complete_definition(write, object);
             Ok(())
         }
+        (address_pool::GROUP, "loadbalancers") => {
+            load_balancer::complete(write, object);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -205,6 +211,8 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (NETWORK, "clusternetworks") => network::validate_cluster_network(write),
         (NETWORK, "vlanconfigs") => network::validate_config(write),
         ("k8s.cni.cncf.io", _) => network::validate_definition(write),
+        (address_pool::GROUP, "loadbalancers") => load_balancer::validate(write),
+        (address_pool::GROUP, "ippools") => load_balancer::validate_pool(write),
         ("", "persistentvolumeclaims") => claim::validate(write),
         ("", "secrets") => operation::validate_secret(write),
         ("snapshot.storage.k8s.io", "volumesnapshots") => operation::validate_snapshot(write),

@@ -2,6 +2,7 @@
 //! upstream publishes them, with the schemas of the records.
 
 mod harvester;
+mod load_balancer;
 mod longhorn;
 mod management;
 mod network;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 /// The definitions, ready to be created. Made one by one: together they are large.
 pub fn definitions() -> impl Iterator<Item = Value> {
     let all = harvester::CATALOG.iter().chain(longhorn::CATALOG).chain(snapshot::CATALOG);
-    let all = all.chain(management::CATALOG).chain(network::CATALOG);
+    let all = all.chain(management::CATALOG).chain(network::CATALOG).chain(load_balancer::CATALOG);
     all.map(|kind| {
         let mut definition = definition(kind);
         if kind.group == crate::snapshot::GROUP {

@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod image;
 pub mod key_pair;
+pub mod load_balancer;
 pub mod management;
 pub mod network;
 pub mod node_disk;

@@ -2,6 +2,7 @@
 //! rules, the objects of a fresh cluster, and where replicas are placed. No I/O, no clock.
 
 pub mod addon;
+pub mod address_pool;
 pub mod admit;
 mod bootstrap;
 mod claim_template;

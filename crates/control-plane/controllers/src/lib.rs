@@ -27,6 +27,7 @@ mod installation;
 mod json_patch;
 mod key;
 mod key_pair;
+mod load_balancer;
 mod longhorn;
 mod maintenance;
 mod namespace;

@@ -1,0 +1,129 @@
+//! Which load balancer gets which address, and the services that lead to their machines. Pure.
+
+mod address;
+mod service;
+
+use hci::harvester::load_balancer::LoadBalancer;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::condition::{self, Condition};
+use crate::object::{is_deleting, is_merged, name, namespace};
+use address::{Allocation, OpenPool};
+use service::Backend;
+
+/// The label of the services and slices that are made here.
+pub(super) const OWNED: &str = "loadbalancer.harvesterhci.io/servicelb=true";
+
+#[derive(Debug, Default)]
+pub(super) struct BalancerState {
+    pub(super) balancers: Vec<Value>,
+    pub(super) pools: Vec<Value>,
+    pub(super) instances: Vec<Value>,
+    /// Made here earlier.
+    pub(super) services: Vec<Value>,
+    pub(super) slices: Vec<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ManagedKind {
+    Balancer,
+    Pool,
+    Service,
+    Slice,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum BalancerChange {
+    Create {
+        kind: ManagedKind,
+        namespace: String,
+        object: Value,
+    },
+    Patch {
+        kind: ManagedKind,
+        namespace: String,
+        name: String,
+        patch: Value,
+    },
+    /// The status of a service, which is kept apart.
+    Status {
+        namespace: String,
+        name: String,
+        patch: Value,
+    },
+    Delete {
+        kind: ManagedKind,
+        namespace: String,
+        name: String,
+        uid: String,
+    },
+}
+
+pub(super) fn plan(state: &BalancerState, now: Timestamp) -> Vec<BalancerChange> {
+    let live: Vec<&Value> = state.balancers.iter().filter(|own| !is_deleting(own)).collect();
+    let mut pools: Vec<OpenPool<'_>> = state.pools.iter().filter_map(OpenPool::new).collect();
+    for pool in &mut pools {
+        address::release(pool, &live);
+    }
+    let mut later = Vec::new();
+    for balancer in live {
+        let Ok(typed) = serde_json::from_value::<LoadBalancer>(balancer.clone()) else { continue };
+        let allocation = address::allocate(&mut pools, balancer, &typed);
+        let backends = service::backends(balancer, &typed, &state.instances);
+        later.extend(service::serve(state, balancer, &typed, &allocation, &backends));
+        later.extend(status(balancer, &typed, &allocation, &backends, now));
+    }
+    let mut changes: Vec<BalancerChange> =
+        pools.iter().filter_map(|pool| address::pool_status(pool, now)).collect();
+    changes.extend(later);
+    changes
+}
+
+fn status(
+    balancer: &Value,
+    typed: &LoadBalancer,
+    allocation: &Allocation,
+    backends: &[Backend<'_>],
+    now: Timestamp,
+) -> Option<BalancerChange> {
+    let of_cluster = typed.spec.workload_type.as_deref() == Some("cluster");
+    let ready = match allocation {
+        Allocation::None(message) => {
+            Condition::new("Ready", "False").because("NoAddress", message.clone())
+        }
+        Allocation::Address(_) if of_cluster => Condition::new("Ready", "True"),
+        Allocation::Address(_) if backends.is_empty() => {
+            Condition::new("Ready", "False").because("NoBackend", "no running backend servers")
+        }
+        Allocation::Address(_) => Condition::new("Ready", "True"),
+    };
+    let mut conditions = condition::of(balancer);
+    condition::set(&mut conditions, &ready, now);
+    let mut wanted = json!({
+        "backendServers": backends.iter().map(|backend| backend.address).collect::<Vec<_>>(),
+        "conditions": conditions,
+    });
+    match allocation {
+        Allocation::Address(address) => {
+            wanted["allocatedAddress"] = json!(address);
+            // The cloud provider of a guest cluster writes the address when it has announced it.
+            if !of_cluster {
+                wanted["address"] = json!(address.ip);
+            }
+        }
+        Allocation::None(_) => {
+            wanted["allocatedAddress"] = Value::Null;
+            if !of_cluster {
+                wanted["address"] = Value::Null;
+            }
+        }
+    }
+    let patch = json!({"status": wanted});
+    (!is_merged(balancer, &patch)).then(|| BalancerChange::Patch {
+        kind: ManagedKind::Balancer,
+        namespace: namespace(balancer).to_owned(),
+        name: name(balancer).to_owned(),
+        patch,
+    })
+}

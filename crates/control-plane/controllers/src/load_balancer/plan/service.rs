@@ -1,0 +1,220 @@
+//! The machines behind a load balancer, and the service and the slice that lead to them.
+
+use std::net::Ipv4Addr;
+
+use hci::harvester::load_balancer::{AllocatedAddress, Listener, LoadBalancer};
+use serde_json::{Value, json};
+
+use super::address::Allocation;
+use super::{BalancerChange, BalancerState, ManagedKind};
+use crate::condition;
+use crate::object::{controlled_by, is_controlled_by, is_merged, list, name, namespace, text, uid};
+
+const LABEL: &str = "loadbalancer.harvesterhci.io/servicelb";
+const API_VERSION: &str = "loadbalancer.harvesterhci.io/v1beta1";
+
+/// A machine behind a load balancer.
+pub(super) struct Backend<'a> {
+    instance: &'a Value,
+    pub(super) address: &'a str,
+    ready: bool,
+}
+
+/// Machines of the namespace with one of the values of every label.
+pub(super) fn backends<'a>(
+    balancer: &Value,
+    typed: &LoadBalancer,
+    instances: &'a [Value],
+) -> Vec<Backend<'a>> {
+    let selector = &typed.spec.backend_server_selector;
+    if selector.is_empty() {
+        return Vec::new();
+    }
+    let selected = instances.iter().filter(|instance| {
+        let labels = &instance["metadata"]["labels"];
+        namespace(instance) == namespace(balancer)
+            && text(instance, "/status/phase") == "Running"
+            && selector.iter().all(|(key, values)| {
+                labels[key].as_str().is_some_and(|own| values.iter().any(|value| value == own))
+            })
+    });
+    let mut found: Vec<Backend<'_>> = selected
+        .filter_map(|instance| {
+            let interfaces = list(instance, "/status/interfaces").iter();
+            let mut addresses = interfaces.map(|interface| text(interface, "/ipAddress"));
+            let address = addresses.find(|address| address.parse::<Ipv4Addr>().is_ok())?;
+            let ready = condition::is(instance, "Ready", "True");
+            Some(Backend { instance, address, ready })
+        })
+        .collect();
+    found.sort_by_key(|backend| name(backend.instance));
+    found
+}
+
+/// The service and the slice of a load balancer of machines.
+pub(super) fn serve(
+    state: &BalancerState,
+    balancer: &Value,
+    typed: &LoadBalancer,
+    allocation: &Allocation,
+    backends: &[Backend<'_>],
+) -> Vec<BalancerChange> {
+    let of = |all: &[Value]| {
+        let same =
+            |own: &&Value| namespace(own) == namespace(balancer) && name(own) == name(balancer);
+        all.iter().find(same).filter(|own| is_controlled_by(own, balancer)).cloned()
+    };
+    let (service, slice) = (of(&state.services), of(&state.slices));
+    let address = match allocation {
+        Allocation::Address(AllocatedAddress { ip: Some(address), .. })
+            if typed.spec.workload_type.as_deref() != Some("cluster") =>
+        {
+            address
+        }
+        _ => {
+            let old = [(ManagedKind::Service, service), (ManagedKind::Slice, slice)];
+            let old = old.into_iter().filter_map(|(kind, own)| Some((kind, own?)));
+            return old.map(|(kind, own)| delete(kind, &own)).collect();
+        }
+    };
+    let spec = json!({
+        "type": "LoadBalancer", "externalIPs": [address], "loadBalancerIP": address,
+        "ports": typed.spec.listeners.iter().map(service_port).collect::<Vec<_>>(),
+    });
+    let mut changes = Vec::new();
+    changes.extend(ensure(
+        ManagedKind::Service,
+        balancer,
+        service.as_ref(),
+        "Service",
+        "v1",
+        "spec",
+        spec,
+    ));
+    let ingress =
+        json!({"status": {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}});
+    if let Some(service) = &service
+        && !is_merged(service, &ingress)
+    {
+        changes.push(BalancerChange::Status {
+            namespace: namespace(service).to_owned(),
+            name: name(service).to_owned(),
+            patch: ingress,
+        });
+    }
+    changes.extend(ensure_slice(balancer, typed, slice.as_ref(), backends));
+    changes
+}
+
+fn service_port(listener: &Listener) -> Value {
+    json!({
+        "name": listener.name.clone().unwrap_or_default(), "port": listener.port,
+        "protocol": protocol(listener), "targetPort": listener.backend_port,
+    })
+}
+
+fn protocol(listener: &Listener) -> String {
+    let given = listener.protocol.as_deref().filter(|protocol| !protocol.is_empty());
+    given.unwrap_or("TCP").to_uppercase()
+}
+
+fn ensure_slice(
+    balancer: &Value,
+    typed: &LoadBalancer,
+    slice: Option<&Value>,
+    backends: &[Backend<'_>],
+) -> Option<BalancerChange> {
+    let ports: Vec<Value> = typed
+        .spec
+        .listeners
+        .iter()
+        .map(|listener| {
+            json!({"name": listener.name.clone().unwrap_or_default(),
+                "port": listener.backend_port, "protocol": protocol(listener)})
+        })
+        .collect();
+    let endpoints: Vec<Value> = backends
+        .iter()
+        .map(|backend| {
+            let instance = backend.instance;
+            json!({
+                "addresses": [backend.address], "conditions": {"ready": backend.ready},
+                "nodeName": text(instance, "/status/nodeName"),
+                "targetRef": {
+                    "kind": "VirtualMachineInstance", "namespace": namespace(instance),
+                    "name": name(instance), "uid": uid(instance),
+                },
+            })
+        })
+        .collect();
+    let patch = json!({"endpoints": endpoints, "ports": ports});
+    match slice {
+        None => {
+            let mut object = made(balancer, "EndpointSlice", "discovery.k8s.io/v1");
+            object["metadata"]["labels"]["kubernetes.io/service-name"] = name(balancer).into();
+            object["addressType"] = "IPv4".into();
+            object["endpoints"] = patch["endpoints"].clone();
+            object["ports"] = patch["ports"].clone();
+            let namespace = namespace(balancer).to_owned();
+            Some(BalancerChange::Create { kind: ManagedKind::Slice, namespace, object })
+        }
+        Some(slice) if is_merged(slice, &patch) => None,
+        Some(slice) => Some(patched(ManagedKind::Slice, slice, patch)),
+    }
+}
+
+/// The object with a field that has to be so.
+fn ensure(
+    kind: ManagedKind,
+    balancer: &Value,
+    old: Option<&Value>,
+    name: &str,
+    api_version: &str,
+    field: &str,
+    wanted: Value,
+) -> Option<BalancerChange> {
+    let Some(old) = old else {
+        let mut object = made(balancer, name, api_version);
+        object[field] = wanted;
+        let namespace = namespace(balancer).to_owned();
+        return Some(BalancerChange::Create { kind, namespace, object });
+    };
+    (!has(&old[field], &wanted)).then(|| patched(kind, old, json!({field: wanted})))
+}
+
+/// Whether everything that is wanted is so, whatever the server has added.
+fn has(own: &Value, wanted: &Value) -> bool {
+    match (own, wanted) {
+        (Value::Object(own), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| own.get(key).is_some_and(|own| has(own, value)))
+        }
+        (Value::Array(own), Value::Array(wanted)) => {
+            own.len() == wanted.len() && own.iter().zip(wanted).all(|(own, value)| has(own, value))
+        }
+        _ => own == wanted,
+    }
+}
+
+fn made(balancer: &Value, kind: &str, api_version: &str) -> Value {
+    json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": {
+            "name": name(balancer), "namespace": namespace(balancer), "labels": {LABEL: "true"},
+            "ownerReferences": [controlled_by(balancer, API_VERSION, "LoadBalancer")],
+        },
+    })
+}
+
+fn patched(kind: ManagedKind, object: &Value, patch: Value) -> BalancerChange {
+    let (namespace, name) = (namespace(object).to_owned(), name(object).to_owned());
+    BalancerChange::Patch { kind, namespace, name, patch }
+}
+
+fn delete(kind: ManagedKind, object: &Value) -> BalancerChange {
+    BalancerChange::Delete {
+        kind,
+        namespace: namespace(object).to_owned(),
+        name: name(object).to_owned(),
+        uid: uid(object).to_owned(),
+    }
+}

@@ -1,0 +1,210 @@
+//! Load balancers as tables: objects in, changes out.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::plan::{BalancerChange, BalancerState, ManagedKind, plan};
+use crate::object::{name, text};
+
+fn pool(name: &str, start: &str, end: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "1"},
+        "spec": {
+            "ranges": [{"subnet": "10.0.0.0/24", "rangeStart": start, "rangeEnd": end}],
+            "selector": {"scope": [{"namespace": "default"}]},
+        },
+    })
+}
+
+fn balancer(name: &str) -> Value {
+    json!({
+        "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}")},
+        "spec": {
+            "workloadType": "vm", "ipam": "pool",
+            "listeners": [{"name": "web", "port": 80, "backendPort": 8080, "protocol": "TCP"}],
+            "backendServerSelector": {"app": ["web", "www"]},
+        },
+    })
+}
+
+fn instance(name: &str, app: &str, address: &str) -> Value {
+    json!({
+        "metadata": {"namespace": "default", "name": name, "labels": {"app": app}},
+        "status": {
+            "phase": "Running", "nodeName": "one",
+            "interfaces": [{"ipAddress": "fd00::1"}, {"ipAddress": address}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+}
+
+fn merge(object: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            object.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut object[key], value);
+        }
+    }
+}
+
+fn objects(state: &mut BalancerState, kind: ManagedKind) -> &mut Vec<Value> {
+    match kind {
+        ManagedKind::Balancer => &mut state.balancers,
+        ManagedKind::Pool => &mut state.pools,
+        ManagedKind::Service => &mut state.services,
+        ManagedKind::Slice => &mut state.slices,
+    }
+}
+
+/// Carries out changes until there are none.
+fn settle(state: &mut BalancerState) {
+    for _ in 0..5 {
+        let changes = plan(state, Timestamp::UNIX_EPOCH);
+        if changes.is_empty() {
+            return;
+        }
+        for change in changes {
+            carry_out(state, change);
+        }
+    }
+    panic!("still changing: {:?}", plan(state, Timestamp::UNIX_EPOCH));
+}
+
+fn carry_out(state: &mut BalancerState, change: BalancerChange) {
+    match change {
+        BalancerChange::Create { kind, object, .. } => objects(state, kind).push(object),
+        BalancerChange::Delete { kind, name: gone, .. } => {
+            objects(state, kind).retain(|own| name(own) != gone);
+        }
+        BalancerChange::Patch { kind, name: wanted, patch, .. } => {
+            let own = objects(state, kind).iter_mut().find(|own| name(own) == wanted);
+            merge(own.unwrap(), &patch);
+        }
+        BalancerChange::Status { name: wanted, patch, .. } => {
+            let own = state.services.iter_mut().find(|own| name(own) == wanted);
+            merge(own.unwrap(), &patch);
+        }
+    }
+}
+
+fn ready(object: &Value) -> (&str, &str) {
+    (text(object, "/status/conditions/0/status"), text(object, "/status/conditions/0/message"))
+}
+
+#[test]
+fn a_load_balancer_gets_an_address_and_leads_to_its_machines() {
+    let mut state = BalancerState {
+        balancers: vec![balancer("lb")],
+        pools: vec![pool("p", "10.0.0.10", "10.0.0.11")],
+        instances: vec![
+            instance("b", "www", "10.52.0.2"),
+            instance("a", "web", "10.52.0.1"),
+            instance("c", "db", "10.52.0.3"),
+        ],
+        ..BalancerState::default()
+    };
+    // The address is the pool's before anybody else sees it.
+    let first = plan(&state, Timestamp::UNIX_EPOCH).into_iter().next();
+    assert!(matches!(first, Some(BalancerChange::Patch { kind: ManagedKind::Pool, .. })));
+    settle(&mut state);
+    let status = &state.balancers[0]["status"];
+    assert_eq!(status["address"], "10.0.0.10");
+    assert_eq!(
+        status["allocatedAddress"],
+        json!({"ipPool": "p", "ip": "10.0.0.10", "mask": "255.255.255.0", "gateway": "10.0.0.1"})
+    );
+    assert_eq!(status["backendServers"], json!(["10.52.0.1", "10.52.0.2"]));
+    assert_eq!(ready(&state.balancers[0]), ("True", ""));
+    let pool = &state.pools[0]["status"];
+    assert_eq!(pool["allocated"], json!({"10.0.0.10": "default/lb"}));
+    assert_eq!((&pool["total"], &pool["available"]), (&json!(2), &json!(1)));
+    let service = &state.services[0];
+    assert_eq!(service["spec"]["externalIPs"], json!(["10.0.0.10"]));
+    assert_eq!(text(service, "/status/loadBalancer/ingress/0/ip"), "10.0.0.10");
+    let slice = &state.slices[0];
+    assert_eq!(slice["metadata"]["labels"]["kubernetes.io/service-name"], "lb");
+    assert_eq!(slice["ports"], json!([{"name": "web", "port": 8080, "protocol": "TCP"}]));
+    assert_eq!(slice["endpoints"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn addresses_come_back_and_are_kept_for_those_who_had_them() {
+    let mut state = BalancerState {
+        balancers: vec![balancer("one"), balancer("two"), balancer("three")],
+        pools: vec![pool("p", "10.0.0.10", "10.0.0.11")],
+        ..BalancerState::default()
+    };
+    settle(&mut state);
+    let message = "fail to get ip from pool p, error: no available IP";
+    assert_eq!(ready(&state.balancers[2]), ("False", message));
+    assert_eq!(ready(&state.balancers[0]), ("False", "no running backend servers"));
+    // The first goes: the third gets its address.
+    let gone = state.balancers.remove(0);
+    state.services.retain(|service| name(service) != "one");
+    state.slices.retain(|slice| name(slice) != "one");
+    settle(&mut state);
+    assert_eq!(state.balancers[1]["status"]["address"], "10.0.0.10");
+    assert_eq!(
+        state.pools[0]["status"]["allocated"],
+        json!({"10.0.0.10": "default/three", "10.0.0.11": "default/two"})
+    );
+    // All go: who comes back has what it had.
+    state.balancers.clear();
+    state.services.clear();
+    state.slices.clear();
+    settle(&mut state);
+    assert_eq!(state.pools[0]["status"]["allocated"], json!({}));
+    state.balancers = vec![balancer("two")];
+    settle(&mut state);
+    assert_eq!(state.balancers[0]["status"]["address"], "10.0.0.11");
+    drop(gone);
+}
+
+#[test]
+fn without_a_pool_the_condition_names_what_is_missing() {
+    let mut other = balancer("other");
+    other["spec"]["ipPool"] = json!("none");
+    let mut dhcp = balancer("dhcp");
+    dhcp["spec"]["ipam"] = json!("dhcp");
+    let mut state =
+        BalancerState { balancers: vec![balancer("lb"), other, dhcp], ..BalancerState::default() };
+    settle(&mut state);
+    let messages: Vec<&str> = state.balancers.iter().map(|own| ready(own).1).collect();
+    assert_eq!(
+        messages,
+        [
+            "no matched IPPool with requirement &{Network: Project: Namespace:default Cluster:}",
+            "fail to get allocator none",
+            "addresses by DHCP are not supported; use ipam: pool",
+        ]
+    );
+    assert!(state.services.is_empty());
+}
+
+#[test]
+fn the_cloud_provider_announces_the_address_of_a_cluster_itself() {
+    let mut own = balancer("lb");
+    own["spec"]["workloadType"] = json!("cluster");
+    let mut state = BalancerState {
+        balancers: vec![own],
+        pools: vec![pool("p", "10.0.0.10", "10.0.0.11")],
+        ..BalancerState::default()
+    };
+    settle(&mut state);
+    assert_eq!(text(&state.balancers[0], "/status/allocatedAddress/ip"), "10.0.0.10");
+    assert_eq!(ready(&state.balancers[0]), ("True", ""));
+    assert_eq!(state.balancers[0]["status"].get("address"), None);
+    assert!(state.services.is_empty() && state.slices.is_empty());
+    // What the provider writes stays.
+    state.balancers[0]["status"]["address"] = json!("10.0.0.10");
+    settle(&mut state);
+    assert_eq!(state.balancers[0]["status"]["address"], "10.0.0.10");
+}

@@ -15,6 +15,8 @@ mod template;
 mod volume;
 mod volume_object;
 
+pub(crate) use node::preview as maintenance_preview;
+
 use http::StatusCode;
 use serde_json::{Map, Value};
 

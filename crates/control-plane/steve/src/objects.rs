@@ -50,6 +50,9 @@ impl ResourceCall<'_> {
                     Some(link) if link == "why" && why::explains(self.kind) => {
                         why::answer(self, asked, &namespace, &name).await
                     }
+                    Some(link) if link == "maintenance" && self.kind.is("", "nodes") => {
+                        action::maintenance_preview(self, asked, &name).await
+                    }
                     Some(link) => self.linked(asked, &path, &link).await,
                     None => self.of_object(asked, body, &namespace, &path).await,
                 }

@@ -209,6 +209,54 @@ pub fn unhealthy(machines: &[AffectedMachine]) -> Vec<UnhealthyMachines> {
     groups.into_iter().map(group).collect()
 }
 
+/// What maintenance of a node would do, before it is requested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MaintenancePreview {
+    /// Why the node itself cannot be put into maintenance, forced or not.
+    pub refusal: Option<String>,
+    pub machines: Vec<PreviewedMachine>,
+}
+
+/// The action on one machine, without and with force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PreviewedMachine {
+    pub namespace: String,
+    pub name: String,
+    /// `Migrate`, `ShutDown` or `Blocked`.
+    pub action: &'static str,
+    /// The action if maintenance is forced.
+    pub forced: &'static str,
+    /// Why it cannot be migrated; `Label` if its label asks for a shutdown.
+    pub reason: Option<String>,
+}
+
+impl PreviewedMachine {
+    fn of(machine: &AffectedMachine) -> Self {
+        let word = |action| match action {
+            MaintenanceAction::Evict => "Migrate",
+            MaintenanceAction::ShutDown => "ShutDown",
+            MaintenanceAction::Blocked(_) => "Blocked",
+        };
+        let by_label = machine.fate(false) == MaintenanceAction::ShutDown;
+        let obstacle = machine.obstacle.as_ref().map(|own| own.reason().to_owned());
+        Self {
+            namespace: machine.namespace.clone(),
+            name: machine.name.clone(),
+            action: word(machine.fate(false)),
+            forced: word(machine.fate(true)),
+            reason: if by_label { Some("Label".to_owned()) } else { obstacle },
+        }
+    }
+}
+
+pub fn preview(node: &str, objects: &ClusterObjects<'_>) -> MaintenancePreview {
+    let machines = survey(node, objects);
+    MaintenancePreview {
+        refusal: check_node(node, objects.nodes).err().map(|refusal| refusal.to_string()),
+        machines: machines.iter().map(PreviewedMachine::of).collect(),
+    }
+}
+
 /// The patch of a Node that requests maintenance.
 pub fn request(is_forced: bool) -> Value {
     let mut annotations = json!({DRAIN_REQUESTED: "true"});

@@ -1,13 +1,14 @@
 //! Actions on nodes.
 
 use hci::maintenance::{self, AffectedMachine, ClusterObjects, DRAIN_REQUESTED, MAINTAIN_STATUS};
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{ActionTarget, Input, done, impossible, invalid};
 use crate::error::SteveError;
 use crate::objects::ResourceCall;
 use crate::reply::{self, SteveResult};
+use crate::request::RequestHead;
 
 const OPERATIONS: [&str; 3] = ["shutdown", "poweron", "reboot"];
 
@@ -50,6 +51,21 @@ pub(super) async fn run(
     }
 }
 
+/// The link `maintenance`: what becomes of each machine if the node is put into maintenance.
+pub(crate) async fn preview(
+    call: &ResourceCall<'_>,
+    asked: &RequestHead,
+    name: &str,
+) -> SteveResult {
+    if !matches!(asked.parts.method, Method::GET | Method::HEAD) {
+        return Err(SteveError::method_not_allowed(&asked.parts.method));
+    }
+    call.session.get(&format!("/api/v1/nodes/{name}")).await?;
+    let lists = ClusterLists::read(call).await?;
+    let shown = maintenance::preview(name, &lists.objects());
+    Ok(reply::json(StatusCode::OK, &json!(shown)))
+}
+
 async fn schedulable(
     call: &ResourceCall<'_>,
     target: ActionTarget<'_>,
@@ -86,23 +102,43 @@ async fn concerned(
     call: &ResourceCall<'_>,
     node: &str,
 ) -> Result<Vec<AffectedMachine>, SteveError> {
-    let longhorn =
-        |plural| format!("/apis/longhorn.io/v1beta2/namespaces/longhorn-system/{plural}");
-    let nodes = items(call, "/api/v1/nodes").await?;
-    let instances = items(call, "/apis/kubevirt.io/v1/virtualmachineinstances").await?;
-    let machines = items(call, "/apis/kubevirt.io/v1/virtualmachines").await?;
-    let volumes = items(call, "/api/v1/persistentvolumes").await?;
-    let engines = items(call, &longhorn("engines")).await?;
-    let replicas = items(call, &longhorn("replicas")).await?;
-    let objects = ClusterObjects {
-        nodes: &nodes,
-        instances: &instances,
-        machines: &machines,
-        volumes: &volumes,
-        engines: &engines,
-        replicas: &replicas,
-    };
-    Ok(maintenance::survey(node, &objects))
+    Ok(maintenance::survey(node, &ClusterLists::read(call).await?.objects()))
+}
+
+/// The objects that decide about maintenance, as far as the caller may read them.
+struct ClusterLists {
+    nodes: Vec<Value>,
+    instances: Vec<Value>,
+    machines: Vec<Value>,
+    volumes: Vec<Value>,
+    engines: Vec<Value>,
+    replicas: Vec<Value>,
+}
+
+impl ClusterLists {
+    async fn read(call: &ResourceCall<'_>) -> Result<Self, SteveError> {
+        let longhorn =
+            |plural| format!("/apis/longhorn.io/v1beta2/namespaces/longhorn-system/{plural}");
+        Ok(Self {
+            nodes: items(call, "/api/v1/nodes").await?,
+            instances: items(call, "/apis/kubevirt.io/v1/virtualmachineinstances").await?,
+            machines: items(call, "/apis/kubevirt.io/v1/virtualmachines").await?,
+            volumes: items(call, "/api/v1/persistentvolumes").await?,
+            engines: items(call, &longhorn("engines")).await?,
+            replicas: items(call, &longhorn("replicas")).await?,
+        })
+    }
+
+    fn objects(&self) -> ClusterObjects<'_> {
+        ClusterObjects {
+            nodes: &self.nodes,
+            instances: &self.instances,
+            machines: &self.machines,
+            volumes: &self.volumes,
+            engines: &self.engines,
+            replicas: &self.replicas,
+        }
+    }
 }
 
 async fn items(call: &ResourceCall<'_>, path: &str) -> Result<Vec<Value>, SteveError> {

@@ -100,17 +100,15 @@ fn machines_of_the_node_and_of_its_last_copies_are_concerned() {
     let engines: Vec<Value> = stored.iter().map(|own| own.1.clone()).collect();
     let replicas: Vec<Value> = stored.iter().flat_map(|own| own.2.clone()).collect();
     let nodes = [worker("a", true), manager("b", true)];
-    let found = survey(
-        "a",
-        &ClusterObjects {
-            nodes: &nodes,
-            instances: &instances,
-            machines: &machines,
-            volumes: &volumes,
-            engines: &engines,
-            replicas: &replicas,
-        },
-    );
+    let objects = ClusterObjects {
+        nodes: &nodes,
+        instances: &instances,
+        machines: &machines,
+        volumes: &volumes,
+        engines: &engines,
+        replicas: &replicas,
+    };
+    let found = survey("a", &objects);
     let seen: Vec<_> = found
         .iter()
         .map(|own| {
@@ -143,6 +141,24 @@ fn machines_of_the_node_and_of_its_last_copies_are_concerned() {
         "The following VMs cannot be migrated due to HostDevice condition"
     );
     assert_eq!(listed[0].vms, ["n/fixed"]);
+    let shown = preview("a", &objects);
+    assert_eq!(shown.refusal, None);
+    let shown: Vec<_> = shown
+        .machines
+        .iter()
+        .map(|own| (own.name.as_str(), own.action, own.forced, own.reason.as_deref()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("moves", "ShutDown", "ShutDown", Some("Label")),
+            ("fixed", "Blocked", "ShutDown", Some("HostDevice")),
+            ("pinned", "Blocked", "ShutDown", Some(NO_NODE)),
+            ("remote", "Blocked", "ShutDown", Some(LAST_COPY)),
+        ]
+    );
+    let refusal = preview("b", &objects).refusal;
+    assert_eq!(refusal, Some(MaintenanceRefusal::SingleControlPlane.to_string()));
 }
 
 #[test]

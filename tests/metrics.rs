@@ -1,10 +1,11 @@
-//! `metrics.k8s.io`: what nodes and machines use.
+//! `metrics.k8s.io`: what nodes and machines use. `metrics.sheaf.io`: what they used lately.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Node, assert_has, poll};
 
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
+const SERIES: &str = "/apis/metrics.sheaf.io/v1";
 
 #[test]
 fn kubectl_top_shows_nodes_and_machines() {
@@ -47,4 +48,23 @@ fn kubectl_top_shows_nodes_and_machines() {
     assert_has(kubectl.run("top nodes --no-headers"), "one");
     assert_has(kubectl.run("top pods --no-headers"), "virt-launcher-a");
     node.sheaf.anonymous().get(&format!("{METRICS}/nodes")).refused(403);
+    let series = |path: &str| {
+        poll("there are samples", || {
+            let reply = http.get(&format!("{SERIES}/{path}"));
+            if reply.status == 404 {
+                return Err(reply.text());
+            }
+            let series = reply.ok();
+            if series["values"][1][0].is_number() { Ok(series) } else { Err(series.to_string()) }
+        })
+    };
+    assert_eq!(series("nodes/one/series")["step"], 10);
+    let machine = series("namespaces/default/virtualmachineinstances/a/series?span=24h");
+    assert_eq!(
+        (machine["step"].as_u64(), machine["columns"][1].as_str()),
+        (Some(300), Some("memory"))
+    );
+    assert_eq!(http.get(&format!("{SERIES}/nodes/absent/series")).status, 404);
+    assert_eq!(http.get(&format!("{SERIES}/nodes/one/series?span=2h")).status, 400);
+    node.sheaf.anonymous().get(&format!("{SERIES}/nodes/one/series")).refused(403);
 }

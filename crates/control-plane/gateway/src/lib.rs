@@ -11,7 +11,8 @@
 //!                     ├► upload     images from a client to a volume of the node
 //!                     ├► export     disks to a client, with the token of their export
 //!                     ├► image      the data of Harvester's images to the node of their disk
-//!                     └► metrics    what nodes and machines use: `metrics.k8s.io`
+//!                     ├► metrics    what nodes and machines use: `metrics.k8s.io`
+//!                     └► series     what they used lately: `metrics.sheaf.io`
 //! ```
 //!
 //! Who asks has been authenticated and authorized by the API server. Objects are read and
@@ -32,6 +33,7 @@ mod metrics;
 mod node;
 mod objects;
 mod route;
+mod series;
 mod stream;
 mod template;
 mod upload;
@@ -56,6 +58,7 @@ pub use route::{
     GROUP, RESOURCES, Row, TEMPLATE_GROUP, TEMPLATE_RESOURCES, TEMPLATE_VERSIONS, UPLOAD_GROUP,
     VERSIONS, subresource,
 };
+pub use series::{SERIES_GROUP, SERIES_RESOURCES};
 pub use upload::owns as owns_path;
 
 use answer::GatewayResult;
@@ -102,6 +105,10 @@ impl Gateway {
     pub async fn answer(&self, asked: GatewayRequest) -> GatewayReply {
         if metrics::owns(asked.parts.uri.path()) {
             let outcome = metrics::answer(self, &asked.parts).await;
+            return outcome.unwrap_or_else(|failure| failure.reply());
+        }
+        if series::owns(asked.parts.uri.path()) {
+            let outcome = series::answer(self, &asked.parts).await;
             return outcome.unwrap_or_else(|failure| failure.reply());
         }
         let outcome = match route::parse(&asked.parts) {

@@ -131,6 +131,9 @@ const OWN: &[(&str, &[&str])] = &[
 const MIGRATIONS: &[&str] = &["virtualmachineinstancemigrations"];
 const POLICIES: (&str, &[&str]) = ("migrations.kubevirt.io", &["migrationpolicies"]);
 
+/// What machines used lately.
+const SERIES: (&str, &[&str]) = ("metrics.sheaf.io", &["virtualmachineinstances/series"]);
+
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
@@ -163,6 +166,7 @@ fn roles() -> Vec<Value> {
         rules.extend(OWN.iter().map(|(group, resources)| rule(group, resources, verbs)));
         rules.push(rule("kubevirt.io", MIGRATIONS, READ));
         rules.push(rule(POLICIES.0, POLICIES.1, READ));
+        rules.push(rule(SERIES.0, SERIES.1, &["get"]));
     }
     edit.push(rule("kubevirt.io", &["kubevirts"], &["get", "list"]));
     let kept = ("kubernetes.io/bootstrapping", "rbac-defaults");

@@ -9,6 +9,8 @@
 //!       their length in two bytes, big-endian
 //!   GET /v1/vmis/{namespace}/{name}/{screenshot|guestosinfo|userlist|filesystemlist|log}
 //!   PUT /v1/vmis/{namespace}/{name}/{pause|unpause|reset|softreboot|freeze|unfreeze}
+//!   GET /v1/usage
+//!   GET /v1/series?span={1h|24h}, /v1/vmis/{namespace}/{name}/series?span={1h|24h}
 //!   PUT /v1/volumes/{name}/upload
 //!   PUT /v1/images/{backing image}/upload?size={bytes}&offset={bytes}
 //!   GET /v1/images/{backing image}/{upload|file}
@@ -44,6 +46,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use crate::config::EndpointPeer;
+use crate::history::{SeriesSpan, UsageHistory};
 use crate::image::{Images, UploadChunk};
 use crate::vmi::{IncomingMigrations, Machines};
 use crate::volume::{Volumes, WantedExport};
@@ -68,6 +71,7 @@ pub(crate) struct Endpoint {
     pub(crate) volumes: Volumes,
     pub(crate) images: Images,
     pub(crate) migrations: IncomingMigrations,
+    pub(crate) history: UsageHistory,
 }
 
 /// Takes the socket over from whoever had it before.
@@ -239,6 +243,7 @@ async fn serve_route(
             }
         },
         Ok(Route::Usage) => Ok(response::json(&endpoint.machines.usage())),
+        Ok(Route::Series(target)) => series(endpoint, target, &word_of(&request, "span=")),
         Err(NoRoute::NotFound) => Err(EndpointError::new(StatusCode::NOT_FOUND, "no such path")),
         Err(NoRoute::WrongMethod) => {
             Err(EndpointError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method"))
@@ -247,6 +252,23 @@ async fn serve_route(
             Err(EndpointError::new(StatusCode::BAD_REQUEST, "the port is not between 1 and 65535"))
         }
     }
+}
+
+/// What the node or one of its machines has used lately.
+fn series(
+    endpoint: &Endpoint,
+    target: Option<MachineTarget>,
+    span: &str,
+) -> Result<Response<ResponseBody>, EndpointError> {
+    let Some(span) = SeriesSpan::parse(span) else {
+        return Err(EndpointError::new(StatusCode::BAD_REQUEST, "span must be 1h or 24h"));
+    };
+    let report = match target {
+        None => Some(endpoint.history.node(span)),
+        Some(own) => endpoint.history.machine(&own.namespace, &own.name, span),
+    };
+    let missing = || EndpointError::new(StatusCode::NOT_FOUND, "the machine has no samples yet");
+    report.map(|report| response::json(&report)).ok_or_else(missing)
 }
 
 /// Joins the stream of a source to the QEMU that waits for it.

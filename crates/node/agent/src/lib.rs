@@ -15,6 +15,7 @@ mod egress;
 mod endpoint;
 mod event;
 mod guard;
+mod history;
 mod host;
 mod image;
 mod known_objects;

@@ -20,6 +20,7 @@ use crate::context::{Context, Users};
 use crate::egress::Egress;
 use crate::endpoint::{self, Endpoint};
 use crate::event::Reporter;
+use crate::history::{self, UsageHistory};
 use crate::host::{self, AcceleratorProbe};
 use crate::image::Images;
 use crate::network::{Attachment, Networks, RECORD};
@@ -194,7 +195,11 @@ async fn machines(
     });
     let migrations =
         vmi::IncomingMigrations::new(Arc::clone(&context), machines.clone(), tasks.clone());
-    let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes, images, migrations });
+    let history = UsageHistory::default();
+    let sampled = history::run(history.clone(), machines.clone(), tasks.stop_signal());
+    tasks.spawn("usage-history", sampled);
+    let endpoint =
+        Arc::new(Endpoint { machines: machines.clone(), volumes, images, migrations, history });
     match endpoint::listen(&context.config.socket()) {
         Ok(listener) => {
             let serve = endpoint::serve(Arc::clone(&endpoint), listener, tasks.stop_signal());

@@ -29,6 +29,8 @@ pub(crate) enum Route {
     ImageFile(String),
     /// What the node and its machines use.
     Usage,
+    /// What the node or one machine has used lately.
+    Series(Option<MachineTarget>),
     /// A step of a machine that moves here, by the uid of its migration.
     Migrate(String, MigrationStep),
     MigrationStream(String),
@@ -76,6 +78,7 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (wanted, route) = match parts.as_slice() {
         ["v1", "usage"] => (Method::GET, Route::Usage),
+        ["v1", "series"] => (Method::GET, Route::Series(None)),
         ["v1", "migrations", uid, "stream"] => (Method::GET, Route::MigrationStream((*uid).into())),
         ["v1", "migrations", uid, step] => (Method::PUT, migration(uid, step)?),
         ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
@@ -109,6 +112,7 @@ fn machine(target: MachineTarget, rest: &[&str]) -> Result<(Method, Route), NoRo
     let act = |target, what| Ok((Method::PUT, Route::Act(target, what)));
     let stream = |target, what| Ok((Method::GET, Route::Stream(target, what)));
     match rest {
+        ["series"] => Ok((Method::GET, Route::Series(Some(target)))),
         ["console"] => stream(target, Stream::Console),
         ["vnc"] => stream(target, Stream::Vnc),
         ["usbredir"] => stream(target, Stream::Usb),

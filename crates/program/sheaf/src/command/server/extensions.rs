@@ -57,6 +57,12 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
         versions: &["v1beta1"],
         resources: rows(gateway::METRICS_RESOURCES),
     });
+    let series: Arc<dyn Group> = Arc::new(ExtensionHandler {
+        door: door.clone(),
+        name: gateway::SERIES_GROUP,
+        versions: &["v1"],
+        resources: rows(gateway::SERIES_RESOURCES),
+    });
     let templates: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::TEMPLATE_GROUP,
@@ -78,7 +84,7 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
             Arc::new(rules::Inactive),
             Arc::new(node::NodeRestriction),
         ],
-        groups: vec![machines, uploads, metrics, templates],
+        groups: vec![machines, uploads, metrics, series, templates],
         paths: vec![
             Arc::new(Proxy { door: door.clone() }),
             Arc::new(ImageData { door: door.clone() }),
@@ -274,6 +280,8 @@ fn rows(rows: &[gateway::Row]) -> Vec<ExtensionResource> {
             "VirtualMachineInstance"
         } else if row.name.starts_with("uploadtokenrequests") {
             "UploadTokenRequest"
+        } else if row.name == "nodes/series" {
+            "Node"
         } else if row.name == "nodes" {
             "NodeMetrics"
         } else if row.name == "pods" {

@@ -90,6 +90,13 @@ fn a_machine_is_found_explained_and_deleted_in_a_browser() {
     page.click("//dialog//button[normalize-space()='Delete']");
     page.sees("//h2[starts-with(normalize-space(), 'There is no machine db')]");
     assert_eq!(sheaf.http().get(&format!("{MACHINES}/db")).status, 404);
+    // A project gets a limit, which counts the machine that is left.
+    page.click("//nav//a[contains(., 'Projects')]");
+    page.click("//div[@role='row']//a[normalize-space()='default']");
+    page.click("//button[normalize-space()='Set limits']");
+    page.fill("//dialog//label[normalize-space()='Machines']/following-sibling::input", "3");
+    page.click("//dialog//button[normalize-space()='Save']");
+    page.sees("//section[@aria-label='Quota']//span[normalize-space()='1 / 3']");
     let shown = page.script("return performance.getEntriesByType('resource').map(one => one.name)");
     let own = address(&sheaf);
     for name in shown.as_array().unwrap() {

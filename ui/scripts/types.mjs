@@ -11,19 +11,20 @@ if (!server || !token) throw new Error("usage: node scripts/types.mjs SERVER TOK
 
 /** The kinds that pages read, by the document that describes them. */
 const WANTED = {
-  "apis/kubevirt.io/v1": ["VirtualMachine", "VirtualMachineInstance"],
+  "apis/kubevirt.io/v1": ["VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceMigration"],
   "apis/snapshot.kubevirt.io/v1beta1": ["VirtualMachineSnapshot", "VirtualMachineRestore"],
   "apis/instancetype.kubevirt.io/v1beta1": ["VirtualMachineClusterInstancetype"],
   "apis/harvesterhci.io/v1beta1": [
     "VirtualMachineImage", "KeyPair", "VirtualMachineTemplate", "VirtualMachineTemplateVersion", "Setting",
+    "VirtualMachineBackup", "Addon", "SupportBundle",
   ],
   "apis/longhorn.io/v1beta2": ["Volume", "Replica"],
   "apis/management.cattle.io/v3": ["User"],
   "apis/k8s.cni.cncf.io/v1": ["NetworkAttachmentDefinition"],
   "apis/storage.k8s.io/v1": ["StorageClass"],
   "apis/snapshot.storage.k8s.io/v1": ["VolumeSnapshot"],
-  "apis/rbac.authorization.k8s.io/v1": ["ClusterRoleBinding"],
-  "api/v1": ["PersistentVolumeClaim", "Node", "Event"],
+  "apis/rbac.authorization.k8s.io/v1": ["ClusterRoleBinding", "RoleBinding", "ClusterRole"],
+  "api/v1": ["PersistentVolumeClaim", "Node", "Event", "Namespace", "ResourceQuota"],
 };
 /** Parts whose fields no page reads; they would be most of the output. */
 const OPAQUE = /ObjectMeta$|ListMeta$|\.Quantity$|IntOrString$|RawExtension$|\.Time$|MicroTime$|FieldsV1$|JSON$|JSONSchemaProps$/;

@@ -23,14 +23,20 @@ const SCREENS: Partial<Record<string, Loader>> = {
   machines: async () => Machines,
   machine: async () => (await import("./screens/Machine.tsx")).MachineDetail,
   create: async () => (await import("./screens/CreateMachine.tsx")).CreateMachine,
+  volume: async () => (await import("./screens/Volume.tsx")).VolumeDetail,
   volumes: async () => (await import("./screens/Volumes.tsx")).Volumes,
   images: async () => (await import("./screens/Images.tsx")).Images,
   snapshots: async () => (await import("./screens/Snapshots.tsx")).Snapshots,
   templates: async () => (await import("./screens/Templates.tsx")).Templates,
   keys: async () => (await import("./screens/Keys.tsx")).Keys,
   networks: async () => (await import("./screens/Networks.tsx")).Networks,
+  host: async () => (await import("./screens/Host.tsx")).HostDetail,
   hosts: async () => (await import("./screens/Hosts.tsx")).Hosts,
   events: async () => (await import("./screens/Events.tsx")).Events,
+  tasks: async () => (await import("./screens/Tasks.tsx")).Tasks,
+  projects: async () => (await import("./screens/Projects.tsx")).Projects,
+  project: async () => (await import("./screens/Project.tsx")).ProjectDetail,
+  support: async () => (await import("./screens/Support.tsx")).Support,
   users: async () => (await import("./screens/Users.tsx")).Users,
   settings: async () => (await import("./screens/Settings.tsx")).Settings,
   api: async () => (await import("./screens/Api.tsx")).Api,
@@ -39,6 +45,9 @@ const SCREENS: Partial<Record<string, Loader>> = {
 
 function screenOf(words: string[]): string {
   const [first = "", second] = words;
+  if (first === "hosts" && second !== undefined) return "host";
+  if (first === "volumes" && second !== undefined) return "volume";
+  if (first === "projects" && second !== undefined) return "project";
   if (first !== "machines") return first;
   if (second === "new") return "create";
   return second === undefined ? "machines" : "machine";
@@ -58,7 +67,7 @@ function useGlobalKeys(showShortcuts: () => void): void {
       }
       const typing = target.closest("input, textarea, select, [contenteditable], .console-pane, .cm-editor, dialog, [role=menu]");
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      const go: Record<string, string> = { m: "/machines", v: "/volumes", i: "/images", h: "/hosts", e: "/events", o: "/", s: "/snapshots" };
+      const go: Record<string, string> = { m: "/machines", v: "/volumes", i: "/images", h: "/hosts", e: "/events", o: "/", s: "/snapshots", t: "/tasks", n: "/networks" };
       if (Date.now() - went < 1000 && go[event.key]) {
         event.preventDefault();
         event.stopPropagation();

@@ -1,6 +1,8 @@
 // The URL is the state: the screen, its filter, its tab.
 import { signal } from "@preact/signals";
 
+export { hostPath, machinePath, volumePath } from "./paths.ts";
+
 export const BASE = "/dashboard";
 
 export interface Location {
@@ -35,11 +37,6 @@ export function setQuery(change: Record<string, string | null>): void {
   }
   const text = query.toString();
   navigate(here.value.path + (text === "" ? "" : `?${text}`), true);
-}
-
-export function machinePath(namespace: string, name: string, tab = ""): string {
-  const path = `/machines/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-  return tab === "" ? path : `${path}/${tab}`;
 }
 
 addEventListener("popstate", () => {

@@ -88,8 +88,16 @@ test("YAML is tried, shown as a difference, and saved", async () => {
   await dialog.getByText("+     tier: dbx").waitFor();
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.waitFor({ state: "detached" });
-  const now = await api(page, "GET", `${MACHINES}/db-1`);
-  assert.equal(now.body.metadata.labels.tier, "dbx");
+  const label = async () => (await api(page, "GET", `${MACHINES}/db-1`)).body.metadata.labels.tier;
+  assert.equal(await label(), "dbx");
+  await page.reload();
+  await page.getByRole("button", { name: "Undo" }).click();
+  await page.getByRole("menuitem", { name: /Before the save of/ }).click();
+  await page.getByRole("button", { name: "Review changes" }).click();
+  await dialog.getByText("-     tier: dbx").waitFor();
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.equal(await label(), "db", "a saved change was taken back");
 });
 
 test("a field that the server does not know is refused before anything changes", async () => {
@@ -259,6 +267,7 @@ test("a machine goes back to its snapshot, and is cloned", { skip: guest ? false
   await visit(server, page, "/machines");
   await page.getByRole("button", { name: "Actions of guest", exact: true }).click();
   await page.getByRole("menuitem", { name: "Clone" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Clone" }).click();
   await page.getByRole("row", { name: /guest-clone/ }).waitFor({ timeout: 60_000 });
 });
 

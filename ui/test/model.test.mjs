@@ -81,3 +81,75 @@ test("machines are called what they are", async () => {
     assert.deepEqual([status.tone, status.word], [tone, word]);
   }
 });
+
+test("series are added up by time, and lines break where nothing was measured", async () => {
+  const { addSeries, ceiling, latest, linePath } = await load("model/series.ts");
+  const columns = ["cpu"];
+  const sum = addSeries([{ start: 100, step: 10, columns, values: [[1, 2, null]] }, { start: 110, step: 10, columns, values: [[10, null, 30]] }]);
+  assert.deepEqual(sum, { start: 100, step: 10, columns, values: [[1, 12, null, 30]] });
+  assert.deepEqual(addSeries([]).values, []);
+  assert.equal(linePath([0, null, 5, 10], 10, 30, 100), "M0.0 100.0M20.0 50.0L30.0 0.0");
+  assert.equal(latest([1, 2, null]), 2);
+  for (const [greatest, round] of [[0, 1], [0.3, 0.5], [1, 1], [1.1, 2], [3200, 5000]]) assert.equal(ceiling(greatest), round);
+});
+
+test("hosts and their maintenance are called what they are", async () => {
+  const { diskRows, hostStatus } = await load("model/host.ts");
+  const host = (annotations, conditions = [], spec = {}) => ({ metadata: { name: "n", annotations }, spec, status: { conditions: [{ type: "Ready", status: "True" }, ...conditions] } });
+  const drain = (reason) => [{ type: "MaintenanceMode", status: "True", reason, message: "m" }];
+  const cases = [
+    [host({}), "ok", "Ready"],
+    [host({}, [], { unschedulable: true }), "warn", "Cordoned"],
+    [host({ "harvesterhci.io/drain-requested": "true" }, drain("Draining")), "busy", "Machines are leaving"],
+    [host({ "harvesterhci.io/maintain-status": "running" }, drain("Blocked")), "bad", "Maintenance blocked"],
+    [host({ "harvesterhci.io/maintain-status": "completed" }), "warn", "In maintenance"],
+    [{ metadata: { name: "n" }, status: { conditions: [] } }, "bad", "Not ready"],
+  ];
+  for (const [object, tone, word] of cases) {
+    const status = hostStatus(object);
+    assert.deepEqual([status.tone, status.word], [tone, word]);
+  }
+  const disk = { conditions: [{ type: "Ready", status: "True" }, { type: "Schedulable", status: "False", message: "full" }], storageMaximum: 10, storageAvailable: 4, scheduledReplica: { a: 1, b: 2 } };
+  const [row] = diskRows({ metadata: { name: "n" }, spec: { disks: { d: { path: "/d", allowScheduling: true } } }, status: { diskStatus: { d: disk } } });
+  assert.deepEqual([row.used, row.size, row.replicas, row.status.word], [6, 10, 2, "Full"]);
+});
+
+test("tasks are ordered by what needs somebody", async () => {
+  const { cloneTask, dataVolumeTask, hostTask, migrationTask, orderTasks, restoreTask } = await load("model/task.ts");
+  const object = (name, rest) => ({ metadata: { name, namespace: "ns", creationTimestamp: `2026-01-0${name}T00:00:00Z` }, ...rest });
+  const tasks = orderTasks([
+    cloneTask(object("1", { status: { phase: "Succeeded", targetName: "copy" } })),
+    restoreTask(object("2", { spec: { target: { name: "vm" } }, status: { conditions: [{ type: "Failure", status: "True", message: "no" }] } })),
+    dataVolumeTask(object("3", { status: { phase: "ImportInProgress", progress: "25.0%" } })),
+    migrationTask(object("4", { spec: { vmiName: "vm" }, status: { phase: "Running" } })),
+  ]);
+  assert.deepEqual(tasks.map((one) => [one.verb, one.name, one.fields.state]), [["Migrate", "vm", "running"], ["Fill volume", "3", "running"], ["Restore", "vm", "failed"], ["Clone", "copy", "done"]]);
+  assert.equal(tasks[1].progress, 0.25);
+  assert.ok(tasks[0].migration && !tasks[1].migration, "only migrations can be cancelled");
+  assert.equal(hostTask({ metadata: { name: "n" }, status: {} }), undefined);
+});
+
+test("a quota goes through its form unchanged", async () => {
+  const { fieldsOf, hardOf, membersOf, quotaLines } = await load("model/project.ts");
+  const hard = { "limits.cpu": "4", "limits.memory": "8Gi", "requests.storage": "100Gi", "count/virtualmachines.kubevirt.io": "3" };
+  const quota = { metadata: { name: "project" }, spec: { hard }, status: { used: { "limits.cpu": "500m", "limits.memory": "1Gi" } } };
+  assert.deepEqual(hardOf(fieldsOf(quota)), hard);
+  assert.deepEqual(hardOf(fieldsOf(undefined)), {});
+  assert.deepEqual(quotaLines([quota]).map((line) => line.text), ["0.5 / 4", "1 Gi / 8 Gi", "0 B / 100 Gi", "0 / 3"]);
+  const binding = { metadata: { name: "b" }, roleRef: { name: "edit" }, subjects: [{ kind: "User", name: "z" }, { kind: "ServiceAccount", name: "robot" }, { kind: "Group", name: "a" }] };
+  assert.deepEqual(membersOf([binding]).map((one) => [one.kind, one.name, one.role]), [["Group", "a", "edit"], ["User", "z", "edit"]]);
+});
+
+test("a migration goes to its own target, not to that of the one before", async () => {
+  const { newestMigration, targetOf } = await load("model/migration.ts");
+  const migration = (uid, spec = {}, status = {}) => ({ metadata: { name: uid, uid, creationTimestamp: `2026-01-0${uid}T00:00:00Z` }, spec: { vmiName: "vm", ...spec }, status });
+  const instance = { metadata: { name: "vm" }, status: { migrationState: { migrationUid: "1", targetNode: "n1" } } };
+  const cases = [
+    [migration("1"), "n1"],
+    [migration("2"), ""],
+    [migration("2", { addedNodeSelector: { "kubernetes.io/hostname": "n3" } }), "n3"],
+    [migration("2", {}, { migrationState: { targetNode: "n2" } }), "n2"],
+  ];
+  for (const [one, target] of cases) assert.equal(targetOf(one, instance), target);
+  assert.equal(newestMigration([migration("1"), migration("2"), { ...migration("3"), spec: { vmiName: "other" } }], "vm").metadata.name, "2");
+});

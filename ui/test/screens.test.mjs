@@ -8,8 +8,10 @@ import { after, before, test } from "node:test";
 import { api, browser, open, Server, visit } from "./harness.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/images", "/images?new=url", "/snapshots", "/templates", "/keys", "/networks", "/hosts", "/events", "/users", "/settings", "/api", "/api/core/v1/nodes", "/profile",
-  "/machines/default/demo", "/machines/default/demo/console", "/machines/default/demo/disks", "/machines/default/demo/networks",
+/** Replaced by the page of the only host. */
+const HOST = "/hosts/HOST";
+const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/volumes/default/blank", "/images", "/images?new=url", "/snapshots", "/templates", "/keys", "/networks", "/hosts", HOST, "/tasks", "/events", "/projects", "/projects/default", "/support", "/users", "/settings", "/api", "/api/core/v1/nodes", "/profile",
+  "/machines/default/demo", "/machines/default/demo/console", "/machines/default/demo/metrics", "/machines/default/demo/disks", "/machines/default/demo/networks",
   "/machines/default/demo/snapshots", "/machines/default/demo/events", "/machines/default/demo/yaml"];
 const server = new Server();
 let chrome;
@@ -25,6 +27,10 @@ before(async () => {
   };
   const made = await api(page, "POST", "/apis/kubevirt.io/v1/namespaces/default/virtualmachines", demo);
   assert.ok([201, 409].includes(made.status));
+  const claim = { metadata: { name: "blank", namespace: "default" }, spec: { accessModes: ["ReadWriteMany"], volumeMode: "Block", resources: { requests: { storage: "1Gi" } } } };
+  assert.ok([201, 409].includes((await api(page, "POST", "/api/v1/namespaces/default/persistentvolumeclaims", claim)).status));
+  const hosts = await api(page, "GET", "/api/v1/nodes");
+  SCREENS[SCREENS.indexOf(HOST)] = `/hosts/${hosts.body.items[0].metadata.name}`;
   await page.context().close();
 });
 after(async () => {
@@ -79,7 +85,7 @@ test("pictures of the guide", { skip: folder ? false : "set PICTURES to a folder
   const picture = async (page, name) => page.screenshot({ path: join(folder, `${name}.png`) });
   for (const [theme, width, shots] of [
     ["light", 1280, [["/machines", "machines"], ["/machines/default/demo", "machine"], ["/machines/new", "create"]]],
-    ["dark", 1280, [["/", "overview-dark"], ["/machines/default/demo/console?view=both", "console-dark"]]],
+    ["dark", 1280, [["/", "overview-dark"], [SCREENS.find((path) => path.startsWith("/hosts/")), "host-dark"], ["/machines/default/demo/console?view=both", "console-dark"]]],
     ["light", 390, [["/machines", "machines-phone"]]],
   ]) {
     const page = await open(server, chrome, { theme, width, height: 720 });

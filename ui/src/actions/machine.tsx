@@ -2,12 +2,14 @@
 import { FIELD_MANAGER, mergePatch, post, put, remove } from "../api/http.ts";
 import { CLONE, INSTANCE, MACHINE, pathOf, SNAPSHOT, subresource } from "../api/kinds.ts";
 import { may } from "../api/session.ts";
-import { confirm, type Question } from "../components/Confirm.tsx";
+import { confirm, type Answer, type Question } from "../components/Confirm.tsx";
 import type { IconName } from "../components/Icon.tsx";
 import { plural, t } from "../messages.ts";
 import { perform, performAll } from "../model/activity.ts";
 import { claimsOf, type MachineRow } from "../model/machine.ts";
+import { invalidName } from "../model/name.ts";
 import { machinePath } from "../router.ts";
+import { migrate, migrationQuestion, migrationRefusal } from "./migration.tsx";
 
 export interface MachineAction {
   id: string;
@@ -19,9 +21,9 @@ export interface MachineAction {
   separated?: boolean;
   /** Whether it can be done now; if not, why. */
   refusal: (row: MachineRow) => string | undefined;
-  /** Asked before; may hand back an option. */
-  question?: (rows: MachineRow[]) => Question;
-  run: (row: MachineRow, option: boolean) => Promise<unknown>;
+  /** Asked before; hands back what was chosen. */
+  question?: (rows: MachineRow[]) => Question | Promise<Question>;
+  run: (row: MachineRow, answer: Answer) => Promise<unknown>;
   /** The same with kubectl or virtctl. */
   command: (row: MachineRow) => string;
 }
@@ -42,17 +44,17 @@ export function stamp(): string {
   return new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
 }
 
-const snapshotOf = (row: MachineRow, name: string) => ({
+const snapshotOf = (row: MachineRow, name: string, memory = false) => ({
   apiVersion: "snapshot.kubevirt.io/v1beta1", kind: "VirtualMachineSnapshot",
   metadata: { name, namespace: row.namespace },
-  spec: { source: { apiGroup: "kubevirt.io", kind: "VirtualMachine", name: row.name } },
+  spec: { source: { apiGroup: "kubevirt.io", kind: "VirtualMachine", name: row.name }, ...(memory ? { memory } : {}) },
 });
 
-export function takeSnapshot(row: MachineRow, name: string) {
-  return post(pathOf(SNAPSHOT, row.namespace), snapshotOf(row, name), { query: { fieldManager: FIELD_MANAGER } });
+export function takeSnapshot(row: MachineRow, name: string, memory = false) {
+  return post(pathOf(SNAPSHOT, row.namespace), snapshotOf(row, name, memory), { query: { fieldManager: FIELD_MANAGER } });
 }
 
-async function deleteMachine(row: MachineRow, withDisks: boolean): Promise<void> {
+async function deleteMachine(row: MachineRow, { option: withDisks }: Answer): Promise<void> {
   const path = pathOf(MACHINE, row.namespace, row.name);
   const claims = [...claimsOf(row.machine).values()];
   if (withDisks && claims.length > 0) {
@@ -62,8 +64,7 @@ async function deleteMachine(row: MachineRow, withDisks: boolean): Promise<void>
   await remove(path, { propagationPolicy: "Foreground", preconditions: { uid: row.machine.metadata.uid } });
 }
 
-function cloneMachine(row: MachineRow): Promise<unknown> {
-  const target = `${row.name}-clone-${stamp()}`;
+function cloneMachine(row: MachineRow, { text: target }: Answer): Promise<unknown> {
   const body = {
     apiVersion: "clone.kubevirt.io/v1beta1", kind: "VirtualMachineClone",
     metadata: { name: target, namespace: row.namespace },
@@ -110,7 +111,16 @@ export const MACHINE_ACTIONS: MachineAction[] = [
   },
   {
     id: "clone", label: "Clone", icon: "copy", refusal: () => undefined, run: cloneMachine,
+    question: ([row]) => ({
+      title: t("Clone {name}?", { name: row.name }), action: t("Clone"),
+      body: <p>{t("A new machine with copies of the disks. It does not start by itself.")}</p>,
+      text: { label: t("Name of the new machine"), initially: `${row.name}-clone`, invalid: invalidName },
+    }),
     command: (row) => `virtctl create clone --source-name ${row.name} -n ${row.namespace} | kubectl create -f -`,
+  },
+  {
+    id: "migrate", label: "Migrate", icon: "move", refusal: (row) => ifRunning(row) ?? migrationRefusal(row),
+    question: migrationQuestion, run: migrate, command: virtctl("migrate"),
   },
   {
     id: "reset", label: "Reset", icon: "zap", separated: true, refusal: ifRunning,
@@ -162,6 +172,11 @@ function missingRight(action: MachineAction): string | undefined {
     start: ["update", "subresources.kubevirt.io", "virtualmachines/start"],
     stop: ["update", "subresources.kubevirt.io", "virtualmachines/stop"],
     restart: ["update", "subresources.kubevirt.io", "virtualmachines/restart"],
+    "power-off": ["update", "subresources.kubevirt.io", "virtualmachines/stop"],
+    pause: ["update", "subresources.kubevirt.io", "virtualmachineinstances/pause"],
+    unpause: ["update", "subresources.kubevirt.io", "virtualmachineinstances/unpause"],
+    reset: ["update", "subresources.kubevirt.io", "virtualmachineinstances/reset"],
+    migrate: ["create", "kubevirt.io", "virtualmachineinstancemigrations"],
   };
   const need = needs[action.id];
   if (!need || may(...need)) return undefined;
@@ -174,16 +189,16 @@ export const refusalOf = (action: MachineAction, row: MachineRow): string | unde
 export async function runAction(action: MachineAction, rows: MachineRow[], before?: () => void): Promise<void> {
   const fit = rows.filter((row) => refusalOf(action, row) === undefined);
   if (fit.length === 0) return;
-  const question = action.question?.(fit) ?? (rows.length > 1 ? bulkQuestion(action, fit, rows.length) : undefined);
-  const answer = question ? await confirm(question) : { option: false };
+  const question = (await action.question?.(fit)) ?? (rows.length > 1 ? bulkQuestion(action, fit, rows.length) : undefined);
+  const answer = question ? await confirm(question) : { option: false, text: "", choice: "" };
   if (!answer) return;
   before?.();
   if (fit.length === 1) {
     const [row] = fit;
     const link = action.id === "snapshot" ? { label: t("Show snapshots"), href: machinePath(row.namespace, row.name, "snapshots") } : undefined;
-    await perform(`${t(action.label)}: ${row.name}`, () => action.run(row, answer.option), { link, command: action.command(row) });
+    await perform(`${t(action.label)}: ${row.name}`, () => action.run(row, answer), { link, command: action.command(row) });
   } else {
-    await performAll(`${t(action.label)}: ${plural(fit.length, "machine")}`, fit, (row) => row.name, (row) => action.run(row, answer.option));
+    await performAll(`${t(action.label)}: ${plural(fit.length, "machine")}`, fit, (row) => row.name, (row) => action.run(row, answer));
   }
 }
 

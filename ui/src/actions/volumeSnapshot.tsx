@@ -1,5 +1,6 @@
 // What can be done to snapshots of volumes.
-import { FIELD_MANAGER, post, remove } from "../api/http.ts";
+import { deleteObject, notAllowed } from "./remove.ts";
+import { FIELD_MANAGER, post } from "../api/http.ts";
 import { CLAIM, pathOf, VOLUME_SNAPSHOT } from "../api/kinds.ts";
 import type { VolumeSnapshot } from "../api/types.ts";
 import { confirm } from "../components/Confirm.tsx";
@@ -35,14 +36,16 @@ async function restore(snapshot: VolumeSnapshot): Promise<void> {
 async function askDelete(snapshot: VolumeSnapshot): Promise<void> {
   const { name, namespace } = snapshot.metadata;
   const answer = await confirm({ title: t("Delete the snapshot {name}?", { name }), body: <p>{t("The volume is not touched.")}</p>, action: t("Delete"), danger: true });
-  if (answer) await perform(`${t("Delete")}: ${name}`, () => remove(pathOf(VOLUME_SNAPSHOT, namespace, name)));
+  if (answer) await deleteObject(VOLUME_SNAPSHOT, namespace, name);
 }
 
 export function volumeSnapshotMenu(snapshot: VolumeSnapshot): MenuItem[] {
   const unready = snapshot.status?.readyToUse ? undefined : t("The snapshot is not ready");
+  const refusal = notAllowed("create", CLAIM) ?? unready;
+  const undeletable = notAllowed("delete", VOLUME_SNAPSHOT);
   const link = { link: { label: t("Show volumes"), href: "/volumes" } };
   return [
-    { label: t("Restore to a new volume"), icon: "undo", disabled: unready, run: () => void perform(`${t("Restore")}: ${claimOf(snapshot)}`, () => restore(snapshot), link) },
-    { label: t("Delete"), icon: "trash", danger: true, separated: true, run: () => void askDelete(snapshot) },
+    { label: t("Restore to a new volume"), icon: "undo", disabled: refusal, run: () => void perform(`${t("Restore")}: ${claimOf(snapshot)}`, () => restore(snapshot), link) },
+    { label: t("Delete"), icon: "trash", danger: true, separated: true, disabled: undeletable, run: () => void askDelete(snapshot) },
   ];
 }

@@ -22,6 +22,7 @@ const cluster = (group: string, version: string, plural: string, kind: string): 
 
 export const MACHINE = namespaced("kubevirt.io", "v1", "virtualmachines", "VirtualMachine");
 export const INSTANCE = namespaced("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance");
+export const MIGRATION = namespaced("kubevirt.io", "v1", "virtualmachineinstancemigrations", "VirtualMachineInstanceMigration");
 export const SNAPSHOT = namespaced("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshots", "VirtualMachineSnapshot");
 export const RESTORE = namespaced("snapshot.kubevirt.io", "v1beta1", "virtualmachinerestores", "VirtualMachineRestore");
 export const CLONE = namespaced("clone.kubevirt.io", "v1beta1", "virtualmachineclones", "VirtualMachineClone");
@@ -58,6 +59,10 @@ export const HOST = cluster("", "v1", "nodes", "Node");
 export const NAMESPACE = cluster("", "v1", "namespaces", "Namespace");
 export const EVENT = namespaced("", "v1", "events", "Event");
 export const SECRET = namespaced("", "v1", "secrets", "Secret");
+export const RESOURCE_QUOTA = namespaced("", "v1", "resourcequotas", "ResourceQuota");
+export const DATA_VOLUME = namespaced("cdi.kubevirt.io", "v1beta1", "datavolumes", "DataVolume");
+export const SUPPORT_BUNDLE = namespaced("harvesterhci.io", "v1beta1", "supportbundles", "SupportBundle");
+export const ROLE_BINDING = namespaced("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding");
 export const USER = cluster("management.cattle.io", "v3", "users", "User");
 export const CLUSTER_ROLE_BINDING = cluster(
   "rbac.authorization.k8s.io",

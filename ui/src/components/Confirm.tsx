@@ -16,10 +16,16 @@ export interface Question {
   type?: string;
   /** A choice that is handed back, such as whether disks go as well. */
   option?: { label: string; initially: boolean };
+  /** A text that is handed back, such as the name of what is made. */
+  text?: { label: string; hint?: string; initially: string; invalid?: (text: string) => string | undefined };
+  /** One of several, handed back by its value. */
+  choice?: { label: string; hint?: string; options: { value: string; label: string }[] };
 }
 
 export interface Answer {
   option: boolean;
+  text: string;
+  choice: string;
 }
 
 const asked = signal<{ question: Question; answer: (answer: Answer | null) => void } | null>(null);
@@ -46,25 +52,40 @@ export function ConfirmDialog() {
 function Ask({ question, answer }: { question: Question; answer: (answer: Answer | null) => void }) {
   const [typed, setTyped] = useState("");
   const [option, setOption] = useState(question.option?.initially ?? false);
+  const [text, setText] = useState(question.text?.initially ?? "");
+  const [choice, setChoice] = useState(question.choice?.options[0]?.value ?? "");
+  const invalid = question.text?.invalid?.(text);
   const needsTyping = question.type !== undefined && (question.option === undefined || option);
-  const ready = !needsTyping || typed === question.type;
+  const untyped = needsTyping && typed !== question.type ? t("Type {text} first", { text: question.type ?? "" }) : undefined;
+  const missing = invalid ?? untyped;
   const footer = (
     <>
       <Button onClick={() => answer(null)}>{t("Cancel")}</Button>
-      <Button
-        submit
-        look="primary"
-        class={question.danger ? "danger" : ""}
-        disabled={ready ? false : t("Type {text} first", { text: question.type ?? "" })}
-      >
+      <Button submit look="primary" class={question.danger ? "danger" : ""} disabled={missing ?? false}>
         {question.action}
       </Button>
     </>
   );
   return (
-    <Dialog title={question.title} onClose={() => answer(null)} onSubmit={() => ready && answer({ option })} footer={footer}>
+    <Dialog title={question.title} onClose={() => answer(null)} onSubmit={() => missing === undefined && answer({ option, text, choice })} footer={footer}>
       <div class="stack">
         {question.body}
+        {question.text && (
+          <Field label={question.text.label} hint={question.text.hint} error={text === question.text.initially ? undefined : invalid}>
+            <input class="input mono" autoComplete="off" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          </Field>
+        )}
+        {question.choice && (
+          <Field label={question.choice.label} hint={question.choice.hint}>
+            <select class="input" value={choice} onChange={(event) => setChoice(event.currentTarget.value)}>
+              {question.choice.options.map((one) => (
+                <option key={one.value} value={one.value}>
+                  {one.label}
+                </option>
+              ))}
+            </select>
+          </Field>
+        )}
         {question.option && (
           <label class="check">
             <input type="checkbox" checked={option} onChange={(event) => setOption(event.currentTarget.checked)} />

@@ -5,7 +5,7 @@ import {
   Circle, CircleX, ClipboardCopy, Clock, Copy, Cpu, Download, EllipsisVertical, ExternalLink, FileText, Gauge, HardDrive, Image,
   Info, Key, Keyboard, LayoutGrid, LoaderCircle, LogOut, Menu, Monitor, Moon, Network, OctagonX, Pause, Pencil, Play, Plus, Power,
   RefreshCw, RotateCcw, Search, Server, Settings, SquareTerminal, Sun, Trash2, TriangleAlert, Upload, User, Users, X, Zap, Maximize,
-  Layers, Sprout,
+  Layers, Sprout, ArrowRightLeft, Wrench, LifeBuoy, Puzzle, ListChecks, History,
 } from "lucide";
 
 const ICONS = {
@@ -16,7 +16,8 @@ const ICONS = {
   spinner: LoaderCircle, logout: LogOut, menu: Menu, monitor: Monitor, moon: Moon, network: Network, stop: OctagonX, pause: Pause,
   edit: Pencil, play: Play, plus: Plus, power: Power, refresh: RefreshCw, undo: RotateCcw, search: Search, server: Server,
   settings: Settings, terminal: SquareTerminal, sun: Sun, trash: Trash2, warning: TriangleAlert, upload: Upload, user: User,
-  users: Users, close: X, zap: Zap, maximize: Maximize, layers: Layers, sprout: Sprout,
+  users: Users, close: X, zap: Zap, maximize: Maximize, layers: Layers, sprout: Sprout, move: ArrowRightLeft,
+  wrench: Wrench, support: LifeBuoy, puzzle: Puzzle, tasks: ListChecks, history: History,
 };
 
 export type IconName = keyof typeof ICONS;

@@ -103,7 +103,7 @@ function MenuEntry({ item, close }: { item: MenuItem; close: () => void }) {
   return (
     <>
       {item.separated && <hr role="separator" />}
-      {item.href ? (
+      {item.href && !item.disabled ? (
         <a role="menuitem" href={item.href} tabIndex={-1} onClick={() => close()}>
           {content}
         </a>

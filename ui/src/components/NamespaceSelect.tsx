@@ -3,7 +3,9 @@ import { projects } from "../api/session.ts";
 import { useCollection } from "../api/watch.ts";
 
 /** Namespaces that belong to the system are not for machines. */
-const SYSTEM = /^(kube-|cattle-|longhorn-system$|harvester-system$|fleet-|local$)/;
+const SYSTEM = /^(kube-|cattle-|longhorn-system$|harvester-system$|harvester-public$|fleet-|local$|cdi$|kubevirt$)/;
+
+export const isSystem = (namespace: string): boolean => SYSTEM.test(namespace);
 
 interface Props {
   value: string;
@@ -13,7 +15,7 @@ interface Props {
 
 export function NamespaceSelect({ value, onChange, ...attributes }: Props) {
   const namespaces = useCollection(NAMESPACE);
-  const names = projects.value ?? [...namespaces.items.keys()].filter((name) => !SYSTEM.test(name)).sort();
+  const names = projects.value ?? [...namespaces.items.keys()].filter((name) => !isSystem(name)).sort();
   // Who may not list namespaces can still name one.
   if (names.length === 0) {
     return <input class="input" {...attributes} value={value} onInput={(event) => onChange(event.currentTarget.value)} />;

@@ -3,6 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { MACHINE_ACTIONS, refusalOf, runAction } from "../actions/machine.tsx";
 import { collection } from "../api/watch.ts";
 import { IMAGE, INSTANCE, MACHINE } from "../api/kinds.ts";
+import { may } from "../api/session.ts";
 import type { Image } from "../api/types.ts";
 import { t } from "../messages.ts";
 import { knownMachines } from "../model/machine.ts";
@@ -27,7 +28,7 @@ function entries(): Entry[] {
       found.push({ label: t(entry.label), kind: t("Screen"), icon: entry.icon, run: () => navigate(entry.path) });
     }
   }
-  found.push({ label: t("Create machine"), kind: t("Action"), icon: "plus", run: () => navigate("/machines/new") });
+  if (may("create", MACHINE.group, MACHINE.plural)) found.push({ label: t("Create machine"), kind: t("Action"), icon: "plus", run: () => navigate("/machines/new") });
   for (const row of knownMachines()) {
     const open = (tab = "") => () => navigate(machinePath(row.namespace, row.name, tab));
     found.push({ label: row.name, kind: `${t("Machine")} · ${row.namespace}`, icon: "monitor", run: open() });

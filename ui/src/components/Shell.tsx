@@ -36,9 +36,12 @@ export const SECTIONS: { title?: string; entries: Entry[] }[] = [
     title: "Cluster",
     entries: [
       { path: "/hosts", label: "Hosts", icon: "server", needs: ["", "nodes"] },
+      { path: "/tasks", label: "Tasks", icon: "tasks" },
       { path: "/events", label: "Events", icon: "activity", needs: ["", "events"] },
+      { path: "/projects", label: "Projects", icon: "box", needs: ["", "namespaces"] },
       { path: "/users", label: "Users", icon: "users", needs: ["management.cattle.io", "users"] },
       { path: "/settings", label: "Settings", icon: "settings", needs: ["harvesterhci.io", "settings"] },
+      { path: "/support", label: "Support", icon: "support", needs: ["harvesterhci.io", "supportbundles"] },
       { path: "/api", label: "API", icon: "braces" },
     ],
   },

@@ -5,12 +5,16 @@ import { kubectlName, pathOf, type Kind } from "../api/kinds.ts";
 import type { KubeObject } from "../api/objects.ts";
 import { t } from "../messages.ts";
 import { begin, update } from "../model/activity.ts";
+import { editsOf, keepEdit } from "../model/edits.ts";
+import { exactTime } from "../model/quantity.ts";
 import { editable, fromYaml, toYaml } from "../model/yaml.ts";
 import { Button } from "./Button.tsx";
 import { CopyButton } from "./Copy.tsx";
 import { Dialog } from "./Dialog.tsx";
 import { Diff } from "./Diff.tsx";
 import { Editor } from "./Editor.tsx";
+import { Icon } from "./Icon.tsx";
+import { Menu } from "./Menu.tsx";
 import { ErrorNote, Note } from "./Note.tsx";
 
 interface Props {
@@ -58,6 +62,7 @@ export function YamlEditor({ kind, object, readOnly = false }: Props) {
     if (!review) return;
     try {
       const answer = await write(review.body);
+      keepEdit({ path, at: Date.now(), before: saved });
       setBase(answer);
       setText(toYaml(editable(answer)));
       setReview(null);
@@ -76,6 +81,7 @@ export function YamlEditor({ kind, object, readOnly = false }: Props) {
         <CopyButton text={command} label={t("Copy command")} />
         {!readOnly && (
           <>
+            <EarlierVersions path={path} choose={setText} />
             <Button disabled={dirty ? false : t("Nothing was changed")} onClick={() => (setBase(object), setText(toYaml(editable(object))), setError(null))}>
               {t("Discard")}
             </Button>
@@ -117,5 +123,18 @@ export function YamlEditor({ kind, object, readOnly = false }: Props) {
         </Dialog>
       )}
     </div>
+  );
+}
+
+/** What the object was before each save in this tab. Choosing one only fills the editor: it is reviewed and saved as any change. */
+function EarlierVersions({ path, choose }: { path: string; choose: (text: string) => void }) {
+  const versions = editsOf(path);
+  if (versions.length === 0) return null;
+  const items = versions.map((one) => ({ label: t("Before the save of {time}", { time: exactTime(new Date(one.at).toISOString()) }), icon: "history" as const, run: () => choose(one.before) }));
+  return (
+    <Menu label={t("Take back a change")} items={items} look="" note={t("Saved in this tab")}>
+      <Icon name="undo" />
+      {t("Undo")}
+    </Menu>
   );
 }

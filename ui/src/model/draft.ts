@@ -1,4 +1,5 @@
 // A machine that is about to be made: what the form holds, and the object that it stands for. Pure.
+import { invalidName } from "./name.ts";
 import type { KubeObject } from "../api/objects.ts";
 
 export type Source = "image" | "container" | "url" | "template";
@@ -168,8 +169,8 @@ export function machineObject(draft: Draft, name: string, context: DraftContext)
 
 /** What is still missing before the draft can be sent. */
 export function missing(draft: Draft): string | undefined {
-  if (!/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(draft.name)) return "A name has lower-case letters, digits and '-'";
-  if (draft.name.length > 58) return "The name is too long";
+  const wrong = invalidName(draft.name);
+  if (wrong) return wrong;
   if (draft.source === "image" && draft.image === "") return "Choose an image";
   if (draft.source === "container" && draft.container === "") return "Name a container image";
   if (draft.source === "url" && !/^https?:\/\/.+/.test(draft.url)) return "A URL is missing";

@@ -1,8 +1,10 @@
 // Every kind that the server has: a list as kubectl prints it, and each object as YAML.
 import { useEffect, useState } from "preact/hooks";
-import { get, remove } from "../api/http.ts";
+import { deleteObject } from "../actions/remove.ts";
+import { get } from "../api/http.ts";
 import { kubectlName, pathOf, type Kind } from "../api/kinds.ts";
 import type { KubeObject } from "../api/objects.ts";
+import { may } from "../api/session.ts";
 import { Button } from "../components/Button.tsx";
 import { confirm } from "../components/Confirm.tsx";
 import { CopyLine } from "../components/Copy.tsx";
@@ -11,7 +13,6 @@ import { ErrorNote } from "../components/Note.tsx";
 import { Page } from "../components/Page.tsx";
 import { YamlEditor } from "../components/YamlEditor.tsx";
 import { t } from "../messages.ts";
-import { perform } from "../model/activity.ts";
 import { compileFilter } from "../model/filter.ts";
 import { here, href, navigate } from "../router.ts";
 
@@ -168,7 +169,7 @@ function ObjectPage({ kind, namespace, name }: { kind: Discovered; namespace: st
   useEffect(() => void get<KubeObject>(path).then(setObject, setError), [path]);
   const askDelete = async () => {
     const answer = await confirm({ title: t("Delete {kind} {name}?", { kind: kind.kind, name }), action: t("Delete"), danger: true, type: name });
-    if (answer && (await perform(`${t("Delete")}: ${name}`, () => remove(path)))) navigate(pageOf(kind));
+    if (answer && (await deleteObject(kind, namespace, name))) navigate(pageOf(kind));
   };
   return (
     <Page
@@ -182,10 +183,10 @@ function ObjectPage({ kind, namespace, name }: { kind: Discovered; namespace: st
           {namespace && <span>/ {namespace}</span>}
         </nav>
       }
-      actions={kind.verbs.includes("delete") && object && <Button look="danger" icon="trash" onClick={() => void askDelete()}>{t("Delete")}</Button>}
+      actions={kind.verbs.includes("delete") && may("delete", kind.group, kind.plural) && object && <Button look="danger" icon="trash" onClick={() => void askDelete()}>{t("Delete")}</Button>}
     >
       <ErrorNote error={error} />
-      {object && <YamlEditor kind={kind} object={object} readOnly={!kind.verbs.includes("update")} />}
+      {object && <YamlEditor kind={kind} object={object} readOnly={!kind.verbs.includes("update") || !may("update", kind.group, kind.plural)} />}
     </Page>
   );
 }

@@ -1,44 +1,20 @@
-import { mergePatch } from "../api/http.ts";
-import { HOST, INSTANCE, MACHINE, pathOf } from "../api/kinds.ts";
-import { condition, type Condition } from "../api/objects.ts";
-import { may } from "../api/session.ts";
+import { HOST, INSTANCE, MACHINE } from "../api/kinds.ts";
+import { condition } from "../api/objects.ts";
 import type { Host, Instance, Machine } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { Age } from "../components/Age.tsx";
-import { Button } from "../components/Button.tsx";
-import { confirm } from "../components/Confirm.tsx";
 import { Waiting } from "../components/Empty.tsx";
 import { Icon } from "../components/Icon.tsx";
 import { Meter } from "../components/Meter.tsx";
 import { Page } from "../components/Page.tsx";
 import { StatusMark } from "../components/StatusMark.tsx";
 import { plural, t } from "../messages.ts";
-import { perform } from "../model/activity.ts";
 import { capacityOf } from "../model/capacity.ts";
+import { conditionsOf, conditionTone, hostStatus } from "../model/host.ts";
 import { machineRows, type MachineRow } from "../model/machine.ts";
 import { formatBytes } from "../model/quantity.ts";
-import type { Status } from "../model/status.ts";
-import { href } from "../router.ts";
-
-function hostStatus(host: Host): Status {
-  const ready = condition((host.status?.conditions ?? []) as Condition[], "Ready");
-  if (ready?.status !== "True") return { tone: "bad", word: "Not ready", reason: ready?.message };
-  if (host.spec?.unschedulable) return { tone: "warn", word: "Cordoned" };
-  return { tone: "ok", word: "Ready" };
-}
-
-/** Most conditions of a host are good when they are true; these are not. */
-const isProblem = (one: Condition) => /Pressure$|Unavailable$/.test(one.type) && one.status === "True";
-
-async function cordon(host: Host, machines: MachineRow[]): Promise<void> {
-  const { name } = host.metadata;
-  const wanted = !host.spec?.unschedulable;
-  if (wanted) {
-    const body = <p>{t("No new machine is placed on it. {machines} on it keep running, but do not start again there after they stop.", { machines: plural(machines.length, "machine") })}</p>;
-    if (!(await confirm({ title: t("Cordon {name}?", { name }), body, action: t("Cordon") }))) return;
-  }
-  await perform(`${wanted ? t("Cordon") : t("Uncordon")}: ${name}`, () => mergePatch(pathOf(HOST, "", name), { spec: { unschedulable: wanted || null } }));
-}
+import { hostPath, href } from "../router.ts";
+import { HostActions } from "./host/HostActions.tsx";
 
 export function Hosts() {
   const hosts = useCollection<Host>(HOST);
@@ -68,13 +44,11 @@ function HostCard({ host, rows }: { host: Host; rows: MachineRow[] }) {
     <section class="card" aria-label={name}>
       <header>
         <Icon name="server" />
-        <h2>{name}</h2>
+        <h2>
+          <a href={href(hostPath(name))}>{name}</a>
+        </h2>
         <StatusMark status={hostStatus(host)} pill />
-        {may("patch", "", "nodes") && (
-          <Button small onClick={() => void cordon(host, rows)}>
-            {host.spec?.unschedulable ? t("Uncordon") : t("Cordon")}
-          </Button>
-        )}
+        <HostActions host={host} machines={rows.length} small />
       </header>
       <div class="body stack">
         {lines.map(([label, used, all, text]) => (
@@ -98,16 +72,16 @@ function HostCard({ host, rows }: { host: Host; rows: MachineRow[] }) {
           <dt>{t("Version")}</dt>
           <dd>{[info?.containerRuntimeVersion, info?.kubeletVersion].filter(Boolean).join(" · ") || "–"}</dd>
           <dt>{t("Guests")}</dt>
-          <dd>{condition((host.status?.conditions ?? []) as Condition[], "Virtualization")?.message ?? "–"}</dd>
+          <dd>{condition(conditionsOf(host), "Virtualization")?.message ?? "–"}</dd>
           <dt>{t("Joined")}</dt>
           <dd>
             <Age time={creationTimestamp} />
           </dd>
         </dl>
-        {((host.status?.conditions ?? []) as Condition[]).filter(isProblem).map((one) => (
+        {conditionsOf(host).filter((one) => conditionTone(one) === "bad").map((one) => (
           <StatusMark key={one.type} status={{ tone: "warn", word: one.type, reason: one.message }} reason />
         ))}
-        <a href={href(`/api/core/v1/nodes/${name}`)}>{t("Show as YAML")}</a>
+        <a href={href(hostPath(name))}>{t("Disks, machines, conditions, charts")}</a>
       </div>
     </section>
   );

@@ -1,6 +1,6 @@
+import { deleteObject, notAllowed } from "../actions/remove.ts";
 import { useRef, useState } from "preact/hooks";
-import { remove } from "../api/http.ts";
-import { IMAGE, pathOf } from "../api/kinds.ts";
+import { IMAGE, MACHINE } from "../api/kinds.ts";
 import { may } from "../api/session.ts";
 import type { Image } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
@@ -13,7 +13,6 @@ import { ListPage } from "../components/ListPage.tsx";
 import { Menu, type MenuItem } from "../components/Menu.tsx";
 import { StatusMark } from "../components/StatusMark.tsx";
 import { t } from "../messages.ts";
-import { perform } from "../model/activity.ts";
 import type { Filterable } from "../model/filter.ts";
 import { imageStatus } from "../model/image.ts";
 import { formatBytes } from "../model/quantity.ts";
@@ -53,7 +52,7 @@ async function askDelete(row: ImageRow): Promise<void> {
   const { name, namespace } = row.image.metadata;
   const body = <p>{t("An image that volumes were made from cannot be deleted; the server says which.")}</p>;
   const answer = await confirm({ title: t("Delete the image {name}?", { name: row.name }), body, action: t("Delete"), danger: true });
-  if (answer) await perform(`${t("Delete")}: ${row.name}`, () => remove(pathOf(IMAGE, namespace, name)));
+  if (answer) await deleteObject(IMAGE, namespace, name, row.name);
 }
 
 export function Images() {
@@ -66,10 +65,10 @@ export function Images() {
     const { name, namespace = "" } = row.image.metadata;
     const waits = row.image.spec?.sourceType === "upload" && row.status.tone === "busy";
     const items: MenuItem[] = [
-      { label: t("Create machine"), icon: "monitor", disabled: row.status.tone === "ok" ? undefined : t("The image is not ready"), href: row.status.tone === "ok" ? href(`/machines/new?image=${namespace}/${name}`) : undefined },
+      { label: t("Create machine"), icon: "monitor", disabled: row.status.tone === "ok" ? notAllowed("create", MACHINE) : t("The image is not ready"), href: href(`/machines/new?image=${namespace}/${name}`) },
       ...(waits ? [{ label: t("Continue upload"), icon: "upload" as const, run: () => (setContinued(row.image), file.current?.click()) }] : []),
       { label: t("Edit as YAML"), icon: "edit", href: href(`/api/harvesterhci.io/v1beta1/virtualmachineimages/${namespace}/${name}`) },
-      { label: t("Delete"), icon: "trash", danger: true, separated: true, run: () => void askDelete(row) },
+      { label: t("Delete"), icon: "trash", danger: true, separated: true, disabled: notAllowed("delete", IMAGE), run: () => void askDelete(row) },
     ];
     return <Menu label={t("Actions of {name}", { name: row.name })} items={items} />;
   };

@@ -1,5 +1,6 @@
+import { deleteObject, notAllowed } from "../actions/remove.ts";
 import { useState } from "preact/hooks";
-import { FIELD_MANAGER, post, remove } from "../api/http.ts";
+import { FIELD_MANAGER, post } from "../api/http.ts";
 import { KEY_PAIR, pathOf } from "../api/kinds.ts";
 import { firstProject, may } from "../api/session.ts";
 import type { KeyPair } from "../api/types.ts";
@@ -17,7 +18,6 @@ import { Menu, type MenuItem } from "../components/Menu.tsx";
 import { NamespaceSelect } from "../components/NamespaceSelect.tsx";
 import { saveFile } from "../components/UserMenu.tsx";
 import { t } from "../messages.ts";
-import { perform } from "../model/activity.ts";
 import type { Filterable } from "../model/filter.ts";
 
 interface KeyRow extends Filterable {
@@ -34,7 +34,7 @@ const COLUMNS: Column<KeyRow>[] = [
 async function askDelete(key: KeyPair): Promise<void> {
   const { name, namespace } = key.metadata;
   const answer = await confirm({ title: t("Delete the key {name}?", { name }), body: <p>{t("Machines that were made with it keep it.")}</p>, action: t("Delete"), danger: true });
-  if (answer) await perform(`${t("Delete")}: ${name}`, () => remove(pathOf(KEY_PAIR, namespace, name)));
+  if (answer) await deleteObject(KEY_PAIR, namespace, name);
 }
 
 export function Keys() {
@@ -43,7 +43,7 @@ export function Keys() {
   const menu = (row: KeyRow) => {
     const items: MenuItem[] = [
       { label: t("Copy public key"), icon: "copy", run: () => void copyText(row.key.spec?.publicKey ?? "") },
-      { label: t("Delete"), icon: "trash", danger: true, separated: true, run: () => void askDelete(row.key) },
+      { label: t("Delete"), icon: "trash", danger: true, separated: true, disabled: notAllowed("delete", KEY_PAIR), run: () => void askDelete(row.key) },
     ];
     return <Menu label={t("Actions of {name}", { name: row.key.metadata.name })} items={items} />;
   };

@@ -20,6 +20,7 @@ type Tab = ComponentType<{ row: MachineRow }>;
 const TABS: { id: string; label: string; full?: boolean; load: () => Promise<Tab> }[] = [
   { id: "", label: "Summary", load: async () => MachineSummary },
   { id: "console", label: "Console", full: true, load: async () => (await import("./machine/Console.tsx")).MachineConsole },
+  { id: "metrics", label: "Usage", load: async () => (await import("./machine/Metrics.tsx")).MachineMetrics },
   { id: "disks", label: "Disks", load: async () => (await import("./machine/Disks.tsx")).MachineDisks },
   { id: "networks", label: "Networks", load: async () => (await import("./machine/Networks.tsx")).MachineNetworks },
   { id: "snapshots", label: "Snapshots", load: async () => (await import("./machine/Snapshots.tsx")).MachineSnapshots },

@@ -45,7 +45,7 @@ const COLUMNS: Column<MachineRow>[] = [
   { id: "age", label: t("Age"), width: "52px", right: true, sort: (row) => -Date.parse(row.created ?? ""), cell: (row) => <Age time={row.created} /> },
 ];
 
-const BULK = ["start", "stop", "restart", "snapshot", "delete"];
+const BULK = ["start", "stop", "restart", "migrate", "snapshot", "delete"];
 
 /** Actions for several machines at once. */
 function BulkBar({ rows, clear }: { rows: MachineRow[]; clear: () => void }) {

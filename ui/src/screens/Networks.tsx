@@ -1,5 +1,6 @@
+import { deleteObject, notAllowed } from "../actions/remove.ts";
 import { useState } from "preact/hooks";
-import { FIELD_MANAGER, post, remove } from "../api/http.ts";
+import { FIELD_MANAGER, post } from "../api/http.ts";
 import { NETWORK, pathOf } from "../api/kinds.ts";
 import { firstProject, may } from "../api/session.ts";
 import type { Network } from "../api/types.ts";
@@ -15,7 +16,6 @@ import { ListPage } from "../components/ListPage.tsx";
 import { Menu, type MenuItem } from "../components/Menu.tsx";
 import { NamespaceSelect } from "../components/NamespaceSelect.tsx";
 import { t } from "../messages.ts";
-import { perform } from "../model/activity.ts";
 import type { Filterable } from "../model/filter.ts";
 import { knownMachines } from "../model/machine.ts";
 import { href } from "../router.ts";
@@ -52,7 +52,7 @@ const COLUMNS: Column<NetworkRow>[] = [
 async function askDelete(row: NetworkRow): Promise<void> {
   const { name, namespace } = row.network.metadata;
   const answer = await confirm({ title: t("Delete the network {name}?", { name }), action: t("Delete"), danger: true });
-  if (answer) await perform(`${t("Delete")}: ${name}`, () => remove(pathOf(NETWORK, namespace, name)));
+  if (answer) await deleteObject(NETWORK, namespace, name);
 }
 
 export function Networks() {
@@ -62,7 +62,7 @@ export function Networks() {
     const { name, namespace } = row.network.metadata;
     const items: MenuItem[] = [
       { label: t("Edit as YAML"), icon: "edit", href: href(`/api/k8s.cni.cncf.io/v1/network-attachment-definitions/${namespace}/${name}`) },
-      { label: t("Delete"), icon: "trash", danger: true, separated: true, disabled: row.machines > 0 ? t("Machines use it") : undefined, run: () => void askDelete(row) },
+      { label: t("Delete"), icon: "trash", danger: true, separated: true, disabled: row.machines > 0 ? t("Machines use it") : notAllowed("delete", NETWORK), run: () => void askDelete(row) },
     ];
     return <Menu label={t("Actions of {name}", { name })} items={items} />;
   };

@@ -1,5 +1,4 @@
 import { EVENT, HOST, IMAGE, INSTANCE, LONGHORN_VOLUME, MACHINE } from "../api/kinds.ts";
-import { condition } from "../api/objects.ts";
 import { may } from "../api/session.ts";
 import type { Host, Image, Instance, KubeEvent, LonghornVolume, Machine } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
@@ -9,14 +8,17 @@ import { Icon } from "../components/Icon.tsx";
 import { Meter } from "../components/Meter.tsx";
 import { Page } from "../components/Page.tsx";
 import { StatusMark } from "../components/StatusMark.tsx";
+import { UsageCharts } from "../components/UsageCharts.tsx";
 import { t } from "../messages.ts";
 import { capacityOf, type Capacity } from "../model/capacity.ts";
+import { hostStatus } from "../model/host.ts";
 import { imageStatus } from "../model/image.ts";
 import { machineRows, type MachineRow } from "../model/machine.ts";
 import { formatBytes } from "../model/quantity.ts";
+import { clusterSeries } from "../model/series.ts";
 import { needsAttention, type Status } from "../model/status.ts";
 import { volumeHealth } from "../model/volume.ts";
-import { href, machinePath } from "../router.ts";
+import { hostPath, href, machinePath } from "../router.ts";
 
 interface Finding {
   key: string;
@@ -29,9 +31,9 @@ interface Finding {
 function findings(rows: MachineRow[], images: Iterable<Image>, volumes: Iterable<LonghornVolume>, hosts: Iterable<Host>): Finding[] {
   const found: Finding[] = [];
   for (const host of hosts) {
-    if (condition(host.status?.conditions as never, "Ready")?.status !== "True") {
-      found.push({ key: `host/${host.metadata.name}`, what: host.metadata.name, status: { tone: "bad", word: "Host not ready" }, path: "/hosts" });
-    }
+    const status = hostStatus(host);
+    const word = status.word === "Not ready" ? "Host not ready" : status.word;
+    if (status.tone === "bad") found.push({ key: `host/${host.metadata.name}`, what: host.metadata.name, status: { ...status, word }, path: hostPath(host.metadata.name) });
   }
   for (const row of rows) {
     if (needsAttention(row.status)) found.push({ key: row.key, what: row.name, status: row.status, path: machinePath(row.namespace, row.name) });
@@ -57,6 +59,7 @@ export function Overview() {
   const found = findings(rows, images.items.values(), volumes.items.values(), hosts.items.values());
   const running = rows.filter((row) => row.instance?.status?.phase === "Running").length;
   const seesHosts = may("list", "", "nodes");
+  const capacity = capacityOf(hosts.items.values(), rows);
   const latest = newestFirst(events.items.values()).slice(0, 8);
   return (
     <Page title={t("Overview")}>
@@ -93,7 +96,12 @@ export function Overview() {
           </ul>
         </section>
         {rows.length > 0 && <RecentMachines rows={rows} />}
-        {seesHosts && <CapacityCard capacity={capacityOf(hosts.items.values(), rows)} />}
+        {seesHosts && <CapacityCard capacity={capacity} />}
+        {seesHosts && may("get", "metrics.sheaf.io", "nodes/series") && hosts.items.size > 0 && (
+          <div class="wide">
+            <UsageCharts load={clusterSeries([...hosts.items.keys()])} of={[...hosts.items.keys()].join()} cores={capacity.cpu} memory={capacity.memory} requests={hosts.items.size} />
+          </div>
+        )}
         <section class="card">
           <header>
             <h2>{t("Latest events")}</h2>

@@ -1,7 +1,7 @@
+import { notAllowed } from "../actions/remove.ts";
 import { useState } from "preact/hooks";
 import { mergePatch, warnings } from "../api/http.ts";
 import { pathOf, SETTING } from "../api/kinds.ts";
-import { may } from "../api/session.ts";
 import type { Setting } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { Empty } from "../components/Empty.tsx";
@@ -35,13 +35,12 @@ const COLUMNS: Column<SettingRow>[] = [
 export function Settings() {
   const settings = useCollection<Setting>(SETTING);
   const [edited, setEdited] = useState<Setting | null>(null);
-  const mayEdit = may("patch", "harvesterhci.io", "settings");
   const menu = (row: SettingRow) => {
     const { name } = row.setting.metadata;
-    const reset = () => perform(`${t("Reset")}: ${name}`, () => mergePatch(pathOf(SETTING, "", name), { value: "" }));
+    const reset = () => perform(`${t("Reset")}: ${name}`, () => mergePatch(pathOf(SETTING, "", name), { value: "" }), { command: `sheaf setting set ${name} ""` });
     const items: MenuItem[] = [
-      { label: t("Edit…"), icon: "edit", disabled: mayEdit ? undefined : t("Not allowed: patch settings"), run: () => setEdited(row.setting) },
-      { label: t("Back to the default"), icon: "undo", disabled: row.changed ? undefined : t("It is the default"), run: () => void reset() },
+      { label: t("Edit…"), icon: "edit", disabled: notAllowed("patch", SETTING), run: () => setEdited(row.setting) },
+      { label: t("Back to the default"), icon: "undo", disabled: row.changed ? notAllowed("patch", SETTING) : t("It is the default"), run: () => void reset() },
     ];
     return <Menu label={t("Actions of {name}", { name })} items={items} />;
   };

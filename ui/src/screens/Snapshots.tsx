@@ -1,8 +1,9 @@
 import { snapshotMenu, snapshotStatus, sourceOf } from "../actions/snapshot.tsx";
+import { backupMenu, backupStatus, isOffCluster } from "../actions/backup.tsx";
 import { claimOf, volumeSnapshotMenu, volumeSnapshotStatus } from "../actions/volumeSnapshot.tsx";
-import { SNAPSHOT, VOLUME_SNAPSHOT } from "../api/kinds.ts";
+import { BACKUP, SNAPSHOT, VOLUME_SNAPSHOT } from "../api/kinds.ts";
 import type { KubeObject } from "../api/objects.ts";
-import type { MachineSnapshot, VolumeSnapshot } from "../api/types.ts";
+import type { MachineBackup, MachineSnapshot, VolumeSnapshot } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { Age } from "../components/Age.tsx";
 import { Empty } from "../components/Empty.tsx";
@@ -13,12 +14,12 @@ import { StatusMark } from "../components/StatusMark.tsx";
 import { t } from "../messages.ts";
 import type { Filterable } from "../model/filter.ts";
 import type { Status } from "../model/status.ts";
-import { href, machinePath } from "../router.ts";
+import { href, machinePath, volumePath } from "../router.ts";
 
 interface SnapshotRow extends Filterable {
   snapshot: KubeObject;
   /** What it is of. */
-  kind: "machine" | "volume";
+  kind: "machine" | "volume" | "backup";
   source: string;
   status: Status;
   menu: () => MenuItem[];
@@ -35,7 +36,7 @@ function rowOf(snapshot: KubeObject, kind: SnapshotRow["kind"], source: string, 
 
 function pathOf(row: SnapshotRow): string {
   const { namespace = "" } = row.snapshot.metadata;
-  return row.kind === "machine" ? machinePath(namespace, row.source, "snapshots") : `/volumes?q=${encodeURIComponent(row.source)}`;
+  return row.kind !== "volume" ? machinePath(namespace, row.source, "snapshots") : volumePath(namespace, row.source);
 }
 
 const COLUMNS: Column<SnapshotRow>[] = [
@@ -52,10 +53,13 @@ const COLUMNS: Column<SnapshotRow>[] = [
 export function Snapshots() {
   const snapshots = useCollection<MachineSnapshot>(SNAPSHOT);
   const volumes = useCollection<VolumeSnapshot>(VOLUME_SNAPSHOT);
+  const backups = useCollection<MachineBackup>(BACKUP);
   const rows = [
     ...[...snapshots.items.values()].map((one) => rowOf(one, "machine", sourceOf(one), snapshotStatus(one), () => snapshotMenu(one))),
     // Those that belong to the snapshot of a machine come and go with it.
     ...[...volumes.items.values()].filter((one) => !one.metadata.ownerReferences?.length).map((one) => rowOf(one, "volume", claimOf(one), volumeSnapshotStatus(one), () => volumeSnapshotMenu(one))),
+    // A backup object of the type snapshot is shown as the snapshot that it made.
+    ...[...backups.items.values()].filter(isOffCluster).map((one) => rowOf(one, "backup", one.spec?.source?.name ?? "", backupStatus(one), () => backupMenu(one))),
   ];
   return (
     <ListPage

@@ -1,4 +1,5 @@
-import { TEMPLATE, TEMPLATE_VERSION } from "../api/kinds.ts";
+import { notAllowed } from "../actions/remove.ts";
+import { MACHINE, TEMPLATE, TEMPLATE_VERSION } from "../api/kinds.ts";
 import type { Machine, Template, TemplateVersion } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { Age } from "../components/Age.tsx";
@@ -55,7 +56,7 @@ export function Templates() {
     const { namespace } = row.template.metadata;
     const version = `/api/harvesterhci.io/v1beta1/virtualmachinetemplateversions/${namespace}/${row.standard}`;
     const items = [
-      { label: t("Create machine"), icon: "monitor" as const, href: href(`/machines/new?template=${namespace}/${row.standard}`), disabled: row.standard ? undefined : t("It has no version") },
+      { label: t("Create machine"), icon: "monitor" as const, href: href(`/machines/new?template=${namespace}/${row.standard}`), disabled: row.standard ? notAllowed("create", MACHINE) : t("It has no version") },
       { label: t("Edit default version as YAML"), icon: "edit" as const, href: href(version), disabled: row.standard ? undefined : t("It has no version") },
     ];
     return <Menu label={t("Actions of {name}", { name: row.template.metadata.name })} items={items} />;

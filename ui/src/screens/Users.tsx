@@ -1,3 +1,4 @@
+import { notAllowed } from "../actions/remove.ts";
 import { useState } from "preact/hooks";
 import { FIELD_MANAGER, post, remove } from "../api/http.ts";
 import { CLUSTER_ROLE_BINDING, pathOf, USER } from "../api/kinds.ts";
@@ -24,6 +25,7 @@ interface UserRow extends Filterable {
 
 /** The roles that this page gives, and what they are called in the API. */
 const ROLES: [label: string, role: string][] = [
+  ["None: roles are given in projects", ""],
   ["Read only", "view"],
   ["Operator: edit machines and volumes", "edit"],
   ["Administrator", "cluster-admin"],
@@ -69,8 +71,8 @@ export function Users() {
   const menu = (row: UserRow) => {
     const { name } = row.user.metadata;
     const items: MenuItem[] = [
-      { label: t("Set password…"), icon: "key", run: () => setPassword(name) },
-      { label: t("Delete"), icon: "trash", danger: true, separated: true, disabled: name === own ? t("You cannot delete yourself") : undefined, run: () => void askDelete(row, all) },
+      { label: t("Set password…"), icon: "key", disabled: notAllowed("patch", USER), run: () => setPassword(name) },
+      { label: t("Delete"), icon: "trash", danger: true, separated: true, disabled: name === own ? t("You cannot delete yourself") : notAllowed("delete", USER), run: () => void askDelete(row, all) },
     ];
     return <Menu label={t("Actions of {name}", { name })} items={items} />;
   };
@@ -113,7 +115,7 @@ function AddUser({ onClose }: { onClose: () => void }) {
       await remove(pathOf(USER, "", name)).catch(() => undefined);
       throw failure;
     }
-    await post(pathOf(CLUSTER_ROLE_BINDING), bindingOf(name, role), { query: { fieldManager: FIELD_MANAGER } });
+    if (role !== "") await post(pathOf(CLUSTER_ROLE_BINDING), bindingOf(name, role), { query: { fieldManager: FIELD_MANAGER } });
   };
   const missing = name === "" ? t("A name is missing") : password.length < 12 ? t("The password has at least 12 characters") : undefined;
   return (
@@ -129,7 +131,7 @@ function AddUser({ onClose }: { onClose: () => void }) {
       <Field label={t("Password")} hint={t("At least 12 characters.")}>
         <input class="input" type="password" autoComplete="new-password" value={password} onInput={(event) => setPassword(event.currentTarget.value)} />
       </Field>
-      <Field label={t("Role")} hint={t("For roles in one project: kubectl create rolebinding … --user={name}", { name: name || "NAME" })}>
+      <Field label={t("Role")} hint={t("In all projects. Roles in one project are given on its page under Projects.")}>
         <select class="input" value={role} onChange={(event) => setRole(event.currentTarget.value)}>
           {ROLES.map(([label, value]) => (
             <option key={value} value={value}>

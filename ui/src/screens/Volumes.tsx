@@ -1,5 +1,6 @@
+import { deleteObject, notAllowed } from "../actions/remove.ts";
 import { useState } from "preact/hooks";
-import { FIELD_MANAGER, post, remove } from "../api/http.ts";
+import { FIELD_MANAGER, post } from "../api/http.ts";
 import { CLAIM, LONGHORN_REPLICA, LONGHORN_VOLUME, pathOf, STORAGE_CLASS, VOLUME_SNAPSHOT } from "../api/kinds.ts";
 import { firstProject, may } from "../api/session.ts";
 import type { Claim, LonghornReplica, LonghornVolume, StorageClass } from "../api/types.ts";
@@ -23,7 +24,7 @@ import { claimsOf, knownMachines } from "../model/machine.ts";
 import { formatBytes, parseQuantity } from "../model/quantity.ts";
 import type { Status } from "../model/status.ts";
 import { claimStatus } from "../model/volume.ts";
-import { href, machinePath } from "../router.ts";
+import { href, machinePath, volumePath } from "../router.ts";
 import { GrowVolume, sizeOf } from "./machine/Disks.tsx";
 
 interface VolumeRow extends Filterable {
@@ -70,8 +71,10 @@ function rowsOf(claims: Iterable<Claim>, volumes: Map<string, LonghornVolume>, c
   });
 }
 
+const pathTo = (row: VolumeRow) => volumePath(row.claim.metadata.namespace ?? "", row.claim.metadata.name);
+
 const COLUMNS: Column<VolumeRow>[] = [
-  { id: "name", label: t("Name"), width: "minmax(150px, 1.5fr)", sort: (row) => row.claim.metadata.name, cell: (row) => <b>{row.claim.metadata.name}</b>, phone: "first" },
+  { id: "name", label: t("Name"), width: "minmax(150px, 1.5fr)", sort: (row) => row.claim.metadata.name, cell: (row) => <a class="name" tabIndex={-1} href={href(pathTo(row))}>{row.claim.metadata.name}</a>, phone: "first" },
   { id: "project", label: t("Project"), width: "minmax(80px, 0.7fr)", sort: (row) => row.claim.metadata.namespace ?? "", cell: (row) => <span class="muted">{row.claim.metadata.namespace}</span> },
   { id: "status", label: t("Status"), width: "minmax(110px, 1fr)", sort: (row) => row.status.word, cell: (row) => <StatusMark status={row.status} />, phone: "second" },
   { id: "size", label: t("Size"), width: "80px", right: true, sort: (row) => row.size, cell: (row) => formatBytes(row.size), phone: "second" },
@@ -104,7 +107,7 @@ async function askDelete(row: VolumeRow): Promise<void> {
     body: <p>{t("Its data is lost.")}</p>,
     action: t("Delete"), danger: true, type: name,
   });
-  if (answer) await perform(`${t("Delete")}: ${name}`, () => remove(pathOf(CLAIM, namespace, name)));
+  if (answer) await deleteObject(CLAIM, namespace, name);
 }
 
 export function Volumes() {
@@ -115,12 +118,12 @@ export function Volumes() {
   const [growing, setGrowing] = useState<Claim | null>(null);
   const menu = (row: VolumeRow) => {
     const items: MenuItem[] = [
-      { label: t("Grow…"), icon: "up", run: () => setGrowing(row.claim) },
-      { label: t("Take snapshot"), icon: "camera", run: () => void perform(`${t("Take snapshot")}: ${row.claim.metadata.name}`, () => takeSnapshot(row.claim)) },
+      { label: t("Grow…"), icon: "up", disabled: notAllowed("patch", CLAIM), run: () => setGrowing(row.claim) },
+      { label: t("Take snapshot"), icon: "camera", disabled: notAllowed("create", VOLUME_SNAPSHOT), run: () => void perform(`${t("Take snapshot")}: ${row.claim.metadata.name}`, () => takeSnapshot(row.claim)) },
       { label: t("Edit as YAML"), icon: "edit", href: href(`/api/core/v1/persistentvolumeclaims/${row.claim.metadata.namespace}/${row.claim.metadata.name}`) },
       {
         label: t("Delete"), icon: "trash", danger: true, separated: true,
-        disabled: row.usedBy.length > 0 ? t("{name} uses it", { name: row.usedBy.join(", ") }) : undefined,
+        disabled: row.usedBy.length > 0 ? t("{name} uses it", { name: row.usedBy.join(", ") }) : notAllowed("delete", CLAIM),
         run: () => void askDelete(row),
       },
     ];
@@ -138,6 +141,7 @@ export function Volumes() {
       rows={rowsOf(claims.items.values(), volumes.items, goodCopies(replicas.items.values()))}
       columns={COLUMNS}
       keyOf={(row) => `${row.claim.metadata.namespace}/${row.claim.metadata.name}`}
+      path={pathTo}
       menu={menu}
       actions={create}
       hint={t("Filter: name, status:degraded, used:no, size>10Gi")}

@@ -1,6 +1,8 @@
+import { notAllowed } from "../../actions/remove.ts";
 import { useState } from "preact/hooks";
 import { mergePatch, put } from "../../api/http.ts";
 import { CLAIM, MACHINE, pathOf, subresource } from "../../api/kinds.ts";
+import { may } from "../../api/session.ts";
 import type { Claim } from "../../api/types.ts";
 import { useCollection } from "../../api/watch.ts";
 import { Button } from "../../components/Button.tsx";
@@ -21,6 +23,8 @@ type Disk = NonNullable<NonNullable<NonNullable<MachineRow["machine"]["spec"]>["
 const deviceOf = (disk: Disk) => (disk.cdrom ? "cdrom" : disk.lun ? "lun" : "disk");
 const busOf = (disk: Disk) => (disk.cdrom ?? disk.lun ?? disk.disk)?.bus ?? "–";
 
+const mayChangeDisks = (verb: string) => may("update", "subresources.kubevirt.io", `virtualmachines/${verb}`);
+
 export function MachineDisks({ row }: { row: MachineRow }) {
   const claims = useCollection<Claim>(CLAIM, { namespace: row.namespace });
   const [adding, setAdding] = useState(false);
@@ -31,9 +35,11 @@ export function MachineDisks({ row }: { row: MachineRow }) {
     <section class="card">
       <header>
         <h2>{t("Disks")}</h2>
-        <Button small icon="plus" onClick={() => setAdding(true)}>
-          {t("Attach volume")}
-        </Button>
+        {mayChangeDisks("addvolume") && (
+          <Button small icon="plus" onClick={() => setAdding(true)}>
+            {t("Attach volume")}
+          </Button>
+        )}
       </header>
       <div class="scroll-x">
         <table class="plain">
@@ -92,11 +98,11 @@ function DiskMenu({ row, disk, claim }: { row: MachineRow; disk: string; claim: 
       body: <p>{t("The volume {claim} and its data stay.", { claim: claim.metadata.name })}</p>,
       action: t("Detach"),
     });
-    if (answer) await perform(`${t("Detach")}: ${disk}`, () => put(subresource(MACHINE, row.namespace, row.name, "removevolume"), { name: disk }));
+    if (answer) await perform(`${t("Detach")}: ${disk}`, () => put(subresource(MACHINE, row.namespace, row.name, "removevolume"), { name: disk }), { command: `virtctl removevolume ${row.name} --volume-name ${disk} -n ${row.namespace}` });
   };
   const items: MenuItem[] = [
-    { label: t("Grow…"), icon: "up", run: () => setGrowing(true) },
-    { label: t("Detach"), icon: "close", danger: true, run: () => void detach() },
+    { label: t("Grow…"), icon: "up", disabled: notAllowed("patch", CLAIM), run: () => setGrowing(true) },
+    { label: t("Detach"), icon: "close", danger: true, disabled: mayChangeDisks("removevolume") ? undefined : t("Not allowed: {verb} {resource}", { verb: "update", resource: "virtualmachines/removevolume" }), run: () => void detach() },
   ];
   return (
     <>

@@ -76,10 +76,12 @@ export function MachineSnapshots({ row }: { row: MachineRow }) {
 
 function TakeSnapshot({ row, onClose }: { row: MachineRow; onClose: () => void }) {
   const [name, setName] = useState(`${row.name}-${stamp()}`);
+  const [memory, setMemory] = useState(false);
   const [error, setError] = useState<unknown>(null);
+  const running = row.instance?.status?.phase === "Running";
   const submit = async () => {
     try {
-      await takeSnapshot(row, name);
+      await takeSnapshot(row, name, memory);
       onClose();
     } catch (failure) {
       setError(failure);
@@ -104,6 +106,12 @@ function TakeSnapshot({ row, onClose }: { row: MachineRow; onClose: () => void }
         <Field label={t("Name")} hint={t("All disks at one moment, and the configuration of the machine.")}>
           <input class="input mono" value={name} onInput={(event) => setName(event.currentTarget.value)} />
         </Field>
+        {running && (
+          <label class="check">
+            <input type="checkbox" checked={memory} onChange={(event) => setMemory(event.currentTarget.checked)} />
+            {t("With the memory of the guest: a restored machine goes on where it was")}
+          </label>
+        )}
       </div>
     </Dialog>
   );

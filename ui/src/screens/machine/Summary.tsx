@@ -1,6 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { MACHINE_ACTIONS, refusalOf, runAction } from "../../actions/machine.tsx";
 import { INSTANCE, subresource } from "../../api/kinds.ts";
+import { may } from "../../api/session.ts";
 import { Age } from "../../components/Age.tsx";
 import { Button } from "../../components/Button.tsx";
 import { CopyButton, CopyLine } from "../../components/Copy.tsx";
@@ -8,7 +9,8 @@ import { Icon } from "../../components/Icon.tsx";
 import { plural, t } from "../../messages.ts";
 import { claimsOf, type MachineRow } from "../../model/machine.ts";
 import { formatBytes } from "../../model/quantity.ts";
-import { href, machinePath } from "../../router.ts";
+import { hostPath, href, machinePath, volumePath } from "../../router.ts";
+import { MigrationCard } from "./MigrationCard.tsx";
 import { WhyCard } from "./Why.tsx";
 
 export function MachineSummary({ row }: { row: MachineRow }) {
@@ -19,6 +21,7 @@ export function MachineSummary({ row }: { row: MachineRow }) {
   return (
     <div class="cards">
       <WhyCard row={row} />
+      {may("list", "kubevirt.io", "virtualmachineinstancemigrations") && <MigrationCard row={row} />}
       <section class="card">
         <header>
           <h2>{t("Machine")}</h2>
@@ -37,7 +40,7 @@ export function MachineSummary({ row }: { row: MachineRow }) {
           <dt>{t("Run strategy")}</dt>
           <dd>{machine.spec?.runStrategy ?? (machine.spec?.running ? "Always" : "Halted")}</dd>
           <dt>{t("Host")}</dt>
-          <dd>{row.node || "–"}</dd>
+          <dd>{row.node && may("list", "", "nodes") ? <a href={href(hostPath(row.node))}>{row.node}</a> : row.node || "–"}</dd>
           <dt>{t("Created")}</dt>
           <dd>
             <Age time={row.created} />
@@ -86,7 +89,7 @@ export function MachineSummary({ row }: { row: MachineRow }) {
             <li key={disk} class="row">
               <Icon name="disk" />
               <b>{disk}</b>
-              <span class="muted ellipsis">{claim}</span>
+              <a class="ellipsis" href={href(volumePath(row.namespace, claim))}>{claim}</a>
             </li>
           ))}
           {volumes.size === 0 && <li class="muted">{t("No volumes: what the guest writes is lost when it stops.")}</li>}

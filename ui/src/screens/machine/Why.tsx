@@ -32,7 +32,8 @@ export function WhyCard({ row }: { row: MachineRow }) {
     return () => stop.abort();
   }, [row.key, revisions]);
   if (!found || (found.healthy && found.findings.length === 0)) return null;
-  if (found.findings.length === 0) return null;
+  // Its own card tells how far a migration is.
+  if (found.findings.length === 0 || found.state === "Migrating") return null;
   return (
     <section class="card wide" aria-label={t("Findings")}>
       <header>

@@ -1,1 +1,0 @@
-import{c as i}from"/dashboard/a/chunk-CRWPL35W.js";import{c as o,d as a}from"/dashboard/a/chunk-EUVUEQB7.js";import{o as t}from"/dashboard/a/chunk-VJDUSXA6.js";function r({time:e}){return t("time",{dateTime:e,title:a(e),class:"nowrap",children:o(e,Math.max(i.value,Date.now()))})}export{r as a};

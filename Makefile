@@ -57,6 +57,11 @@ net-test: ## VLANs and uplinks on Debian's kernel, in a QEMU machine (minutes; A
 	@scripts/setup test
 	@scripts/net-test $(ARGS)
 
+.PHONY: clients-test
+clients-test: ## Harvester's Terraform provider against a node (TERRAFORM_PROVIDER=folder of its binary)
+	@scripts/setup test
+	cargo test --locked -p sheaf --test e2e -- --ignored harvester_clients:: $(ARGS)
+
 .PHONY: golden
 golden: ## Rewrite the expectations of golden tests; review the difference
 	@scripts/setup test

@@ -24,6 +24,7 @@ mod fairness;
 mod faults;
 mod garbage;
 mod golden;
+mod harvester_clients;
 mod harvester_rest;
 mod identity;
 mod images;

@@ -119,6 +119,7 @@ fn terraform_logs_in_and_gets_a_kubeconfig() {
     let sheaf = Sheaf::with(&["--admin-password", PASSWORD]);
     let own = fs::read_to_string(sheaf.kubeconfig()).unwrap();
     let url = own.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap();
+    let url = url.trim_matches('"');
     let kubeconfig = sheaf.scratch("bootstrapped.kubeconfig");
     let terraform = Terraform::new(
         sheaf.scratch("terraform"),

@@ -190,10 +190,15 @@ pub(super) fn validate_pool(write: &Write<'_>) -> AdmissionResult {
     Ok(())
 }
 
-/// A pool can go when nobody has an address of it.
+/// A pool can go when no load balancer that exists has an address of it.
 fn validate_release(write: &Write<'_>) -> AdmissionResult {
-    let old = write.old.and_then(read::<IpPool>);
-    let used = old.and_then(|pool| pool.status).is_some_and(|status| !status.allocated.is_empty());
+    let status = write.old.and_then(read::<IpPool>).and_then(|pool| pool.status);
+    let exists = |user: &String| {
+        split_id(user).is_some_and(|(namespace, name)| {
+            write.objects.get(GROUP, "loadbalancers", namespace, name).is_some()
+        })
+    };
+    let used = status.is_some_and(|status| status.allocated.values().any(exists));
     if used {
         let message = "can't delete pool before releasing all the allocated IP";
         return Err(refuse("status.allocated", message));

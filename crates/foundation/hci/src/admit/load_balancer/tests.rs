@@ -183,7 +183,8 @@ fn pools_do_not_overlap() {
 fn addresses_that_are_used_keep_their_pool() {
     let mut used = pool("new", json!({"ranges": [{"subnet": "10.2.0.0/24"}]}));
     used["status"] = json!({"allocated": {"10.2.0.9": "default/lb"}});
-    let cluster = Cluster(vec![(GROUP, "ippools", used.clone())]);
+    let pools = (GROUP, "ippools", used.clone());
+    let cluster = Cluster(vec![pools.clone(), (GROUP, "loadbalancers", balancer(json!({})))]);
     assert_eq!(
         judged("ippools", None, Some(&used), &cluster),
         "can't delete pool before releasing all the allocated IP"
@@ -194,6 +195,8 @@ fn addresses_that_are_used_keep_their_pool() {
         judged("ippools", Some(&smaller), Some(&used), &cluster),
         "can't update IP pool new because allocated IP 10.2.0.9 is excluded"
     );
+    // The load balancer is gone, and its address is about to be taken back.
+    assert_eq!(judged("ippools", None, Some(&used), &Cluster(vec![pools])), "");
     used["status"] = json!({"allocated": {}});
     assert_eq!(judged("ippools", None, Some(&used), &cluster), "");
 }

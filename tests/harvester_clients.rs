@@ -127,6 +127,6 @@ fn terraform_logs_in_and_gets_a_kubeconfig() {
         &[("url", url), ("password", PASSWORD), ("kubeconfig", text(&kubeconfig))],
     );
     terraform.apply(&[]);
-    assert!(fs::read_to_string(&kubeconfig).unwrap().contains("token-"));
+    assert!(fs::read_to_string(&kubeconfig).unwrap().contains("kubeconfig-admin-"));
     terraform.destroy();
 }

@@ -147,6 +147,17 @@ pub fn is_global(spec: &IpPoolSpec) -> bool {
     }
 }
 
+/// Whether load balancers of this namespace may name the pool: one of its scopes is for the
+/// namespace, or it has none.
+pub fn may_name(spec: &IpPoolSpec, namespace: &str) -> bool {
+    let scopes = spec.selector.as_ref().map(|selector| selector.scope.as_slice());
+    let scopes = scopes.unwrap_or_default();
+    let is_for = |scope: &PoolScope| {
+        scope.namespace.as_deref().is_some_and(|own| own == namespace || own == ANY)
+    };
+    scopes.is_empty() || scopes.iter().any(is_for)
+}
+
 /// The pool for whoever has this requirement: the one with the highest priority whose network and
 /// scope fit, else the one for everybody. A load balancer of a guest cluster is content with
 /// scopes that name neither project nor cluster.
@@ -293,6 +304,9 @@ mod tests {
             assert_eq!(chosen.metadata.name.as_deref(), Some(expected), "{wanted}");
         }
         assert!(choose(&pools[..3], &wanted("", "other", ""), false).is_none());
+        let named = |namespace: &str| pools.each_ref().map(|pool| may_name(&pool.spec, namespace));
+        assert_eq!(named("default"), [true; 5]);
+        assert_eq!(named("other"), [false, false, false, true, true]);
     }
 
     #[test]

@@ -168,6 +168,19 @@ fn addresses_come_back_and_are_kept_for_those_who_had_them() {
 }
 
 #[test]
+fn a_pool_of_another_namespace_cannot_be_named() {
+    let mut foreign = balancer("foreign");
+    foreign["metadata"]["namespace"] = json!("tenant");
+    foreign["spec"]["ipPool"] = json!("p");
+    let pools = vec![pool("p", "10.0.0.10", "10.0.0.20")];
+    let mut state = BalancerState { balancers: vec![foreign], pools, ..BalancerState::default() };
+    settle(&mut state);
+    let message = "IPPool p is not for namespace tenant; see its selector";
+    assert_eq!(ready(&state.balancers[0]).1, message);
+    assert!(state.services.is_empty());
+}
+
+#[test]
 fn without_a_pool_the_condition_names_what_is_missing() {
     let mut other = balancer("other");
     other["spec"]["ipPool"] = json!("none");

@@ -108,6 +108,11 @@ pub(super) fn allocate(
     let Some(open) = open else {
         return Allocation::None(format!("fail to get allocator {chosen}"));
     };
+    if wished.is_some() && !address_pool::may_name(&open.pool.spec, namespace(balancer)) {
+        let namespace = namespace(balancer);
+        let message = format!("IPPool {chosen} is not for namespace {namespace}; see its selector");
+        return Allocation::None(message);
+    }
     let Some(address) = address_pool::next_address(&open.ranges, &open.pool, &user) else {
         let message = format!("fail to get ip from pool {chosen}, error: no available IP");
         return Allocation::None(message);

@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result, bail};
 use futures_util::TryStreamExt as _;
 use hci::maintenance::{
-    AffectedMachine, CONDITION, ClusterObjects, DRAIN_REQUESTED, MAINTAIN_STATUS, MaintainStrategy,
-    MaintenanceAction, check_machines, check_node, end, request, survey,
+    AffectedMachine, COMPLETED, CONDITION, ClusterObjects, DRAIN_REQUESTED, MAINTAIN_STATUS,
+    MaintainStrategy, MaintenanceAction, check_machines, check_node, end, request, survey,
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -161,7 +161,10 @@ impl MaintenanceReport {
         let (reason, message) = (text(&own.reason), text(&own.message));
         // The annotations come a moment before the first report.
         let is_stale = has(MAINTAIN_STATUS) && own.status != "True";
-        (!is_stale).then_some(Self { reason, message })
+        // The annotation that clients of Harvester read follows the last report.
+        let status = notes.and_then(|notes| notes.get(MAINTAIN_STATUS));
+        let is_early = reason == "Completed" && status.is_some_and(|status| status != COMPLETED);
+        (!is_stale && !is_early).then_some(Self { reason, message })
     }
 }
 
@@ -188,6 +191,9 @@ mod tests {
         assert_eq!(reason(&node(running(), "False", "Disabled")), None);
         assert_eq!(reason(&node(running(), "True", "Draining")), Some("Draining".into()));
         assert_eq!(reason(&node(json!({}), "False", "Refused")), Some("Refused".into()));
+        let completed = json!({MAINTAIN_STATUS: COMPLETED});
+        assert_eq!(reason(&node(running(), "True", "Completed")), None);
+        assert_eq!(reason(&node(completed, "True", "Completed")), Some("Completed".into()));
     }
 
     #[test]

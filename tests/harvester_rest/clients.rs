@@ -111,7 +111,7 @@ fn a_load_balancer_has_an_address_of_a_pool(http: &Http) {
         service["status"]["loadBalancer"]["ingress"][0]["ip"] == "192.0.2.10"
     });
     let pool = format!("{POOLS}/services");
-    assert_has(&http.delete(&pool).refused(422), "before releasing all the allocated IP");
+    assert_has(http.delete(&pool).refused(422), "before releasing all the allocated IP");
     http.delete(&path).ok();
     eventually("the address is free", || {
         let pool: Value = http.get(&pool).ok();

@@ -73,7 +73,7 @@ fn endpoints(http: &Http) -> Vec<String> {
     all
 }
 
-/// What the endpoints are made from, and who makes them.
+/// Nodes and leases that the endpoints depend on.
 fn evidence(node: &Node) -> String {
     let http = node.sheaf.http();
     let nodes = http.get("/api/v1/nodes").json();

@@ -56,7 +56,7 @@ pub use request::{CertificateRequest, RequestError, Signer, node_endpoint_name};
 pub use serving::ServingNames;
 pub use shared::{SharedFileError, read_shared, store_shared};
 
-/// What every management node of a cluster must have in common.
+/// Keys and certificates that all management nodes of a cluster share.
 pub const SHARED_FILES: [&str; 4] =
     ["ca.pem", "front-proxy-ca.pem", "service-account.pem", "etcd-ca.pem"];
 

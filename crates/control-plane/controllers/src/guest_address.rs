@@ -27,19 +27,19 @@ use crate::reconcile::{
 };
 use crate::resource::{ADDRESSES, NODES, Objects, VMIS, VMS, is_refused};
 
-/// What is to be looked at.
+/// Objects whose addresses are to be reconciled.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AddressKey {
     /// The machine, the instance, or both of a name.
     Guest(ObjectKey),
     Node(Arc<str>),
-    /// A claim, whoever holds it.
+    /// A claim, for any holder.
     Claim(Arc<str>),
     /// Changes may have been missed.
     Everything,
 }
 
-/// Who held which address when it was last looked at: a claim that is gone does not say.
+/// Holder of each address at the last reconciliation: a deleted claim does not name it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownHolders(Arc<Mutex<BTreeMap<String, AddressKey>>>);
 

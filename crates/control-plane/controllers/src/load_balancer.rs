@@ -26,7 +26,7 @@ const POOLS: Resource = Resource::new(hci::address_pool::GROUP, "v1beta1", "ippo
 const SERVICES: Resource = Resource::new("", "v1", "services");
 const SLICES: Resource = Resource::new("discovery.k8s.io", "v1", "endpointslices");
 
-/// Addresses are given out by one hand: everything is decided together, under one key. Remembers
+/// Addresses are allocated by one reconciliation for all load balancers, under one key. Remembers
 /// the load balancers, so that machines and services are looked at only where there is one.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerMapper(BTreeSet<(Arc<str>, Arc<str>)>);

@@ -33,7 +33,7 @@ pub enum MemberError {
     Failed { source: etcd_client::Error },
 }
 
-/// What one member tells about itself.
+/// Status of one member, as it reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberStatus {
     pub id: u64,

@@ -22,7 +22,7 @@ pub struct MemberInfo {
     pub is_learner: bool,
 }
 
-/// What a node that becomes a member sees.
+/// Observed state of a node that becomes a member.
 #[derive(Debug, Clone, Copy)]
 pub struct JoinView<'a> {
     pub own_name: &'a str,

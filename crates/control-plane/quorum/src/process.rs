@@ -30,7 +30,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How the process is started.
 #[derive(Debug, Clone)]
 pub struct EtcdSpec {
-    /// Directory with `etcd` and `etcd.log`; absolute.
+    /// Absolute path of the directory with `etcd` and `etcd.log`.
     pub root: PathBuf,
     pub member: String,
     pub client_url: String,
@@ -38,7 +38,7 @@ pub struct EtcdSpec {
     pub tls: TlsFiles,
 }
 
-/// What a process without data begins with. One that has data knows its cluster.
+/// Initial members of a process without data. One with data has them in its data.
 #[derive(Debug, Clone)]
 pub enum InitialCluster {
     /// This member alone.
@@ -62,7 +62,7 @@ pub enum ProcessError {
     Stop,
 }
 
-/// The process of one member.
+/// The etcd process of one member.
 #[derive(Debug, Clone)]
 pub struct EtcdProcess {
     spec: EtcdSpec,

@@ -44,7 +44,7 @@ pub enum PhaseEvent {
         at: Timestamp,
         reason: String,
     },
-    /// Others run etcd, and this node is to be a member.
+    /// Other nodes run etcd, and this node becomes a member.
     JoinWanted,
     Promoted,
 }

@@ -11,12 +11,12 @@ pub struct MemberAnswer {
     pub status: Option<MemberStatus>,
 }
 
-/// What going on alone means.
+/// Consequences of a recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecoveryPlan {
     /// etcd's revision of the newest change that is known here.
     pub revision: i64,
-    /// Nodes that do not answer. What only they have is lost.
+    /// Nodes that do not answer. Changes that only they have are lost.
     pub lost: Vec<String>,
     /// Nodes that answer and have nothing newer. They have to join again.
     pub dropped: Vec<String>,

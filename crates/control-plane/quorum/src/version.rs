@@ -23,7 +23,7 @@ impl fmt::Display for EtcdVersion {
     }
 }
 
-/// What a release is good for.
+/// Support for a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     Full,

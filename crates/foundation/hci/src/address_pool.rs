@@ -119,7 +119,7 @@ pub fn total(ranges: &[PoolRange]) -> i64 {
     ranges.iter().map(|range| range.len()).sum()
 }
 
-/// Who wants an address.
+/// Owner of an address request, as selectors of pools describe it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolRequirement {
     pub network: String,

@@ -33,7 +33,7 @@ pub const HOLDER: &str = "sheaf.io/holder";
 
 const MANAGED_BY: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "guest-network.sheaf.io");
 
-/// Who holds an address.
+/// Holder of an address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressHolder {
     /// A VirtualMachine, running or not.

@@ -209,7 +209,7 @@ pub fn unhealthy(machines: &[AffectedMachine]) -> Vec<UnhealthyMachines> {
     groups.into_iter().map(group).collect()
 }
 
-/// What maintenance of a node would do, before it is requested.
+/// Preview of the maintenance of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MaintenancePreview {
     /// Why the node itself cannot be put into maintenance, forced or not.

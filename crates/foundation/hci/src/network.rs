@@ -23,7 +23,7 @@ pub const MATCHED_NODES_KEY: &str = "network.harvesterhci.io/matched-nodes";
 pub const UPLINK_MTU_KEY: &str = "network.harvesterhci.io/uplink-mtu";
 const WITNESS_KEY: &str = "node-role.harvesterhci.io/witness";
 
-/// What a cluster network without an MTU has.
+/// Default MTU of a cluster network.
 pub const DEFAULT_MTU: u16 = 1500;
 /// The longest name of a cluster network, so that its bridge has a name of 15 characters.
 pub const NAME_LIMIT: usize = 12;
@@ -99,7 +99,7 @@ pub fn uplink_mtu(config: &VlanConfig) -> i32 {
     if mtu == 0 { i32::from(DEFAULT_MTU) } else { mtu }
 }
 
-/// What the text in a NetworkAttachmentDefinition says, as far as bridges are concerned.
+/// The bridge configuration in `spec.config` of a NetworkAttachmentDefinition.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkConfig {
@@ -121,7 +121,7 @@ pub struct TrunkRange {
     pub id: Option<i64>,
 }
 
-/// What a network is, in the words of Harvester's label.
+/// Type of a network, as in Harvester's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkType {
     Vlan,

@@ -131,7 +131,7 @@ const OWN: &[(&str, &[&str])] = &[
 const MIGRATIONS: &[&str] = &["virtualmachineinstancemigrations"];
 const POLICIES: (&str, &[&str]) = ("migrations.kubevirt.io", &["migrationpolicies"]);
 
-/// What machines used lately.
+/// Recent usage of machines.
 const SERIES: (&str, &[&str]) = ("metrics.sheaf.io", &["virtualmachineinstances/series"]);
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {

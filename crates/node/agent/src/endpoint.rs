@@ -254,7 +254,7 @@ async fn serve_route(
     }
 }
 
-/// What the node or one of its machines has used lately.
+/// Recent usage of the node or of one of its machines.
 fn series(
     endpoint: &Endpoint,
     target: Option<MachineTarget>,

@@ -165,7 +165,7 @@ impl Networks {
         Some(PolicyTarget { node: node.to_owned(), network, guests, remote })
     }
 
-    /// Where guests of other nodes are made reachable.
+    /// Tunnel and routes to guests of other nodes.
     pub(crate) fn overlay(&self, node: &str) -> Option<OverlayTarget> {
         let Mode::Nat(nat) = &self.mode else { return None };
         let (network, dns) = (nat.network.clone(), nat.dns.clone());
@@ -173,7 +173,7 @@ impl Networks {
         Some(OverlayTarget { node: node.to_owned(), network, dns, remote })
     }
 
-    /// What uplinks are changed with, unless another process of the network namespace has them.
+    /// The uplinks, unless another process of the network namespace owns them.
     pub(crate) fn uplinks(&self) -> Option<UplinkTarget> {
         let Mode::Nat(nat) = &self.mode else { return None };
         let Some(claim) = own("uplinks") else {

@@ -45,7 +45,7 @@ pub(crate) struct RemoteGuest {
     pub(crate) subdomain: Option<String>,
 }
 
-/// Where guests of other nodes are made reachable.
+/// Tunnel and routes to guests of other nodes.
 pub(crate) struct OverlayTarget {
     pub(crate) node: String,
     pub(crate) network: Network,
@@ -53,7 +53,7 @@ pub(crate) struct OverlayTarget {
     pub(crate) remote: watch::Sender<Arc<RemoteGuests>>,
 }
 
-/// Runs until `stop`; what was made reachable stays so.
+/// Runs until `stop`; routes and tunnels stay.
 pub(crate) async fn run(client: Client, target: OverlayTarget, mut stop: Stop) {
     let nodes = watcher(Api::<Node>::all(client.clone()), watcher::Config::default());
     let nodes = nodes.map(|event| OverlayChange::Node(Box::new(event)));
@@ -97,7 +97,7 @@ enum OverlayChange {
     Claim(Box<Result<Event<IPAddress>, watcher::Error>>),
 }
 
-/// What is known of the cluster, and what the node was told last.
+/// Known objects of the cluster, and the last state applied to the node.
 struct OverlayWatcher {
     target: OverlayTarget,
     nodes: KnownObjects<NodeRecord>,

@@ -40,7 +40,7 @@ pub(crate) struct ServiceTarget {
     pub(crate) remote: watch::Receiver<Arc<RemoteGuests>>,
 }
 
-/// Runs until `stop`; what was made reachable stays so.
+/// Runs until `stop`; routes and tunnels stay.
 pub(crate) async fn run(client: Client, node: ServiceNode, target: ServiceTarget, mut stop: Stop) {
     let config = watcher::Config::default;
     let services = watcher(Api::<Service>::all(client.clone()), config());
@@ -91,7 +91,7 @@ enum ServiceChange {
     Slice(Box<Result<Event<EndpointSlice>, watcher::Error>>),
 }
 
-/// What is known of the cluster, and what the node was told last.
+/// Known objects of the cluster, and the last state applied to the node.
 struct ServiceWatcher {
     node: ServiceNode,
     target: ServiceTarget,

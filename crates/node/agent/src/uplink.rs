@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// As many events as are taken together.
 const BATCH: usize = 256;
 
-/// What uplinks are changed with.
+/// Network and ownership that uplinks are changed with.
 pub(crate) struct UplinkTarget {
     /// The network whose taps are ports of the bridges.
     pub(crate) network: Network,
@@ -53,7 +53,7 @@ fn kind(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// Runs until the tasks are stopped; what was made stays.
+/// Runs until the tasks are stopped; bonds and bridges stay.
 pub(crate) async fn run(client: Client, node: String, target: UplinkTarget, tasks: Tasks) {
     let uplinks = match Uplinks::start(&tasks) {
         Ok(uplinks) => uplinks,
@@ -112,7 +112,7 @@ fn dynamic(
     watcher(Api::<DynamicObject>::all_with(client.clone(), kind), watcher::Config::default())
 }
 
-/// What is known of the cluster, and what the server was told last.
+/// Known objects of the cluster, and the last statuses written.
 struct UplinkReconciler {
     client: Client,
     node: String,

@@ -125,7 +125,7 @@ impl FromStr for BondMode {
 /// All links of the node, by name.
 pub type ObservedLinks = BTreeMap<LinkName, ObservedLink>;
 
-/// What is known of one link of the node.
+/// Observed state of one link of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedLink {
     pub index: u32,
@@ -146,11 +146,11 @@ pub struct ObservedLink {
     pub addresses: Vec<IpNet>,
     /// The VLANs of a port of a bridge.
     pub vlans: PortVlan,
-    /// What a card is in its bond.
+    /// State of a card in its bond.
     pub member: Option<BondMember>,
 }
 
-/// What matters of the different sorts of links.
+/// Kinds of links, with their settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservedKind {
     /// A network card.
@@ -201,7 +201,7 @@ impl ObservedLink {
     }
 }
 
-/// What keeps an uplink from being as wanted. The texts of the first two, and of an interface that
+/// Problem of an uplink. The texts of the first two, and of an interface that
 /// is no bridge, are Harvester's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum UplinkProblem {

@@ -21,7 +21,7 @@ pub(super) enum AddressAction {
     Annotate(Ipv4Addr, Value),
 }
 
-/// What is known of a guest.
+/// Facts about a guest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GuestState<'a> {
     pub(super) has_machine: bool,
@@ -30,7 +30,7 @@ pub(super) struct GuestState<'a> {
     pub(super) network: Option<Ipv4Net>,
 }
 
-/// Who holds the address of an instance.
+/// Holder of the address of an instance.
 pub(super) fn holder(vmi: &Value) -> AddressHolder {
     let (namespace, name) = (object::namespace(vmi).to_owned(), object::name(vmi).to_owned());
     let owner = object::controller(vmi).map(|owner| text(owner, "/kind"));
@@ -65,7 +65,7 @@ fn is_placed(vmi: &Value) -> bool {
         && !text(vmi, "/status/nodeName").is_empty()
 }
 
-/// What to do about the claims of one guest, all of which are `claims`.
+/// Changes of the claims of one guest, all of which are `claims`.
 pub(super) fn actions(guest: GuestState<'_>, claims: &[AddressClaim]) -> Vec<AddressAction> {
     let placed = guest.vmi.filter(|vmi| is_placed(vmi));
     let is_held = |claim: &&AddressClaim| match &claim.holder {

@@ -53,7 +53,7 @@ const PUBLIC_SETTINGS: &[&str] = &[
     "default-vm-termination-grace-period-seconds",
 ];
 
-/// What all clients may read outside of their namespaces.
+/// Objects outside of their namespaces that all clients may read.
 fn authenticated() -> [Value; 2] {
     let name = "harvester-authenticated";
     let read = |group: &str, resource: &str, names: &[&str]| {

@@ -25,7 +25,7 @@ record! {
     }
 
     VlanConfigSpec {
-        /// What the uplink is for.
+        /// Purpose of the uplink.
         description: Option<String>,
         /// Name of the cluster network that the uplink is for.
         cluster_network: String = {"maxLength": 12},

@@ -29,7 +29,7 @@ pub(crate) enum Route {
     ImageFile(String),
     /// What the node and its machines use.
     Usage,
-    /// What the node or one machine has used lately.
+    /// Recent usage of the node or of one machine.
     Series(Option<MachineTarget>),
     /// A step of a machine that moves here, by the uid of its migration.
     Migrate(String, MigrationStep),

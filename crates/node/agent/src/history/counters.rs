@@ -8,9 +8,9 @@ use crate::network::NetworkLocation;
 use crate::usage;
 use crate::vmi::LiveMachine;
 
-/// How long QEMU may take to tell its counters.
+/// Timeout of QEMU's counters.
 const QMP_TIMEOUT: Duration = Duration::from_secs(1);
-/// What the kernel counts in, whatever the disk.
+/// Sector size of the kernel's counters, for every disk.
 const SECTOR: u64 = 512;
 
 /// Counted since the subject began; nothing where it is not counted.

@@ -23,7 +23,7 @@ pub(crate) enum Binding {
     Bridge(BridgeNetwork),
 }
 
-/// What a NetworkAttachmentDefinition says of a bridge.
+/// Bridge, VLANs and MTU of a NetworkAttachmentDefinition.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct BridgeNetwork {
@@ -181,7 +181,7 @@ pub(super) fn names_of(vmi: &Vmi) -> Vec<String> {
     names_below(&vmi.namespace, vmi.hostname(), vmi.spec.subdomain.as_deref())
 }
 
-/// What a guest with this host name can be found by.
+/// DNS names of a guest with this host name.
 pub(crate) fn names_below(namespace: &str, host: &str, subdomain: Option<&str>) -> Vec<String> {
     let mut names = vec![format!("{host}.{namespace}.vm.{ZONE}")];
     if let Some(subdomain) = subdomain.filter(|each| !each.is_empty()) {

@@ -24,7 +24,7 @@ pub(super) fn port(
     Ok(port)
 }
 
-/// What is known without the object: enough to keep a running guest connected.
+/// Facts that do not need the object: enough to keep a running guest connected.
 pub(super) fn bare_port(attachment: &Attachment) -> Option<Port> {
     let (tap, place) = match &attachment.place {
         NetworkLocation::Nat { tap, address } => {

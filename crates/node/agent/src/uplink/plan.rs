@@ -11,10 +11,10 @@ use hci::network::{
 use net::{LinkName, Mac, Uplink, UplinkReport, VlanId};
 use serde_json::{Map, Value, json};
 
-/// How often a bond looks at the carrier of its cards, where nothing is said.
+/// Default interval of a bond's carrier checks, in milliseconds.
 const MIIMON: u32 = 100;
 
-/// What a VlanConfig asks of this node.
+/// The uplink that a VlanConfig requests of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WantedUplink {
     pub(super) cluster_network: String,
@@ -24,7 +24,7 @@ pub(super) struct WantedUplink {
     pub(super) uplink: Result<Uplink, String>,
 }
 
-/// What a node with these labels has to have; `networks` are those of machines.
+/// Uplinks of a node with these labels; `networks` are those of machines.
 pub(super) fn wanted<'a>(
     labels: &BTreeMap<String, String>,
     configs: impl IntoIterator<Item = &'a VlanConfig>,
@@ -81,7 +81,7 @@ fn read_mac(text: &str) -> Result<Mac, String> {
     mac.ok_or_else(|| format!("linkAttributes.hardwareAddr {text:?} must be six bytes in base64"))
 }
 
-/// What stands in the way of an uplink, as one text.
+/// Problems of an uplink, as one text.
 pub(super) fn problem(wanted: &WantedUplink, report: &UplinkReport) -> Option<String> {
     match &wanted.uplink {
         Err(why) => Some(why.clone()),

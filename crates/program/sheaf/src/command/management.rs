@@ -91,7 +91,7 @@ pub(super) fn etcd_process(layout: &Layout, record: &EtcdRecord) -> Result<EtcdP
     }))
 }
 
-/// What a node that is not part of its cluster any more says at its end.
+/// Last message of a node that was removed from its cluster.
 pub(super) const REMOVED: &str = "this node was removed from the cluster; to let it in again, \
      remove its data directory and create a token: sheaf token create --role management";
 

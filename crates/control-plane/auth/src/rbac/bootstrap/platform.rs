@@ -17,7 +17,7 @@ const LONGHORN: &str = "longhorn.io";
 const NETWORK: &str = "network.harvesterhci.io";
 /// The role of the agents of nodes, which the Node authorizer gives to each that exists.
 pub const NODE_ROLE: &str = "system:sheaf-node";
-/// Machines that join, by the role of their token.
+/// Groups of joining nodes, by the role of their token.
 const JOINING_NODES: [&str; 2] =
     ["system:bootstrappers:sheaf:worker", "system:bootstrappers:sheaf:management"];
 const JOINING: &str = "system:sheaf-joining";

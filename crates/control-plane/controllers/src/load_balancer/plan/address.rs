@@ -23,7 +23,7 @@ pub(super) struct OpenPool<'a> {
     ranges: Vec<PoolRange>,
 }
 
-/// What came of the wish for an address.
+/// Result of an allocation.
 pub(super) enum Allocation {
     Address(AllocatedAddress),
     /// The message of the condition.

@@ -2,19 +2,15 @@
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use base::clock;
 use quorum::{InitialCluster, MemberAnswer, Members, RecoveryPlan, TlsFiles, node_of, recovery};
 use tokio::time::Instant;
 
-use super::store::ManagedEtcd;
+use super::store::{LOOK_DELAY, ManagedEtcd, START_TIMEOUT};
 use crate::cli::DataDir;
 use crate::data_dir::Layout;
-
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-const LOOK_DELAY: Duration = Duration::from_millis(250);
 
 pub(in crate::command) async fn run(data: &DataDir, yes: bool) -> Result<()> {
     let layout = Layout::new(data.data_dir.as_deref())?;
@@ -33,7 +29,7 @@ pub(in crate::command) async fn run(data: &DataDir, yes: bool) -> Result<()> {
     let node = node_of(&managed.record.member).to_owned();
     let go_on = match &plan {
         Ok(plan) => {
-            super::super::print(&describe(&node, plan))?;
+            crate::command::print(&describe(&node, plan))?;
             yes || confirm(&node)?
         }
         Err(_) => false,
@@ -49,14 +45,14 @@ pub(in crate::command) async fn run(data: &DataDir, yes: bool) -> Result<()> {
     let copy = format!("etcd-before-recovery-{}", clock::now().as_second());
     let copy = managed.process.back_up(&copy).context("cannot copy the data of etcd")?;
     managed.process.ensure(&InitialCluster::Forced)?;
-    let answered = Box::pin(until_majority(&managed)).await;
+    let answered = Box::pin(managed.until_majority()).await;
     // The next start is an ordinary one.
     managed.process.stop().await?;
     let kept = || format!("the data of before is in {}", copy.display());
     answered.with_context(kept)?;
     managed.record.others.clear();
     managed.record.save(&layout.etcd_record())?;
-    super::super::print(&format!(
+    crate::command::print(&format!(
         "\n{node} is the only member of etcd now; {}.\nStart Sheaf here, then remove each lost \
          node: sheaf node remove NAME --force\n",
         kept()
@@ -66,7 +62,7 @@ pub(in crate::command) async fn run(data: &DataDir, yes: bool) -> Result<()> {
 /// Asks every member that the own one knows.
 async fn assess(managed: &ManagedEtcd) -> Result<RecoveryPlan> {
     managed.process.ensure(&InitialCluster::New)?;
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let deadline = Instant::now() + START_TIMEOUT;
     let (members, listed) = loop {
         let asked = async {
             let members = managed.members().await?;
@@ -92,20 +88,6 @@ async fn assess(managed: &ManagedEtcd) -> Result<RecoveryPlan> {
 
 async fn status(urls: &[String], tls: &TlsFiles) -> Option<quorum::MemberStatus> {
     Members::connect(urls, tls).await.ok()?.status().await.ok()
-}
-
-async fn until_majority(managed: &ManagedEtcd) -> Result<()> {
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
-    loop {
-        let asked = async { managed.members().await?.has_quorum().await };
-        match asked.await {
-            Ok(()) => return Ok(()),
-            Err(failure) if Instant::now() > deadline => {
-                return Err(failure).context("etcd does not answer as the only member");
-            }
-            Err(_) => tokio::time::sleep(LOOK_DELAY).await,
-        }
-    }
 }
 
 fn describe(node: &str, plan: &RecoveryPlan) -> String {

@@ -15,8 +15,8 @@ use crate::data_dir::Layout;
 
 const PREFIX: &str = "/registry";
 /// How long an etcd of one member may take to answer.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
-const LOOK_DELAY: Duration = Duration::from_millis(250);
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const LOOK_DELAY: Duration = Duration::from_millis(250);
 /// How often a start that waits for a majority says so.
 const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -36,6 +36,21 @@ impl ManagedEtcd {
             endpoints: vec![self.record.client_url()],
             tls: Some(EtcdTls { ca: tls.ca, cert: Some(tls.certificate), key: Some(tls.key) }),
             prefix: PREFIX.to_owned(),
+        }
+    }
+
+    /// Waits until the member answers and has a majority, for a limited time.
+    pub(super) async fn until_majority(&self) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let asked = async { self.members().await?.has_quorum().await };
+            match asked.await {
+                Ok(()) => return Ok(()),
+                Err(failure) if Instant::now() > deadline => {
+                    return Err(failure).context("etcd does not answer");
+                }
+                Err(_) => tokio::time::sleep(LOOK_DELAY).await,
+            }
         }
     }
 
@@ -94,17 +109,7 @@ async fn move_into_etcd(layout: &Layout, record: &EtcdRecord) -> Result<()> {
     process.discard()?;
     process.ensure(&InitialCluster::New)?;
     let managed = ManagedEtcd { record: record.clone(), process };
-    let deadline = Instant::now() + START_TIMEOUT;
-    loop {
-        let members = managed.members().await?;
-        match members.has_quorum().await {
-            Ok(()) => break,
-            Err(failure) if Instant::now() > deadline => {
-                return Err(failure).context("etcd does not answer");
-            }
-            Err(_) => tokio::time::sleep(LOOK_DELAY).await,
-        }
-    }
+    managed.until_majority().await?;
     info!(%version, "moving objects from SQLite into etcd");
     let began = Instant::now();
     let mut copied = 0;

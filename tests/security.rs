@@ -7,6 +7,7 @@ mod files;
 mod imports;
 mod paths;
 mod references;
+mod services;
 mod trust;
 
 use serde_json::{Value, json};

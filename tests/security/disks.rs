@@ -235,3 +235,77 @@ fn a_template_lends_nobody_the_rights_of_the_server() {
     assert_has(refused.refused(403), "User \"eve\" cannot create resource \"virtualmachines\"");
     assert_eq!(admin.get(&format!("{TEAM_MACHINES}/vm")).status, 404);
 }
+
+/// The class of an image gives volumes with its data, under any name that leads to it.
+#[test]
+fn the_image_of_another_namespace_is_not_to_be_had_by_its_name() {
+    let sheaf = Sheaf::start();
+    let (admin, mallory) = (sheaf.http(), tenant(&sheaf));
+    let refusal =
+        "refers to virtualmachineimages.harvesterhci.io victim/debian, which user mallory";
+    let named = || json!({"harvesterhci.io/imageId": "victim/debian"});
+    let spec = || {
+        json!({"accessModes": ["ReadWriteMany"], "volumeMode": "Block",
+            "storageClassName": "longhorn-debian", "resources": {"requests": {"storage": "1Gi"}}})
+    };
+    let mut asked = claim("copy", named());
+    asked["spec"] = spec();
+    assert_has(mallory.post(TEAM_CLAIMS, &asked).refused(403), refusal);
+
+    let mut asked = data_volume("copy", json!({"source": {"blank": {}}}));
+    asked["metadata"]["annotations"] = named();
+    asked["spec"]["storage"]["storageClassName"] = "longhorn-debian".into();
+    assert_has(mallory.post(TEAM_DATA_VOLUMES, &asked).refused(403), refusal);
+
+    let templates = json!([{"metadata": {"name": "root", "annotations": named()}, "spec": spec()}]);
+    let mut asked = machine(json!({}));
+    asked["spec"].as_object_mut().unwrap().remove("dataVolumeTemplates");
+    asked["spec"]["template"]["spec"]["volumes"] =
+        json!([{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}]);
+    asked["metadata"]["annotations"] =
+        json!({"harvesterhci.io/volumeClaimTemplates": templates.to_string()});
+    assert_has(mallory.post(TEAM_MACHINES, &asked).refused(403), refusal);
+
+    // A class that is set later, on a claim that was made without one.
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": "of-image", "annotations": named()},
+        "provisioner": "example.org/none",
+    });
+    admin.post("/apis/storage.k8s.io/v1/storageclasses", &class).ok();
+    let beta = json!({"volume.beta.kubernetes.io/storage-class": "none"});
+    mallory.post(TEAM_CLAIMS, &claim("late", beta)).ok();
+    let patch = json!({"spec": {"storageClassName": "of-image"}});
+    let late = mallory.merge(&format!("{TEAM_CLAIMS}/late"), &patch);
+    assert_has(late.refused(403), refusal);
+}
+
+/// A controller applies these patches to a machine that it writes itself.
+#[test]
+fn patches_of_restores_and_clones_do_not_leave_the_namespace() {
+    let sheaf = Sheaf::start();
+    let mallory = tenant(&sheaf);
+    let target = json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "vm"});
+    let path = "/metadata/annotations/harvesterhci.io~1volumeClaimTemplates";
+    for patch in [
+        json!({"op": "add", "path": path, "value": "[]"}),
+        json!({"op": "add", "path": "/spec/dataVolumeTemplates", "value": []}),
+        json!({"op": "replace", "path": "/metadata/namespace", "value": "victim"}),
+    ] {
+        let restore = json!({
+            "apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineRestore",
+            "metadata": {"name": "r"},
+            "spec": {"target": target, "virtualMachineSnapshotName": "s",
+                "patches": [patch.to_string()]},
+        });
+        let restores = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/team/virtualmachinerestores";
+        assert_has(mallory.post(restores, &restore).refused(422), "cannot be patched");
+        let clone = json!({
+            "apiVersion": "clone.kubevirt.io/v1beta1", "kind": "VirtualMachineClone",
+            "metadata": {"name": "c"},
+            "spec": {"source": target, "target": target, "patches": [patch.to_string()]},
+        });
+        let clones = "/apis/clone.kubevirt.io/v1beta1/namespaces/team/virtualmachineclones";
+        assert_has(mallory.post(clones, &clone).refused(422), "cannot be patched");
+    }
+}

@@ -15,6 +15,7 @@ mod network;
 mod operation;
 mod recurring_job;
 mod reference;
+mod service;
 mod storage_class;
 mod template;
 
@@ -49,6 +50,8 @@ pub trait RequestUser {
     fn name(&self) -> &str;
     /// Whether they may get an object.
     fn may_get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool;
+    /// Whether they may create one; `resource` may be `RESOURCE/SUBRESOURCE`.
+    fn may_create(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool;
 }
 
 impl std::fmt::Debug for Write<'_> {
@@ -95,6 +98,11 @@ impl Refusal {
     fn invalid(field: &'static str, message: impl Into<String>) -> Self {
         Self::new(422, field, message)
     }
+
+    /// The same with the code of a webhook that fails.
+    fn internal(self) -> Self {
+        Self { code: 500, reason: "InternalError", ..self }
+    }
 }
 
 const WEBHOOK: &str = "validator.harvesterhci.io";
@@ -128,12 +136,13 @@ pub fn concerns(group: &str, resource: &str) -> bool {
                 | "virtualmachinetemplateversions"
         ) | (LONGHORN, "settings" | "volumes" | "nodes" | "recurringjobs")
             | (STORAGE, "storageclasses")
-            | ("", "persistentvolumeclaims" | "secrets")
+            | ("", "persistentvolumeclaims" | "secrets" | "services")
             | ("snapshot.storage.k8s.io", "volumesnapshots")
             | ("kubevirt.io", "virtualmachines")
             | ("cdi.kubevirt.io", "datavolumes" | "dataimportcrons")
             | ("snapshot.kubevirt.io", "virtualmachinesnapshotcontents")
             | ("pool.kubevirt.io", "virtualmachinepools")
+            | ("instancetype.kubevirt.io", "virtualmachinepreferences")
             | (NETWORK, "clusternetworks" | "vlanconfigs")
             | ("k8s.cni.cncf.io", "network-attachment-definitions")
             | (address_pool::GROUP, "loadbalancers" | "ippools")
@@ -215,16 +224,21 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (address_pool::GROUP, "ippools") => load_balancer::validate_pool(write),
         ("", "persistentvolumeclaims") => claim::validate(write),
         ("", "secrets") => operation::validate_secret(write),
+        ("", "services") => service::validate(write),
         ("snapshot.storage.k8s.io", "volumesnapshots") => operation::validate_snapshot(write),
         ("cdi.kubevirt.io", "datavolumes") if write.object.is_none() => {
             operation::validate_data_volume(write)
         }
         ("kubevirt.io", "virtualmachines") => machine::validate(write),
         (
-            "cdi.kubevirt.io" | "pool.kubevirt.io" | "snapshot.kubevirt.io",
+            "cdi.kubevirt.io"
+            | "instancetype.kubevirt.io"
+            | "pool.kubevirt.io"
+            | "snapshot.kubevirt.io",
             "datavolumes"
             | "dataimportcrons"
             | "virtualmachinepools"
+            | "virtualmachinepreferences"
             | "virtualmachinesnapshotcontents",
         ) => reference::validate(write),
         _ => Ok(()),

@@ -18,6 +18,7 @@ mod migration;
 mod mutate;
 mod name;
 mod network;
+mod patch;
 mod probe;
 mod processor;
 mod set;
@@ -182,6 +183,13 @@ const RULES: &[(&str, &str, &str, &str, AdmissionCheck)] = &[
         storage::validate_snapshot,
     ),
     (
+        "snapshot.kubevirt.io",
+        "virtualmachinerestores",
+        "virtualmachinerestore-validator.snapshot.kubevirt.io",
+        "virtualmachinerestore-validator.snapshot.kubevirt.io",
+        patch::validate_restore,
+    ),
+    (
         "clone.kubevirt.io",
         "virtualmachineclones",
         "vm-clone-validator.kubevirt.io",
@@ -219,11 +227,18 @@ pub fn admit_machine_status(write: &Write<'_>) -> Result<(), Denial> {
         .map_err(|denial| denial.by("virtualmachine-validator.kubevirt.io"))
 }
 
-/// What an update of an instance by somebody else than the cluster leaves of the status: the
-/// old one. There is no status subresource that could keep them apart.
-pub fn keep_instance_status(new: &mut Value, old: &Value, trusted: bool) {
-    if !trusted && new["status"] != old["status"] {
-        new["status"] = old["status"].clone();
+/// What a write of an instance by somebody else than the cluster leaves of the status: the
+/// old one, or none. There is no status subresource that could keep them apart, and addresses in
+/// the status become endpoints of services.
+pub fn keep_instance_status(new: &mut Value, old: Option<&Value>, trusted: bool) {
+    if trusted {
+        return;
+    }
+    let kept = old.map_or(Value::Null, |old| old["status"].clone());
+    match new.as_object_mut() {
+        Some(fields) if kept.is_null() => drop(fields.remove("status")),
+        Some(fields) => drop(fields.insert("status".to_owned(), kept)),
+        None => {}
     }
 }
 

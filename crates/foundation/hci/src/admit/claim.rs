@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 
-use super::reference::authorize_class;
+use super::reference::authorize_claim;
 use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, split_id, text};
 
 const IMAGE: &str = "/metadata/annotations/harvesterhci.io~1imageId";
+
+const CLASS: &str = "/spec/storageClassName";
 
 /// Classes that the cluster keeps for itself.
 const KEPT: [&str; 2] = ["longhorn-static", "vmstate-persistence"];
@@ -18,7 +20,7 @@ pub(super) fn complete(write: &Write<'_>, object: &mut Value) {
         return;
     }
     let Some((namespace, name)) = split_id(text(object, IMAGE)) else { return };
-    let class = text(object, "/spec/storageClassName");
+    let class = text(object, CLASS);
     if class.strip_prefix("longhorn-") != Some(name)
         || write.objects.get(STORAGE, "storageclasses", "", class).is_some()
     {
@@ -32,20 +34,22 @@ pub(super) fn complete(write: &Write<'_>, object: &mut Value) {
 }
 
 pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
-    match (write.object, write.old) {
-        (Some(object), None) => {
-            let class = text(object, "/spec/storageClassName");
-            if KEPT.contains(&class) && !write.trusted {
-                return Err(Refusal::invalid(
-                    "spec.storageClassName",
-                    format!("can not create volume with the reserved storage class {class}"),
-                ));
-            }
-            authorize_class(write, "spec.storageClassName", class)
-        }
-        (None, Some(_)) => validate_deletion(write),
-        _ => Ok(()),
+    let Some(object) = write.object else { return validate_deletion(write) };
+    let class = text(object, CLASS);
+    // A claim that was made without a class may still get one.
+    let is_known = write
+        .old
+        .is_some_and(|old| text(old, CLASS) == class && text(old, IMAGE) == text(object, IMAGE));
+    if is_known {
+        return Ok(());
     }
+    if KEPT.contains(&class) && !write.trusted {
+        return Err(Refusal::invalid(
+            "spec.storageClassName",
+            format!("can not create volume with the reserved storage class {class}"),
+        ));
+    }
+    authorize_claim(write, "spec.storageClassName", object)
 }
 
 fn validate_deletion(write: &Write<'_>) -> AdmissionResult {

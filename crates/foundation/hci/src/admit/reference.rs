@@ -93,13 +93,17 @@ pub(super) fn authorize_secrets(
 pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else { return Ok(()) };
     let spec = &object["spec"];
-    if write.old.is_some_and(|old| old["spec"] == *spec) {
+    let image = text(object, IMAGE_ID);
+    if write.old.is_some_and(|old| old["spec"] == *spec && text(old, IMAGE_ID) == image) {
         return Ok(());
     }
     match write.resource {
-        "datavolumes" => authorize_data_volume(write, "spec", spec),
-        "dataimportcrons" => {
-            authorize_data_volume(write, "spec.template.spec", &spec["template"]["spec"])
+        "datavolumes" => authorize_data_volume(write, "spec", object),
+        "dataimportcrons" => authorize_data_volume(write, "spec.template", &spec["template"]),
+        // Machines of pools and sets are written by controllers with the class of the preference.
+        "virtualmachinepreferences" => {
+            let class = text(spec, "/volumes/preferredStorageClassName");
+            authorize_class(write, "spec.volumes.preferredStorageClassName", class)
         }
         "virtualmachinepools" => {
             let template = &spec["virtualMachineTemplate"];
@@ -107,8 +111,8 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
         }
         "virtualmachinesnapshotcontents" => {
             for backup in spec["volumeBackups"].as_array().into_iter().flatten() {
-                let class = text(backup, "/persistentVolumeClaim/spec/storageClassName");
-                authorize_class(write, "spec.volumeBackups", class)?;
+                let claim = &backup["persistentVolumeClaim"];
+                authorize_claim(write, "spec.volumeBackups", claim)?;
             }
             let machine = &spec["source"]["virtualMachine"];
             authorize_machine(write, &machine["metadata"], &machine["spec"])
@@ -125,25 +129,36 @@ pub(super) fn authorize_machine(
 ) -> AdmissionResult {
     let templates = spec["dataVolumeTemplates"].as_array();
     for template in templates.into_iter().flatten() {
-        authorize_data_volume(write, "spec.dataVolumeTemplates", &template["spec"])?;
+        authorize_data_volume(write, "spec.dataVolumeTemplates", template)?;
     }
     for template in claim_templates(metadata).unwrap_or_default() {
         let field = "metadata.annotations[harvesterhci.io/volumeClaimTemplates]";
-        authorize_class(write, field, text(&template.claim, "/spec/storageClassName"))?;
+        authorize_claim(write, field, &template.claim)?;
     }
     Ok(())
 }
 
-/// The class of a DataVolume's claim.
+/// The class of a claim, and the image that it names: a claim with the class that images had in
+/// earlier versions gets the class of that image.
+pub(super) fn authorize_claim(
+    write: &Write<'_>,
+    field: &'static str,
+    claim: &Value,
+) -> AdmissionResult {
+    authorize_class(write, field, text(claim, "/spec/storageClassName"))?;
+    authorize_id(write, field, "virtualmachineimages", text(claim, IMAGE_ID))
+}
+
+/// The class of a DataVolume's claim, which gets the annotations of the DataVolume.
 pub(super) fn authorize_data_volume(
     write: &Write<'_>,
     field: &'static str,
-    spec: &Value,
+    volume: &Value,
 ) -> AdmissionResult {
-    for class in ["/storage/storageClassName", "/pvc/storageClassName"] {
-        authorize_class(write, field, text(spec, class))?;
+    for class in ["/spec/storage/storageClassName", "/spec/pvc/storageClassName"] {
+        authorize_class(write, field, text(volume, class))?;
     }
-    Ok(())
+    authorize_id(write, field, "virtualmachineimages", text(volume, IMAGE_ID))
 }
 
 #[cfg(test)]
@@ -151,7 +166,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::admit::{RequestUser, validate};
+    use crate::admit::tests::Tenant;
+    use crate::admit::validate;
     use crd::lookup::Objects;
 
     /// An image of namespace `victim` with its class, and objects beside it.
@@ -178,18 +194,6 @@ mod tests {
         }
     }
 
-    struct Tenant;
-
-    impl RequestUser for Tenant {
-        fn name(&self) -> &str {
-            "mallory"
-        }
-
-        fn may_get(&self, _: &str, _: &str, namespace: &str, _: &str) -> bool {
-            namespace == "shared"
-        }
-    }
-
     fn refusal(group: &str, resource: &str, object: &Value) -> String {
         let write = Write {
             group,
@@ -212,6 +216,12 @@ mod tests {
         let templates = json!([{"metadata": {"name": "c"}, "spec": class()}]).to_string();
         let annotated = json!({"harvesterhci.io/volumeClaimTemplates": templates});
         let machine = json!({"dataVolumeTemplates": [{"spec": {"storage": class()}}]});
+        // No class has this name; it becomes that of the image when the claim is made.
+        let by_name = |class: &str| {
+            let annotations = json!({"harvesterhci.io/imageId": "victim/debian"});
+            json!({"metadata": {"name": "c", "annotations": annotations},
+                "spec": {"storageClassName": class, "pvc": {"storageClassName": class}}})
+        };
         let secret = |namespace: &str| {
             let mut parameters = json!({"encrypted": "true"});
             for kind in ["provisioner", "node-publish", "node-stage"] {
@@ -224,6 +234,27 @@ mod tests {
         let (harvester, virt) = ("harvesterhci.io", "kubevirt.io");
         for (group, resource, object, expected) in [
             ("", "persistentvolumeclaims", json!({"spec": class()}), "victim/debian"),
+            ("", "persistentvolumeclaims", by_name("longhorn-debian"), "victim/debian"),
+            ("cdi.kubevirt.io", "datavolumes", by_name("longhorn-debian"), "victim/debian"),
+            (
+                virt,
+                "virtualmachines",
+                json!({"metadata": {"annotations": {"harvesterhci.io/volumeClaimTemplates":
+                    json!([by_name("longhorn-debian")]).to_string()}}}),
+                "victim/debian",
+            ),
+            (
+                virt,
+                "virtualmachines",
+                json!({"spec": {"dataVolumeTemplates": [by_name("longhorn-debian")]}}),
+                "victim/debian",
+            ),
+            (
+                "instancetype.kubevirt.io",
+                "virtualmachinepreferences",
+                json!({"spec": {"volumes": {"preferredStorageClassName": "lh-1"}}}),
+                "victim/debian",
+            ),
             (
                 "cdi.kubevirt.io",
                 "datavolumes",

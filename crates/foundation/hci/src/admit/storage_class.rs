@@ -107,6 +107,23 @@ const SECRETS: [(&str, &str); 3] = [
 const PASSPHRASE: &str = "CRYPTO_KEY_VALUE";
 /// Where the passphrase comes from; empty or `secret`, as Longhorn has no other.
 const PROVIDER: &str = "CRYPTO_KEY_PROVIDER";
+/// The values that the other fields of the secret may have; each may also be missing.
+const KNOWN: &[(&str, &[&str])] = &[
+    (PROVIDER, &["secret"]),
+    (
+        "CRYPTO_KEY_CIPHER",
+        &[
+            "aes-xts-plain",
+            "aes-xts-plain64",
+            "aes-cbc-plain",
+            "aes-cbc-plain64",
+            "aes-cbc-essiv:sha256",
+        ],
+    ),
+    ("CRYPTO_KEY_HASH", &["sha256", "sha384", "sha512"]),
+    ("CRYPTO_KEY_SIZE", &["256", "384", "512"]),
+    ("CRYPTO_PBKDF", &["argon2i", "argon2id", "pbkdf2"]),
+];
 
 /// Whether the secret that the parameters name is there and can be used, if they name one.
 pub(super) fn validate_encryption(write: &Write<'_>, parameters: &Value) -> AdmissionResult {
@@ -161,11 +178,15 @@ fn validate_secret(secret: &Value) -> Result<(), String> {
         Some("") => return Err(format!("invalid field: {PASSPHRASE}")),
         Some(_) => {}
     }
-    let provider = secret["data"][PROVIDER].as_str().unwrap_or_default();
-    match STANDARD.decode(provider) {
-        Ok(provider) if provider.is_empty() || provider == b"secret" => Ok(()),
-        _ => Err(format!("invalid field: {PROVIDER}: it must be \"secret\"")),
+    for (field, known) in KNOWN {
+        let value = secret["data"][*field].as_str().unwrap_or_default();
+        let value = STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let is_known = value.is_some_and(|it| it.is_empty() || known.contains(&it.as_str()));
+        if !is_known {
+            return Err(format!("invalid field: {field}: it must be one of {}", known.join(", ")));
+        }
     }
+    Ok(())
 }
 
 fn validate_deletion(write: &Write<'_>, old: &Value) -> AdmissionResult {

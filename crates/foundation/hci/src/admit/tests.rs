@@ -38,6 +38,27 @@ impl RequestUser for Cluster {
     fn may_get(&self, _: &str, _: &str, namespace: &str, _: &str) -> bool {
         namespace != "closed"
     }
+
+    fn may_create(&self, _: &str, _: &str, namespace: &str, _: &str) -> bool {
+        namespace != "closed"
+    }
+}
+
+/// May get what is shared, and create nothing beyond what the rules let everybody do.
+pub(super) struct Tenant;
+
+impl RequestUser for Tenant {
+    fn name(&self) -> &str {
+        "mallory"
+    }
+
+    fn may_get(&self, _: &str, _: &str, namespace: &str, _: &str) -> bool {
+        namespace == "shared"
+    }
+
+    fn may_create(&self, _: &str, _: &str, _: &str, _: &str) -> bool {
+        false
+    }
 }
 
 fn judged(
@@ -704,11 +725,20 @@ fn an_encrypted_class_needs_a_passphrase_or_a_template_for_its_secret() {
         refused(422, &format!("{told}, {problem}"))
     };
     assert_eq!(judged_with(json!({})), invalid("missing field: CRYPTO_KEY_VALUE"));
-    let other = json!({"CRYPTO_KEY_VALUE": "eA==", "CRYPTO_KEY_PROVIDER": "a21z"});
-    assert_eq!(
-        judged_with(other),
-        invalid("invalid field: CRYPTO_KEY_PROVIDER: it must be \"secret\"")
-    );
+    for (field, value, known) in [
+        ("CRYPTO_KEY_PROVIDER", "a21z", "secret"),
+        ("CRYPTO_KEY_SIZE", "YXNk", "256, 384, 512"),
+        ("CRYPTO_KEY_HASH", "bWQ1", "sha256, sha384, sha512"),
+        ("CRYPTO_PBKDF", "eA==", "argon2i, argon2id, pbkdf2"),
+    ] {
+        let other = json!({"CRYPTO_KEY_VALUE": "eA==", field: value});
+        let problem = format!("invalid field: {field}: it must be one of {known}");
+        assert_eq!(judged_with(other), invalid(&problem));
+    }
+    // What Harvester's form fills in.
+    let whole = json!({"CRYPTO_KEY_VALUE": "eA==", "CRYPTO_KEY_CIPHER": "YWVzLXh0cy1wbGFpbjY0",
+        "CRYPTO_KEY_HASH": "c2hhMjU2", "CRYPTO_KEY_SIZE": "MjU2", "CRYPTO_PBKDF": "YXJnb24yaQ=="});
+    assert_eq!(judged_with(whole), Ok(()));
     let mut template = encrypting("hidden");
     for who in ["provisioner", "node-publish", "node-stage"] {
         let key = |end: &str| format!("csi.storage.k8s.io/{who}-secret-{end}");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::network::mac_problem;
-use super::{Causes, Denial, Write};
+use super::{Causes, Denial, Write, patch};
 use crate::state::text;
 
 pub(super) fn validate(write: &Write<'_>) -> Result<Vec<String>, Denial> {
@@ -31,13 +31,7 @@ pub(super) fn validate(write: &Write<'_>) -> Result<Vec<String>, Denial> {
             causes.invalid(format!("spec.newMacAddresses.{name}"), message);
         }
     }
-    for (index, patch) in spec["patches"].as_array().into_iter().flatten().enumerate() {
-        let patch = patch.as_str().unwrap_or_default();
-        if serde_json::from_str::<serde::de::IgnoredAny>(patch).is_err() {
-            let message = format!("patch is not valid JSON ({patch})");
-            causes.invalid(format!("spec.patches[{index}]"), message);
-        }
-    }
+    patch::validate(write, &mut causes);
     causes.finish()?;
     Ok(Vec::new())
 }

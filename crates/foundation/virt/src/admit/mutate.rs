@@ -49,7 +49,7 @@ pub fn mutate(
         ("kubevirt.io", "virtualmachineinstances", None) => instance(new, around)
             .map_err(|denial| denial.by("virtualmachineinstances-mutator.kubevirt.io")),
         ("kubevirt.io", "virtualmachineinstances", Some(old)) => {
-            keep_instance_status(new, old, around.trusted);
+            keep_instance_status(new, Some(old), around.trusted);
             Ok(())
         }
         ("cdi.kubevirt.io", "datavolumes", _) => {
@@ -84,6 +84,7 @@ fn machine(
 }
 
 fn instance(vmi: &mut Value, around: &mut MutationContext<'_>) -> Result<(), Denial> {
+    keep_instance_status(vmi, None, around.trusted);
     let plural = "virtualmachineinstancepresets";
     let presets = around.objects.list("kubevirt.io", plural, around.namespace);
     apply_presets(vmi, presets).map_err(|conflict| Denial::unprocessable(conflict.to_string()))?;

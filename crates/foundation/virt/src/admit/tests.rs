@@ -447,10 +447,14 @@ fn only_the_cluster_changes_an_instance() {
 fn the_status_of_an_instance_is_the_clusters() {
     let old = json!({"status": {"phase": "Running"}});
     let mut new = json!({"status": {"phase": "Failed"}});
-    keep_instance_status(&mut new, &old, true);
+    keep_instance_status(&mut new, Some(&old), true);
     assert_eq!(new["status"]["phase"], "Failed");
-    keep_instance_status(&mut new, &old, false);
+    keep_instance_status(&mut new, Some(&old), false);
     assert_eq!(new["status"]["phase"], "Running");
+    // Addresses that a user invents must not become endpoints.
+    let mut created = json!({"spec": {}, "status": {"interfaces": [{"ipAddress": "10.0.0.5"}]}});
+    keep_instance_status(&mut created, None, false);
+    assert_eq!(created, json!({"spec": {}}));
 }
 
 #[test]

@@ -110,7 +110,9 @@ pub(in crate::admit) fn validate(write: &Write<'_>) -> AdmissionResult {
         return Ok(());
     }
     if let Err(why) = config.vlans() {
-        return refuse(CONFIG, &why.to_string());
+        // Upstream's webhook answers with an internal error, and its clients expect that one.
+        let refusal = super::refuse(write, "nad", CONFIG, &why.to_string());
+        return Err(refusal.internal());
     }
     validate_bridge(write, object, &config)?;
     if let Some(old) = write.old.and_then(|old| NetworkConfig::read(old).ok()) {

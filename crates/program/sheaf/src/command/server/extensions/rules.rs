@@ -220,6 +220,10 @@ impl hci::admit::RequestUser for Client<'_> {
     fn may_get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
         self.may("get", group, resource, namespace, name)
     }
+
+    fn may_create(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
+        self.may("create", group, resource, namespace, name)
+    }
 }
 
 impl virt::admit::Access for Client<'_> {

@@ -84,7 +84,10 @@ pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         ("", "persistentvolumes") => volume::persistent_volume(write),
         ("", "persistentvolumeclaims") => volume::claim(write),
         ("cdi.kubevirt.io", "dataimportcrons") if write.is_management => import_cron(write),
-        ("longhorn.io", "nodes") => named_as_node(write),
+        ("longhorn.io", "nodes") => {
+            named_as_node(write)?;
+            volume::disks(write)
+        }
         (crate::network::GROUP, "vlanstatuses") => uplink_report(write),
         (crate::network::GROUP, "clusternetworks") => {
             let (object, old) = write.update()?;

@@ -13,6 +13,11 @@ impl Objects for World {
             ("", "persistentvolumes", "pv-r") => {
                 Some(json!({"spec": {"csi": {"volumeHandle": "vol-a"}}}))
             }
+            ("", "persistentvolumeclaims", "used" | "foreign") => {
+                Some(json!({"spec": {"volumeName": format!("pv-{name}")}}))
+            }
+            ("", "persistentvolumeclaims", "mine") => Some(json!({"metadata": {
+                "annotations": {"volume.kubernetes.io/selected-node": "a"}}})),
             ("longhorn.io", "volumes", "vol-m") => Some(json!({"spec": {"migrationNodeID": "a"}})),
             ("longhorn.io", "nodes", "a") => {
                 Some(json!({"status": {"diskStatus": {"d": {"diskUUID": "disk-a"}}}}))
@@ -28,9 +33,32 @@ impl Objects for World {
                 json!({"spec": {"volumeName": "vol-b", "nodeID": "b"}}),
                 json!({"spec": {"volumeName": "vol-n", "nodeID": ""}}),
             ],
+            "persistentvolumes" => ["used", "foreign"].map(replicated).into(),
+            "virtualmachineinstances" => vec![
+                json!({"status": {"nodeName": "a"},
+                    "spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "used"}}]}}),
+                json!({"status": {"nodeName": "b"},
+                    "spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "foreign"}}]}}),
+            ],
+            "nodes" => vec![json!({"metadata": {"name": "b"},
+                "status": {"diskStatus": {"d": {"diskUUID": "disk-b"}}}})],
             _ => vec![],
         }
     }
+}
+
+/// The volume of a claim, with a replicated volume behind it.
+fn replicated(claim: &str) -> Value {
+    json!({"metadata": {"name": format!("pv-{claim}")}, "spec": {
+        "csi": {"volumeHandle": format!("vol-{claim}")},
+        "claimRef": {"namespace": "n", "name": claim}}})
+}
+
+/// A local volume of node `a` for a claim.
+fn local_for(claim: &str) -> Value {
+    let mut volume = local("a");
+    volume["spec"]["claimRef"] = json!({"namespace": "n", "name": claim});
+    volume
 }
 
 fn local(node: &str) -> Value {
@@ -83,7 +111,8 @@ fn a_node_reports_about_what_is_on_it() {
         json!({"metadata": {"deletionTimestamp": "t"}, "spec": {"nodeID": ""}, "status": {}});
     let snapshot = |volume: &str| json!({"spec": {"volume": volume}});
     let image = |disk: &str| json!({"status": {"diskFileStatusMap": {disk: {"state": "ready"}}}});
-    let tickets = |node: &str| json!({"spec": {"attachmentTickets": {"t": {"nodeID": node}}}});
+    let tickets = |volume: &str, node: &str| json!({"spec": {"volume": volume, "attachmentTickets": {"t": {"nodeID": node}}}});
+    let disk = |id: &str| json!({"status": {"diskStatus": {"d": {"diskUUID": id}}}});
     let claim = |volume: &str, selected: &str| {
         json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": selected}},
             "spec": {"volumeName": volume}})
@@ -103,8 +132,12 @@ fn a_node_reports_about_what_is_on_it() {
         (SNAPSHOTS, "s", snapshot("vol-a"), snapshot("vol-a")),
         (SNAPSHOTS, "s", snapshot("vol-n"), snapshot("vol-n")),
         (IMAGES, "i", image("disk-a"), json!({"status": {}})),
-        (TICKETS, "v", tickets("a"), gone.clone()),
-        (TICKETS, "v", json!({"spec": {}}), tickets("a")),
+        // Its own replica or engine, and the disk of a machine that runs here.
+        (TICKETS, "vol-a", tickets("vol-a", "a"), gone.clone()),
+        (TICKETS, "vol-used", tickets("vol-used", "a"), gone.clone()),
+        (TICKETS, "v", json!({"spec": {"volume": "v"}}), tickets("v", "a")),
+        (("longhorn.io", "nodes"), "a", disk("disk-a"), json!({})),
+        (PVS, "pv", local_for("mine"), gone.clone()),
         (PVS, "pv-a", local("a"), gone.clone()),
         (PVS, "pv-a", gone.clone(), local("a")),
         (CLAIMS, "c", claim("", "a"), claim("", "a")),
@@ -157,6 +190,8 @@ fn a_node_changes_nothing_else() {
     let notes = |key: &str| json!({"metadata": {"annotations": {key: "x"}}});
     let engine = |node: &str, size: u32| json!({"spec": {"nodeID": node, "size": size}});
     let tickets = |node: &str| json!({"spec": {"attachmentTickets": {"t": {"nodeID": node}}}});
+    let ticket = |volume: &str| json!({"spec": {"volume": volume, "attachmentTickets": {"t": {"nodeID": "a"}}}});
+    let noted = |key: &str| json!({"metadata": {"annotations": {key: "x"}}, "spec": {"volumeName": "pv-a"}});
     let image = |disk: &str| json!({"status": {"diskFileStatusMap": {disk: {"state": "ready"}}}});
     let claim = |volume: &str| json!({"spec": {"volumeName": volume}});
     for (kind, name, object, old, part) in [
@@ -189,6 +224,24 @@ fn a_node_changes_nothing_else() {
         (TICKETS, "v", tickets("b"), gone.clone(), "not placed on it"),
         (TICKETS, "v", tickets("a"), tickets("b"), "not placed on it"),
         (TICKETS, "v", json!({"spec": {}}), tickets("b"), "not placed on it"),
+        // The disk of a machine elsewhere, under its own name and under another.
+        (TICKETS, "vol-foreign", ticket("vol-foreign"), gone.clone(), "not placed on it"),
+        (TICKETS, "vol-a", ticket("vol-foreign"), gone.clone(), "not placed on it"),
+        (
+            ("longhorn.io", "nodes"),
+            "a",
+            json!({"status": {"diskStatus": {"x": {"diskUUID": "disk-b"}}}}),
+            json!({}),
+            "the disk disk-b, which is on another node",
+        ),
+        (PVS, "pv", local_for("foreign"), gone.clone(), "the claimRef of a volume"),
+        (
+            CLAIMS,
+            "c",
+            noted("cdi.kubevirt.io/storage.import.certConfigMap"),
+            json!({"spec": {"volumeName": "pv-a"}}),
+            "certConfigMap of a claim",
+        ),
         (PVS, "pv", local("b"), gone.clone(), "not placed on it"),
         (PVS, "pv", gone.clone(), local("b"), "not placed on it"),
         (PVS, "pv", json!({"spec": {"csi": {}}}), gone.clone(), "not placed on it"),

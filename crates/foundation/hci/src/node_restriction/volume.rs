@@ -25,7 +25,23 @@ pub(super) fn persistent_volume(write: &NodeWrite<'_>) -> Result<(), NodeDenial>
             }
         }
     }
-    Ok(())
+    match (write.object, write.old) {
+        // A volume that names a claim takes it from whoever would have made one for it.
+        (Some(object), None) if !is_claimed_here(write, &object["spec"]["claimRef"]) => {
+            Err(write.field("the claimRef of a volume: the claim is not for this node"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the claim of a new volume is for this node; a volume may also be for no claim.
+fn is_claimed_here(write: &NodeWrite<'_>, reference: &Value) -> bool {
+    if reference.is_null() {
+        return true;
+    }
+    let (namespace, name) = (text(reference, "namespace"), text(reference, "name"));
+    let claim = write.objects.get("", "persistentvolumeclaims", namespace, name);
+    claim.is_some_and(|claim| is_claim_of(write, &claim))
 }
 
 /// Whether a volume is in files of a node, and nowhere else.
@@ -52,7 +68,10 @@ pub(super) fn claim(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let (new, old) = (&object["metadata"]["annotations"], &old["metadata"]["annotations"]);
     // Where it goes and what it is filled with is for others to say.
     let is_source = |key: &&str| {
-        *key == SELECTED_NODE || *key == "k8s.io/CloneRequest" || key.ends_with(".secretName")
+        *key == SELECTED_NODE
+            || *key == "k8s.io/CloneRequest"
+            || key.ends_with(".secretName")
+            || key.ends_with(".certConfigMap")
     };
     match changed_keys(new, old).into_iter().find(is_source) {
         Some(note) => Err(write.field(format!("the annotation {note} of a claim"))),
@@ -131,8 +150,7 @@ pub(super) fn image(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let (object, old) = write.update()?;
     write.keeps_spec(object, old)?;
     let node = write.objects.get(LONGHORN, "nodes", NAMESPACE, write.node).unwrap_or_default();
-    let disks = node["status"]["diskStatus"].as_object().into_iter().flat_map(|map| map.values());
-    let own: BTreeSet<&str> = disks.map(|disk| text(disk, "diskUUID")).collect();
+    let own = disk_ids(&node);
     let map = |value: &Value| value["status"]["diskFileStatusMap"].clone();
     let (new, old) = (map(object), map(old));
     match changed_keys(&new, &old).into_iter().find(|disk| !own.contains(disk)) {
@@ -151,7 +169,88 @@ fn is_refused_migration(write: &NodeWrite<'_>, new: &Value, had: &Value) -> bool
     new.is_null() && is_migration && has_engine
 }
 
-/// Tickets are put and taken back by the node that they name.
+/// Whether a node has a reason to attach a volume: it has a part of it, fills or exports its
+/// claim, makes an image of it, or runs or receives a machine that uses the claim.
+fn is_needed_here(write: &NodeWrite<'_>, volume: &str) -> bool {
+    // A management node has the keys of the cluster.
+    if write.is_management {
+        return true;
+    }
+    if volume != write.name {
+        return false;
+    }
+    if is_stored_on(write.node, volume, write.objects) || exports_image(write, volume) {
+        return true;
+    }
+    let volumes = write.objects.list("", "persistentvolumes", "");
+    let of_handle = volumes.iter().filter(|it| it["spec"]["csi"]["volumeHandle"] == volume);
+    of_handle.into_iter().any(|it| {
+        let claim = &it["spec"]["claimRef"];
+        let (namespace, name) = (text(claim, "namespace"), text(claim, "name"));
+        let claim = write.objects.get("", "persistentvolumeclaims", namespace, name);
+        claim.is_some_and(|claim| {
+            claim["spec"]["volumeName"] == it["metadata"]["name"]
+                && (is_claim_of(write, &claim) || machine_uses(write, namespace, name))
+        })
+    })
+}
+
+/// Whether a machine that runs on the node or migrates to it has a claim as a disk.
+fn machine_uses(write: &NodeWrite<'_>, namespace: &str, claim: &str) -> bool {
+    let machines = write.objects.list("kubevirt.io", "virtualmachineinstances", namespace);
+    machines.iter().any(|vmi| {
+        let status = &vmi["status"];
+        let is_here = status["nodeName"] == write.node
+            || status["migrationState"]["targetNode"] == write.node;
+        let volumes = vmi["spec"]["volumes"].as_array().into_iter().flatten();
+        is_here
+            && volumes.into_iter().any(|own| {
+                own["persistentVolumeClaim"]["claimName"] == claim
+                    || own["dataVolume"]["name"] == claim
+                    || own["ephemeral"]["persistentVolumeClaim"]["claimName"] == claim
+                    || own["memoryDump"]["claimName"] == claim
+            })
+    })
+}
+
+/// Whether an image of the volume is to be made on a disk of the node.
+fn exports_image(write: &NodeWrite<'_>, volume: &str) -> bool {
+    let node = write.objects.get(LONGHORN, "nodes", NAMESPACE, write.node).unwrap_or_default();
+    let own = disk_ids(&node);
+    let images = write.objects.list(LONGHORN, "backingimages", NAMESPACE);
+    images.iter().any(|image| {
+        let spec = &image["spec"];
+        let disks = spec["diskFileSpecMap"].as_object().into_iter().flat_map(|map| map.keys());
+        spec["sourceParameters"]["volume-name"] == volume
+            && disks.into_iter().any(|disk| own.contains(disk.as_str()))
+    })
+}
+
+/// The disks of a Longhorn node.
+fn disk_ids(node: &Value) -> BTreeSet<&str> {
+    let disks = node["status"]["diskStatus"].as_object().into_iter().flat_map(|map| map.values());
+    disks.map(|disk| text(disk, "diskUUID")).filter(|id| !id.is_empty()).collect()
+}
+
+/// A disk is on one node: a node that names another's would be given what that one may read.
+pub(super) fn disks(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let nothing = Value::Null;
+    let (new, had) =
+        (disk_ids(write.object.unwrap_or(&nothing)), disk_ids(write.old.unwrap_or(&nothing)));
+    if new.is_subset(&had) {
+        return Ok(());
+    }
+    let nodes = write.objects.list(LONGHORN, "nodes", NAMESPACE);
+    let others = nodes.iter().filter(|node| node["metadata"]["name"] != write.node);
+    for node in others {
+        if let Some(disk) = disk_ids(node).intersection(&new).find(|disk| !had.contains(*disk)) {
+            return Err(write.field(format!("the disk {disk}, which is on another node")));
+        }
+    }
+    Ok(())
+}
+
+/// Tickets are put and taken back by the node that they name, for a volume that it needs.
 pub(super) fn attachment(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let Some(object) = write.object else { return Err(write.wrong_kind()) };
     let nothing = Value::Null;
@@ -163,6 +262,9 @@ pub(super) fn attachment(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         let others =
             named.into_iter().filter(|it| it.is_object()).any(|it| it["nodeID"] != write.node);
         if others && !is_refused_migration(write, &new[ticket], &had[ticket]) {
+            return Err(write.not_placed());
+        }
+        if new[ticket].is_object() && !is_needed_here(write, text(&object["spec"], "volume")) {
             return Err(write.not_placed());
         }
     }

@@ -188,7 +188,9 @@ impl Login {
         let action = asked.parameter("action");
         let method = asked.parts.method.clone();
         match (&*kind.to_lowercase(), name, &method, action.as_deref()) {
-            ("tokens" | "token", None, &Method::POST, Some("logout")) => self.log_out(asked).await,
+            ("tokens" | "token", None, &Method::POST, Some("logout")) => {
+                self.log_out(asked, &caller).await
+            }
             ("tokens" | "token", _, &Method::GET | &Method::DELETE, None) => {
                 self.own_tokens(asked, &caller, name).await
             }
@@ -207,11 +209,15 @@ impl Login {
         }
     }
 
-    async fn log_out(&self, asked: &RequestHead) -> SteveResult {
-        if let Some(bearer) = cookie::bearer(&asked.parts.headers)
-            && let Some((name, _)) = token::split(&bearer)
-        {
-            self.users.remove_token(name).await.map_err(refused)?;
+    /// The caller may have been authenticated by a certificate, and the token may be somebody
+    /// else's or none at all: only the caller's own is removed.
+    async fn log_out(&self, asked: &RequestHead, caller: &Caller) -> SteveResult {
+        let bearer = cookie::bearer(&asked.parts.headers);
+        if let Some((name, _)) = bearer.as_deref().and_then(token::split) {
+            let own = self.users.tokens(&caller.name).await.map_err(refused)?;
+            if own.iter().any(|token| token["metadata"]["name"] == name) {
+                self.users.remove_token(name).await.map_err(refused)?;
+            }
         }
         let mut reply = reply::empty(StatusCode::OK);
         for value in cookie::log_out() {

@@ -1,5 +1,6 @@
 //! Templates made of machines, with or without the data of their volumes.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::machine_change::{CLAIM_TEMPLATES, template_source};
@@ -26,7 +27,28 @@ pub(super) async fn create(
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"description": input.text("description")},
     });
-    call.session.post(&format!("{base}/virtualmachinetemplates"), &template).await?;
+    let templates = format!("{base}/virtualmachinetemplates");
+    call.session.post(&templates, &template).await?;
+    let made = first_version(call, target, vm, input).await;
+    if made.is_err() {
+        // A template without a version is of no use, and would hold the name. If it cannot be
+        // removed either, the reason to tell is still the first.
+        let kind = "application/json";
+        let path = format!("{templates}/{name}");
+        let _ = call.session.send(Method::DELETE, &path, kind, &[], kind).await;
+    }
+    made
+}
+
+/// Creates the first version of a template that exists.
+async fn first_version(
+    call: &ResourceCall<'_>,
+    target: ActionTarget<'_>,
+    vm: &Value,
+    input: &Input,
+) -> Result<(), SteveError> {
+    let (name, namespace) = (input.text("name"), target.namespace);
+    let base = format!("{HARVESTER}/namespaces/{namespace}");
     let version = format!("{name}-{}", suffix());
     let mut source = template_source(vm);
     if input.flag("withData") {

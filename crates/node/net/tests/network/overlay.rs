@@ -111,6 +111,14 @@ fn guests_of_two_nodes_reach_each_other_and_nobody_forges_them() {
         let larger = "busybox ping -c 3 -W 3 -s 2000 10.52.0.3";
         assert!(here.inside.try_run(larger).status.success(), "fragments pass");
 
+        // Of another node, guests reach what they reach of their own.
+        let _open = second.namespace.listen(6443);
+        let _closed = second.namespace.listen(22);
+        let other = UNDERLAY[1];
+        assert!(here.inside.connects(other, 6443), "the API");
+        assert!(!here.inside.connects(other, 22), "another port of the node");
+        assert!(here.inside.pings(other));
+
         // Addresses that do not live on the node that sends them.
         second.namespace.run("ip address add 10.52.0.77/32 dev lo");
         let forged = "busybox ping -c 1 -W 1 -I 10.52.0.77 10.52.0.2";

@@ -482,17 +482,37 @@ fn each_machine_is_locked_in_alone() {
     assert!(!reaches(users[0], &node.sheaf.data().join("admin.kubeconfig")));
 }
 
-#[test]
-fn a_node_without_root_gives_user_mode_networks_and_says_so() {
-    const NOBODY: u32 = 65_534;
-    let node = Node::unprivileged(NOBODY);
-    let told = poll("the node says which networks it has", || {
+/// The condition that tells of the guest network, once it is there and false.
+fn no_guest_network(node: &Node) -> Value {
+    poll("the node says which networks it has", || {
         let told = node.sheaf.http().get("/api/v1/nodes/one").json();
         let network = condition(&told, "GuestNetwork");
         network.filter(|network| network["status"] == "False").ok_or_else(|| told.to_string())
-    });
-    assert_eq!(told["reason"], "UserMode");
+    })
+}
+
+#[test]
+fn a_node_without_root_starts_no_guest_on_a_network_that_nobody_asked_for() {
+    const NOBODY: u32 = 65_534;
+    let node = Node::unprivileged(NOBODY, &[]);
+    let told = no_guest_network(&node);
+    assert_eq!(told["reason"], "Unavailable");
     assert_has(told["message"].as_str().unwrap(), "root");
+    let machine = machine(&node, "a", "Always");
+    std::os::unix::fs::chown(node.sheaf.scratch("a.img"), Some(NOBODY), None).unwrap();
+    create(&node, &machine);
+    poll("the instance says why it does not start", || {
+        let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
+        let vmi = node.sheaf.http().get(path).json().to_string();
+        if vmi.contains("--guest-network user") { Ok(()) } else { Err(vmi) }
+    });
+}
+
+#[test]
+fn a_node_without_root_gives_user_mode_networks_if_asked() {
+    const NOBODY: u32 = 65_534;
+    let node = Node::unprivileged(NOBODY, &["--guest-network", "user"]);
+    assert_eq!(no_guest_network(&node)["reason"], "UserMode");
     let machine = machine(&node, "a", "Always");
     std::os::unix::fs::chown(node.sheaf.scratch("a.img"), Some(NOBODY), None).unwrap();
     create(&node, &machine);

@@ -26,7 +26,6 @@ const MIB: usize = 1 << 20;
 /// A server with its agent.
 fn node() -> (Sheaf, Http) {
     let mut sheaf = Sheaf::prepared(&["--node-name", "one", "--guest-network", "user"]);
-    sheaf.provokes("guests get user-mode networks");
     // Images are read by a user who owns nothing else, and who must be able to pass.
     let above = sheaf.data().parent().unwrap().to_owned();
     fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();

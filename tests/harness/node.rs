@@ -35,10 +35,10 @@ impl Node {
     }
 
     /// A node whose server is an ordinary user's.
-    pub(crate) fn unprivileged(user: u32) -> Self {
-        let mut sheaf = Sheaf::prepared(&["--node-name", "one"]);
+    pub(crate) fn unprivileged(user: u32, arguments: &[&str]) -> Self {
+        let mut sheaf = Sheaf::prepared(&[&["--node-name", "one"], arguments].concat());
         sheaf.run_as(user);
-        sheaf.provokes("guests get user-mode networks");
+        sheaf.provokes("guest network is not available");
         Self::begin(sheaf, None)
     }
 

@@ -20,7 +20,6 @@ fn node() -> Sheaf {
         "--import-allow",
         "127.0.0.1/32",
     ]);
-    sheaf.provokes("guests get user-mode networks");
     sheaf.provokes("claim cannot be filled");
     let above = sheaf.data().parent().unwrap().to_owned();
     fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();

@@ -98,7 +98,13 @@ pub(crate) struct Networks {
 
 enum Mode {
     Nat(Box<Nat>),
-    User { why: String },
+    /// QEMU's user-mode networks, as the administrator asked.
+    User,
+    /// No network: the guest network could not be made. User-mode networks in its place would
+    /// give guests the connections of the node itself.
+    Unavailable {
+        why: String,
+    },
 }
 
 struct Nat {
@@ -115,6 +121,15 @@ struct Nat {
     _claim: UnixListener,
 }
 
+/// What is missing where guests have no network of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NetworkShortcoming {
+    /// User-mode networks were asked for.
+    UserMode,
+    /// The network could not be made, for this reason.
+    Unavailable(String),
+}
+
 impl Networks {
     /// Brings the node's network up with the attachments that exist, and removes all else.
     pub(crate) async fn start(
@@ -123,26 +138,30 @@ impl Networks {
         existing: &[Attachment],
         tasks: &Tasks,
     ) -> Self {
-        let mode = match nat(settings, existing, tasks).await {
-            Ok(nat) => Mode::Nat(Box::new(nat)),
-            Err(why) => {
-                match settings {
-                    Settings::User => info!(reason = %why, "guests get user-mode networks"),
-                    Settings::Nat { .. } => {
-                        warn!(reason = %why, "guests get user-mode networks");
+        let mode = match settings {
+            Settings::User => {
+                info!("guests get user-mode networks, as asked");
+                Mode::User
+            }
+            Settings::Nat { bridge, cidr, host_tcp } => {
+                match nat(bridge, *cidr, host_tcp, existing, tasks).await {
+                    Ok(nat) => Mode::Nat(Box::new(nat)),
+                    Err(why) => {
+                        warn!(reason = %why, "guest network is not available");
+                        Mode::Unavailable { why }
                     }
                 }
-                Mode::User { why }
             }
         };
         Self { mode, client, vhost: Path::new("/dev/vhost-net").exists() }
     }
 
-    /// Why guests have no network of the node, if they have none.
-    pub(crate) fn shortcoming(&self) -> Option<&str> {
+    /// What guests have instead of a network of the node, if so.
+    pub(crate) fn shortcoming(&self) -> Option<NetworkShortcoming> {
         match &self.mode {
             Mode::Nat(_) => None,
-            Mode::User { why } => Some(why),
+            Mode::User => Some(NetworkShortcoming::UserMode),
+            Mode::Unavailable { why } => Some(NetworkShortcoming::Unavailable(why.clone())),
         }
     }
 
@@ -193,7 +212,7 @@ impl Networks {
     ) -> Result<Attachment, ConnectError> {
         let name = &interface.name;
         let place = match (binding, &self.mode) {
-            (Binding::Pod, Mode::User { .. }) => NetworkLocation::User,
+            (Binding::Pod, Mode::User) => NetworkLocation::User,
             (Binding::Pod, Mode::Nat(nat)) => {
                 let claims = claim::list(&self.client)
                     .await
@@ -211,10 +230,11 @@ impl Networks {
             (Binding::Bridge(network), Mode::Nat(nat)) => {
                 NetworkLocation::Bridge { tap: nat.tap(vmi, name), network }
             }
-            (Binding::Bridge(_), Mode::User { why }) => {
-                let what = format!("bridges cannot be used on this node: {why}");
+            (Binding::Bridge(_), Mode::User) => {
+                let what = "a node with user-mode networks has no bridges".to_owned();
                 return Err(ConnectError::Unsupported { interface: name.clone(), what });
             }
+            (_, Mode::Unavailable { why }) => return Err(unavailable(name, why)),
         };
         Ok(Attachment {
             interface: name.clone(),
@@ -233,6 +253,13 @@ impl Networks {
         attachment: &Attachment,
     ) -> Result<InterfaceBackend, ConnectError> {
         let name = &attachment.interface;
+        if let (
+            Mode::Unavailable { why },
+            NetworkLocation::Nat { .. } | NetworkLocation::Bridge { .. },
+        ) = (&self.mode, &attachment.place)
+        {
+            return Err(unavailable(name, why));
+        }
         let (Mode::Nat(nat), Some(port)) = (&self.mode, port(vmi, interface, attachment)?) else {
             let hostname = Some(vmi.hostname().to_owned());
             let backend =
@@ -308,10 +335,21 @@ impl Networks {
     }
 }
 
-async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Result<Nat, String> {
-    let Settings::Nat { bridge, cidr, host_tcp } = settings else {
-        return Err("it was asked for on the command line".into());
-    };
+fn unavailable(interface: &str, why: &str) -> ConnectError {
+    let what = format!(
+        "the guest network of this node is not available ({why}); run the server as root, or with \
+         --guest-network user"
+    );
+    ConnectError::Unsupported { interface: interface.to_owned(), what }
+}
+
+async fn nat(
+    bridge: &LinkName,
+    cidr: Ipv4Net,
+    host_tcp: &BTreeSet<u16>,
+    existing: &[Attachment],
+    tasks: &Tasks,
+) -> Result<Nat, String> {
     net::available().await.map_err(|why| Chain(&why).to_string())?;
     let first = Ipv4Addr::from(u32::from(cidr.network()) + 1);
     let gateway = Ipv4Net::new(first, cidr.prefix_len()).map_err(|why| why.to_string())?;

@@ -89,7 +89,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("machines", async move {
         let networks =
             Networks::start(client.clone(), &config.network, &found.attachments, &all).await;
-        told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
+        told.send_modify(|told| told.network = networks.shortcoming());
         services(&client, &config, &networks, &all);
         policies(&client, &config, &networks, &all);
         if let Some(target) = networks.overlay(&config.node_name) {

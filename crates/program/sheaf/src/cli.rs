@@ -283,7 +283,8 @@ pub(crate) struct ServerArgs {
     pub(crate) storage_port: u16,
     /// IPv4 network of the guests on this node, or `user` for QEMU's user-mode network.
     ///
-    /// The bridge with NAT, DHCP and DNS needs root; without root, guests get user-mode networks.
+    /// The bridge with NAT, DHCP and DNS needs root. Where it cannot be made, machines on it do not
+    /// start; user-mode networks reach whatever the node reaches, and are used only if asked for.
     #[arg(long, value_name = "CIDR", default_value = "10.52.0.0/24")]
     pub(crate) guest_network: GuestNetwork,
     /// Name of the bridge of that network, at most 15 characters; two servers on one host need

@@ -33,7 +33,13 @@ pub(crate) struct BridgeNetwork {
     /// VLANs that the guest tags itself, beside the untagged network.
     pub(crate) trunk: BTreeSet<u16>,
     pub(crate) mtu: Option<u16>,
+    /// Guests may answer DHCP requests and announce routers.
+    pub(crate) guest_servers: bool,
 }
+
+/// The annotation of a NetworkAttachmentDefinition whose guests may be DHCP servers and routers,
+/// with the value `allowed`.
+const GUEST_SERVERS: &str = "/metadata/annotations/sheaf.io~1guest-servers";
 
 impl BridgeNetwork {
     /// The VLANs of the guest's port.
@@ -95,7 +101,11 @@ pub(crate) fn binding(
         ));
     }
     match config.vlans() {
-        Ok(vlans) => Ok(Binding::Bridge(bridge_network(config, vlans))),
+        Ok(vlans) => {
+            let guest_servers = definition.pointer(GUEST_SERVERS) == Some(&"allowed".into());
+            let network = bridge_network(config, vlans);
+            Ok(Binding::Bridge(BridgeNetwork { guest_servers, ..network }))
+        }
         Err(why) => unsupported(format!("network {namespace}/{name}: {why}")),
     }
 }
@@ -107,6 +117,7 @@ fn bridge_network(config: NetworkConfig, vlans: BTreeSet<u16>) -> BridgeNetwork 
         trunk: if is_trunk { vlans } else { BTreeSet::new() },
         mtu: u16::try_from(config.mtu).ok().filter(|mtu| *mtu > 0),
         bridge: config.bridge,
+        guest_servers: false,
     }
 }
 
@@ -229,6 +240,10 @@ mod tests {
         let named = binding(&multus, &interface, Some(&definition)).unwrap();
         let plain = BridgeNetwork { bridge: "vmbr7".into(), ..BridgeNetwork::default() };
         assert_eq!(named, Binding::Bridge(plain.clone()));
+        let mut routed = definition.clone();
+        routed["metadata"]["annotations"] = json!({"sheaf.io/guest-servers": "allowed"});
+        let named = binding(&multus, &interface, Some(&routed)).unwrap();
+        assert_eq!(named, Binding::Bridge(BridgeNetwork { guest_servers: true, ..plain.clone() }));
         let with = |config: &str| {
             let definition = json!({"spec": {"config": config}});
             binding(&multus, &interface, Some(&definition)).map_err(|why| why.to_string())

@@ -33,7 +33,8 @@ pub(super) fn bare_port(attachment: &Attachment) -> Option<Port> {
         NetworkLocation::Bridge { tap, network } => {
             let (name, vlans) = (network.bridge.parse().ok()?, network.port_vlans());
             let access_port = vlans.is_access();
-            let guard = SpoofGuard { own_mac_only: true, no_servers: false, access_port };
+            let no_servers = !network.guest_servers;
+            let guard = SpoofGuard { own_mac_only: true, no_servers, access_port };
             (tap, Attach::Bridge { name, guard, vlans })
         }
         NetworkLocation::User => return None,

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::network::NetworkShortcoming;
+
 /// The host as it is now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct HostFacts {
@@ -23,8 +25,8 @@ pub(crate) struct HostFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub(crate) virtualization: Virtualization,
-    /// Why guests have no network of the node, if they have none.
-    pub(crate) network: Option<String>,
+    /// What guests have instead of a network of the node, if so.
+    pub(crate) network: Option<NetworkShortcoming>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::facts::{HostFacts, Virtualization};
 use crate::config::{Config, Network, NodeRole};
+use crate::network::NetworkShortcoming;
 
 /// What the host may keep for itself: the system and `sheaf`.
 const RESERVED_MEMORY: u64 = 512 << 20;
@@ -330,7 +331,7 @@ fn findings(facts: &HostFacts) -> Vec<NodeFinding> {
             ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ),
         NodeFinding { kind: "Virtualization", status, reason, message },
-        network(facts.findings.network.as_deref()),
+        network(facts.findings.network.as_ref()),
         NodeFinding {
             kind: "Ready",
             status: "True",
@@ -340,10 +341,15 @@ fn findings(facts: &HostFacts) -> Vec<NodeFinding> {
     ]
 }
 
-fn network(shortcoming: Option<&str>) -> NodeFinding {
+fn network(shortcoming: Option<&NetworkShortcoming>) -> NodeFinding {
     let (status, reason, message) = match shortcoming {
         None => ("True", "Bridged", "guests have addresses on a network of this node".into()),
-        Some(why) => ("False", "UserMode", format!("guests have user-mode networks: {why}")),
+        Some(NetworkShortcoming::UserMode) => {
+            ("False", "UserMode", "guests have user-mode networks, as asked".into())
+        }
+        Some(NetworkShortcoming::Unavailable(why)) => {
+            ("False", "Unavailable", format!("machines on the guest network do not start: {why}"))
+        }
     };
     NodeFinding { kind: "GuestNetwork", status, reason, message }
 }

@@ -66,7 +66,7 @@ fn others_learn_the_network_of_the_guests_unless_there_is_none() {
     };
     let (user, nat) = (config(), Config { network, ..config() });
     let mut failed = facts();
-    failed.findings.network = Some("no rights".into());
+    failed.findings.network = Some(NetworkShortcoming::Unavailable("no rights".into()));
     for (config, facts, expected) in [
         (&user, facts(), Value::Null),
         (&nat, facts(), json!("10.52.0.0/24")),

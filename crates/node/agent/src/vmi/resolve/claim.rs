@@ -159,7 +159,7 @@ impl Resolver<'_> {
     /// A new qcow2 image in the machine's folder; what the last run left is gone.
     async fn empty_overlay(&self, volume: &Volume, size: u64) -> Result<PathBuf, ResolveError> {
         let path = self.dir.vm().join(format!("overlay-{}.qcow2", volume.name));
-        file::overlay(&path, size)
+        file::overlay(self.dir.path(), &path, size)
             .await
             .map_err(|source| ResolveError::Image { volume: volume.name.clone(), source })?;
         file::hand_over(&path, self.identity, 0o600).map_err(|source| ResolveError::File {

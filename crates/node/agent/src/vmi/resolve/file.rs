@@ -39,10 +39,16 @@ pub(super) fn facts(path: &Path) -> FileFacts {
     }
 }
 
-/// Makes a file of this size without blocks; one that exists is left as it is.
+/// Makes a file of this size without blocks; one that exists is left as it is. A link that the
+/// machine's user has put there is refused.
 pub(super) fn sparse(path: &Path, size: u64) -> io::Result<()> {
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(no_links())
+        .open(path)?;
     if file.metadata()?.len() < size {
         file.set_len(size)?;
     }
@@ -52,8 +58,8 @@ pub(super) fn sparse(path: &Path, size: u64) -> io::Result<()> {
 /// Writes a whole file, or leaves the one that was there.
 pub(super) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let mut file =
-        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+    absent(fs::remove_file(&temporary))?;
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
     file.write_all(content)?;
     fs::rename(&temporary, path)
 }
@@ -84,8 +90,20 @@ pub(super) fn shared_group(key: &str) -> u32 {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
+    OpenOptions::new().read(true).custom_flags(no_links()).open(path)
+}
+
+/// Opens neither what a link leads to, nor waits for the other end of a pipe.
+fn no_links() -> i32 {
+    i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0)
+}
+
+/// A file that is not there is as good as removed.
+fn absent(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// The ISO image of a seed.
@@ -98,14 +116,34 @@ pub(super) fn iso(seed: &Seed) -> Result<Vec<u8>, Box<dyn std::error::Error + Se
     Ok(qemu::seed::medium(&seed.label, &files)?)
 }
 
-/// An empty qcow2 image of this size, made anew.
+/// An empty qcow2 image of this size, made anew: in `private`, a directory that the machine's user
+/// cannot write to, since the tool follows links and runs with our rights.
 pub(super) async fn overlay(
+    private: &Path,
     path: &Path,
     size: u64,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
+    let name = path.file_name().unwrap_or_default();
+    let made = private.join(name).with_extension("overlay");
+    absent(fs::remove_file(&made))?;
+    qemu::image::create(&Tool::default(), &made, ImageFormat::Qcow2, size).await?;
+    Ok(fs::rename(&made, path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_the_machines_user_lead_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("disk.img"));
+        fs::write(&target, "kept").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(sparse(&link, 1 << 20).is_err());
+        std::os::unix::fs::symlink(&target, folder.path().join("seed.new")).unwrap();
+        write(&folder.path().join("seed.iso"), b"new").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+        assert_eq!(fs::read(folder.path().join("seed.iso")).unwrap(), b"new");
     }
-    Ok(qemu::image::create(&Tool::default(), path, ImageFormat::Qcow2, size).await?)
 }

@@ -32,6 +32,7 @@ mod longhorn;
 mod maintenance;
 mod namespace;
 mod node;
+mod node_requests;
 mod object;
 mod populate;
 mod populator;

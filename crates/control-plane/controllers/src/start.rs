@@ -16,10 +16,10 @@ use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
     addon, api_endpoints, claim, cluster_setting, data_import_cron, data_source, data_volume, hub,
-    image, installation, key_pair, load_balancer, longhorn, maintenance, populator, project,
-    storage_profile, storage_protection, support_bundle, vm, vm_backup, vm_claims, vm_clone,
-    vm_export, vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request,
-    vmi, vmi_migration, vmi_replica_set,
+    image, installation, key_pair, load_balancer, longhorn, maintenance, node_requests, populator,
+    project, storage_profile, storage_protection, support_bundle, vm, vm_backup, vm_claims,
+    vm_clone, vm_export, vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template,
+    vm_template_request, vmi, vmi_migration, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, guest_address, horizontal_pod_autoscaler, namespace, node, quota,
@@ -269,6 +269,11 @@ impl Started<'_> {
         ));
         let librarian = vm_template::VmTemplateReconciler::new(client());
         outlets.push(self.add("vm-template", vm_template::Templates, librarian));
+        outlets.push(self.add(
+            "node-requests",
+            node_requests::PodMapper,
+            node_requests::NodeRequestsReconciler::new(client()),
+        ));
         outlets.push(self.add(
             "key-pair",
             key_pair::KeyPairs,

@@ -174,6 +174,9 @@ fn annotations(config: &Config, facts: &HostFacts) -> Map<String, Value> {
     // Known before the network is up, so that a restart takes it from nobody.
     if let (Network::Nat { cidr, .. }, None) = (&config.network, &facts.findings.network) {
         annotations.insert(NETWORK.into(), cidr.trunc().to_string().into());
+        // Harvester's clients read the network of guests here, as RKE2 writes it.
+        let arguments = json!(["server", "--cluster-cidr", cidr.trunc().to_string()]);
+        annotations.insert("rke2.io/node-args".into(), arguments.to_string().into());
     }
     if !facts.cpu.model.is_empty() {
         annotations.insert("node.sheaf.io/cpu-model".into(), facts.cpu.model.clone().into());

@@ -12,7 +12,7 @@ use super::volume::{IoDriver, Output, parse_size};
 /// The agent starts one storage process per node; it can also be started by hand.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    sheaf storage --dir /srv/storage --listen 10.0.0.1:9000 &\n  \
+    sheaf storage --dir /srv/storage &\n  \
     v=$(sheaf storage create 10GiB --dir /srv/storage)\n  \
     sheaf storage attach $v --nbd /run/v.sock --dir /srv/storage\n  \
     qemu-io -f raw 'nbd+unix:///?socket=/run/v.sock' -c 'write -P 1 0 1M' -c flush\n  \
@@ -24,7 +24,7 @@ pub(crate) struct StorageArgs {
     /// Directory of the process; created on first use.
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
-    /// Address at which other nodes reach the replicas of this node.
+    /// Address at which other nodes reach the replicas of this node; outside of the loopback with TLS.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// CA certificate of the cluster (PEM), for mutual TLS between nodes.

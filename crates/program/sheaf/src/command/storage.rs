@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use block::ids::{ReplicaId, VolumeId};
 use block::run::{Address, AdminReply, AdminRequest, Role, Tls};
 use block::storage::{
@@ -44,7 +44,13 @@ fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
 /// What this node shows to others, if there are others.
 fn tls(args: &StorageArgs) -> Result<Option<Tls>> {
     let (Some(ca), Some(cert), Some(key)) = (&args.ca, &args.cert, &args.key) else {
-        return Ok(None);
+        return match args.listen {
+            Some(address) if !address.ip().is_loopback() => bail!(
+                "--listen {address} is reachable by others and needs TLS: give --ca, --cert and \
+                 --key, or an address of the loopback"
+            ),
+            _ => Ok(None),
+        };
     };
     let read = |flag: &str, path: &Path| {
         std::fs::read(path).with_context(|| format!("cannot read {flag} {}", path.display()))

@@ -1,6 +1,7 @@
 //! Harvester's REST API, as its own clients use it.
 
 mod actions;
+mod bundle;
 mod clients;
 mod login;
 mod objects;

@@ -53,7 +53,7 @@ pub use eviction::EvictionMode;
 pub use export::owns as owns_export;
 pub use image::{image_of, is_download};
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
-pub use node::{NodeConnection, Nodes};
+pub use node::{NodeConnection, Nodes, report};
 pub use route::{
     GROUP, RESOURCES, Row, TEMPLATE_GROUP, TEMPLATE_RESOURCES, TEMPLATE_VERSIONS, UPLOAD_GROUP,
     VERSIONS, subresource,

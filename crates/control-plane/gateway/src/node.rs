@@ -55,6 +55,13 @@ pub(crate) async fn ask(
     if code.is_success() { Ok(bytes) } else { Err(refused(code, &bytes)) }
 }
 
+/// Files about a node for a support bundle: names and contents.
+pub async fn report(nodes: &dyn Nodes, node: &str) -> Result<Vec<(String, String)>, String> {
+    let asked = ask(nodes, node, Method::GET, "/v1/report", Bytes::new()).await;
+    let bytes = asked.map_err(|error| error.message)?;
+    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+}
+
 /// A request with a body that is as long as it is, passed on as it arrives.
 pub(crate) async fn pass(
     nodes: &dyn Nodes,

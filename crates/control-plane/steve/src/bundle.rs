@@ -47,8 +47,12 @@ pub(crate) const NAMESPACES: [&str; 11] = [
 
 /// What is known about nodes beside objects.
 pub trait NodeReports: Send + Sync {
-    fn collect(&self) -> BoxFuture<'_, Vec<NodeReport>>;
+    /// Of all nodes, or why they cannot be listed.
+    fn collect(&self) -> BoxFuture<'_, Result<Vec<NodeReport>, String>>;
 }
+
+/// The file of a node with the last lines of its log.
+pub const NODE_LOG: &str = "sheaf.log";
 
 /// Files about one node.
 #[derive(Debug, Clone)]
@@ -87,6 +91,8 @@ pub(crate) async fn download(
         caller: session.caller.clone(),
         zip: ZipWriter::default(),
         namespaces: namespaces(&bundle, &setting),
+        // Logs tell of all namespaces.
+        may_read_nodes: rights.may("get", "", "nodes/proxy", ""),
         steps: steps(kinds, metadata(&bundle, &version)),
         problems: Vec::new(),
         root,
@@ -152,6 +158,8 @@ struct Archive {
     zip: ZipWriter,
     namespaces: Vec<String>,
     steps: VecDeque<BundleStep>,
+    /// Whether the caller may read the logs of nodes.
+    may_read_nodes: bool,
     /// What could not be collected.
     problems: Vec<String>,
     root: String,
@@ -165,13 +173,7 @@ impl Archive {
         match step {
             Some(BundleStep::Metadata(text)) => self.file("metadata.yaml", text.as_bytes()),
             Some(BundleStep::Objects(kind)) => self.objects(&kind).await,
-            Some(BundleStep::Nodes) => {
-                let reports = match &self.steve.reports {
-                    Some(reports) => reports.collect().await,
-                    None => Vec::new(),
-                };
-                reports.iter().flat_map(|report| self.node(report)).collect()
-            }
+            Some(BundleStep::Nodes) => self.nodes().await,
             Some(BundleStep::Problems) => {
                 let text = std::mem::take(&mut self.problems).join("\n");
                 self.file("bundleGenerationError.log", text.as_bytes())
@@ -184,6 +186,37 @@ impl Archive {
                 std::mem::take(&mut self.zip).finish()
             }
         }
+    }
+
+    async fn nodes(&mut self) -> Vec<u8> {
+        let Some(reports) = self.steve.reports.clone() else { return Vec::new() };
+        if !self.may_read_nodes {
+            self.problems.push(format!("nodes: user {} cannot get nodes/proxy", self.caller.name));
+            return Vec::new();
+        }
+        match reports.collect().await {
+            Ok(reports) => {
+                let mut bytes = Vec::new();
+                for report in &reports {
+                    bytes.extend(self.node(report));
+                    bytes.extend(self.log(report));
+                }
+                bytes
+            }
+            Err(error) => {
+                self.problems.push(format!("nodes: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// The log of a node, where Harvester has that of its API server.
+    fn log(&mut self, report: &NodeReport) -> Vec<u8> {
+        let Some((_, log)) = report.files.iter().find(|(name, _)| name == NODE_LOG) else {
+            return Vec::new();
+        };
+        let folder = format!("logs/kube-system/kube-apiserver-{}", report.node);
+        self.file(&format!("{folder}/kube-apiserver.log"), log)
     }
 
     /// The files of a node are an archive of their own.

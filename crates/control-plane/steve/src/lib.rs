@@ -52,7 +52,7 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::Value;
 
-pub use bundle::{NodeReport, NodeReports};
+pub use bundle::{NODE_LOG, NodeReport, NodeReports};
 pub use login::token::identify;
 pub use login::{
     Login, NewToken, NewUser, PASSWORD_NAMESPACE, PasswordError, TokenOrder, UserError, UserRole,

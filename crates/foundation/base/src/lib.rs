@@ -1,6 +1,6 @@
 //! What every other crate may lean on and nothing more: printing an error with
 //! its causes, reading the clock, starting tasks that are seen to end, counting
-//! what they do, and waiting a little longer after each failure.
+//! what they do, keeping the last lines of the log, and waiting a little longer after each failure.
 //!
 //! It knows neither Kubernetes nor HTTP nor a store, and depends on no crate of
 //! this workspace.
@@ -8,10 +8,12 @@
 mod backoff;
 mod chain;
 pub mod clock;
+mod recent_log;
 mod tasks;
 mod workload;
 
 pub use backoff::Backoff;
 pub use chain::Chain;
+pub use recent_log::RecentLog;
 pub use tasks::{Stop, Tasks};
 pub use workload::{Durations, Workload, Workloads};

@@ -42,6 +42,14 @@ pub struct Config {
     pub wire: NodeWire,
     /// Directories whose files HostDisk volumes may be; none by default.
     pub host_disk_paths: Vec<PathBuf>,
+    /// What support bundles say of this node.
+    pub report: Arc<dyn NodeFiles>,
+}
+
+/// Files about a node for a support bundle.
+pub trait NodeFiles: std::fmt::Debug + Send + Sync {
+    /// Names and contents. May block.
+    fn files(&self) -> Vec<(String, String)>;
 }
 
 /// What a node is to the cluster.

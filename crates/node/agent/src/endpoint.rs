@@ -10,6 +10,7 @@
 //!   GET /v1/vmis/{namespace}/{name}/{screenshot|guestosinfo|userlist|filesystemlist|log}
 //!   PUT /v1/vmis/{namespace}/{name}/{pause|unpause|reset|softreboot|freeze|unfreeze}
 //!   GET /v1/usage
+//!   GET /v1/report
 //!   GET /v1/series?span={1h|24h}, /v1/vmis/{namespace}/{name}/series?span={1h|24h}
 //!   PUT /v1/volumes/{name}/upload
 //!   PUT /v1/images/{backing image}/upload?size={bytes}&offset={bytes}
@@ -45,7 +46,7 @@ use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use crate::config::EndpointPeer;
+use crate::config::{EndpointPeer, NodeFiles};
 use crate::history::{SeriesSpan, UsageHistory};
 use crate::image::{Images, UploadChunk};
 use crate::vmi::{IncomingMigrations, Machines};
@@ -72,6 +73,7 @@ pub(crate) struct Endpoint {
     pub(crate) images: Images,
     pub(crate) migrations: IncomingMigrations,
     pub(crate) history: UsageHistory,
+    pub(crate) report: Arc<dyn NodeFiles>,
 }
 
 /// Takes the socket over from whoever had it before.
@@ -243,6 +245,11 @@ async fn serve_route(
             }
         },
         Ok(Route::Usage) => Ok(response::json(&endpoint.machines.usage())),
+        Ok(Route::Report) => {
+            let report = Arc::clone(&endpoint.report);
+            let files = tokio::task::spawn_blocking(move || report.files()).await;
+            Ok(response::json(&files.unwrap_or_default()))
+        }
         Ok(Route::Series(target)) => series(endpoint, target, &word_of(&request, "span=")),
         Err(NoRoute::NotFound) => Err(EndpointError::new(StatusCode::NOT_FOUND, "no such path")),
         Err(NoRoute::WrongMethod) => {

@@ -34,8 +34,8 @@ mod vmi;
 mod volume;
 
 pub use config::{
-    Config, EndpointPeer, EndpointWire, GuestNetwork, GuestNetworkError, Network, NodeRole,
-    NodeWire, PeerWire, StorageWire,
+    Config, EndpointPeer, EndpointWire, GuestNetwork, GuestNetworkError, Network, NodeFiles,
+    NodeRole, NodeWire, PeerWire, StorageWire,
 };
 pub use ipnet::IpNet;
 pub use net::LinkName;

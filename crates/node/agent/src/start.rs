@@ -198,8 +198,10 @@ async fn machines(
     let history = UsageHistory::default();
     let sampled = history::run(history.clone(), machines.clone(), tasks.stop_signal());
     tasks.spawn("usage-history", sampled);
+    let report = Arc::clone(&context.config.report);
     let endpoint =
-        Arc::new(Endpoint { machines: machines.clone(), volumes, images, migrations, history });
+        Endpoint { machines: machines.clone(), volumes, images, migrations, history, report };
+    let endpoint = Arc::new(endpoint);
     match endpoint::listen(&context.config.socket()) {
         Ok(listener) => {
             let serve = endpoint::serve(Arc::clone(&endpoint), listener, tasks.stop_signal());

@@ -1,15 +1,37 @@
 //! The log: lines on standard error, for people or for machines.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context as _, Result};
+use base::RecentLog;
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::MakeWriterExt as _;
 
 use crate::cli::LogFormat;
 
 const CLIENT: &str = "kube_client::client::builder";
+
+/// What this process has logged lately.
+static RECENT: LazyLock<RecentLog> = LazyLock::new(RecentLog::default);
+
+/// The last lines of the log of this process.
+pub(crate) fn recent() -> RecentLog {
+    RECENT.clone()
+}
+
+/// Writes lines to the recent ones.
+struct RecentLogWriter;
+
+impl<'a> MakeWriter<'a> for RecentLogWriter {
+    type Writer = RecentLog;
+
+    fn make_writer(&'a self) -> RecentLog {
+        recent()
+    }
+}
 
 /// Changes what is logged while the process runs; clones are the same.
 #[derive(Clone)]
@@ -51,7 +73,7 @@ fn with_defaults(level: &str) -> String {
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<LogLevel> {
     let filter = EnvFilter::try_new(with_defaults(level))
         .with_context(|| format!("--log-level {level:?} is not a level or a list of them"))?;
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr.and(RecentLogWriter));
     let given = level.to_owned();
     // Replacing a filter fails only when the log has ended.
     Ok(match format {

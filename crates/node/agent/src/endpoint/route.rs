@@ -29,6 +29,8 @@ pub(crate) enum Route {
     ImageFile(String),
     /// What the node and its machines use.
     Usage,
+    /// Files about the node for a support bundle.
+    Report,
     /// Recent usage of the node or of one machine.
     Series(Option<MachineTarget>),
     /// A step of a machine that moves here, by the uid of its migration.
@@ -78,6 +80,7 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (wanted, route) = match parts.as_slice() {
         ["v1", "usage"] => (Method::GET, Route::Usage),
+        ["v1", "report"] => (Method::GET, Route::Report),
         ["v1", "series"] => (Method::GET, Route::Series(None)),
         ["v1", "migrations", uid, "stream"] => (Method::GET, Route::MigrationStream((*uid).into())),
         ["v1", "migrations", uid, step] => (Method::PUT, migration(uid, step)?),

@@ -9,6 +9,7 @@ mod plan;
 mod renewal;
 mod servers;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use self::servers::ServerFollower;
 use super::management::candidate::Candidate;
 use super::management::{self, EndRequest, ProcessEnd};
 use super::node_tls::NodeTls;
-use super::server::{SHUTDOWN_TIMEOUT, StopSignals, in_runtime, names};
+use super::server::{SHUTDOWN_TIMEOUT, StopSignals, in_runtime, names, node_report};
 use crate::cli::{NodeRole, ServerArgs};
 use crate::data_dir::Layout;
 use crate::{logging, memory};
@@ -135,8 +136,12 @@ async fn work(
     renewal.apply().await.context("cannot use the certificates of this node")?;
     let tasks = Tasks::default();
     let mut signals = StopSignals::listen()?;
-    agent::start(pool.client(), agent_config(args, layout, &node, address, wire), &tasks)
-        .context("cannot start the agent")?;
+    agent::start(
+        pool.client(),
+        agent_config(args, layout, &node, address, wire, &membership.urls),
+        &tasks,
+    )
+    .context("cannot start the agent")?;
     let renewal = Arc::new(renewal);
     let servers = ServerFollower {
         client: pool.client(),
@@ -192,6 +197,7 @@ fn agent_config(
     node: &str,
     address: IpAddr,
     wire: NodeWire,
+    urls: &[String],
 ) -> agent::Config {
     let (major, minor) = apiserver::KUBERNETES;
     agent::Config {
@@ -205,7 +211,7 @@ fn agent_config(
             GuestNetwork::Nat(cidr) => agent::Network::Nat {
                 bridge: args.guest_bridge.clone(),
                 cidr,
-                host_tcp: Default::default(),
+                host_tcp: api_ports(urls),
             },
         },
         import_allow: args.import_allow.clone(),
@@ -216,7 +222,14 @@ fn agent_config(
         annotations: Vec::new(),
         wire,
         host_disk_paths: args.host_disk_paths.clone(),
+        report: Arc::new(node_report::OwnFiles),
     }
+}
+
+/// The ports of the API, which guests may reach on every node.
+fn api_ports(urls: &[String]) -> BTreeSet<u16> {
+    let uris = urls.iter().filter_map(|url| url.parse::<http::Uri>().ok());
+    uris.map(|uri| uri.port_u16().unwrap_or(443)).collect()
 }
 
 /// The address of this machine on the way to the first server that has one.
@@ -244,5 +257,11 @@ mod tests {
         let urls = ["nonsense".to_owned(), "https://127.0.0.1:6443".to_owned()];
         assert_eq!(address_towards(&urls).unwrap().to_string(), "127.0.0.1");
         assert!(address_towards(&[]).is_err());
+    }
+
+    #[test]
+    fn guests_reach_the_ports_of_the_api() {
+        let urls = ["nonsense", "https://10.0.0.1:6443", "https://api.example.org"];
+        assert_eq!(api_ports(&urls.map(str::to_owned)), BTreeSet::from([443, 6443]));
     }
 }

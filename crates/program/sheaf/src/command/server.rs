@@ -8,7 +8,7 @@ mod identities;
 mod live_settings;
 mod managed;
 pub(super) mod names;
-mod node_report;
+pub(super) mod node_report;
 mod nodes;
 mod signer;
 pub(super) mod tokens;
@@ -38,7 +38,7 @@ use crate::cli::{EncryptedStore, ServerArgs, StoreKind};
 use crate::data_dir::Layout;
 use crate::logging::LogLevel;
 use crate::{in_process, logging, memory};
-use extensions::{ExtensionHandles, RestHandle};
+use extensions::ExtensionHandles;
 use live_settings::LiveSettings;
 
 /// Who issues service-account tokens, as upstream calls it by default.
@@ -179,9 +179,14 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
         client: gateway.clone(),
         tls: node_tls.clone(),
     };
-    door.open(gateway, steve.clone(), Arc::new(reached));
+    let reached = Arc::new(reached);
+    let reports =
+        node_report::ClusterReports { client: gateway.clone(), nodes: Arc::clone(&reached) };
+    door.open(gateway, steve.clone(), reached);
     let live = LiveSettings { client: steve, log, tls: tls.clone() };
-    let password = open_rest(args, layout, &rest, live, &pki.ca_pem(), &tasks).await?;
+    rest.open(live.client.clone(), &pki.ca_pem(), Arc::new(reports));
+    let password = first_login(args, layout, live.client.clone()).await?;
+    live.follow(&tasks);
     first_settings::apply(
         in_process::client(api.clone(), identities::controllers()),
         &args.system_settings,
@@ -334,6 +339,7 @@ fn start_agent(
         annotations: managed::annotations(managed, advertise),
         wire: NodeWire { endpoint, peers, storage },
         host_disk_paths: args.host_disk_paths.clone(),
+        report: Arc::new(node_report::OwnFiles),
     };
     let client = in_process::client(api.clone(), user);
     agent::start(client, config, tasks).context("cannot start the agent")
@@ -353,23 +359,6 @@ impl controllers::TokenMinter for SecretTokenMinter {
         let account = ObjectRef::new(service_account, service_account_uid);
         Ok(self.0.issue_legacy(namespace, &account, secret))
     }
-}
-
-/// Opens the REST API, and follows the settings that this process obeys; returns the password
-/// of a user `admin` who was made just now.
-async fn open_rest(
-    args: &ServerArgs,
-    layout: &Layout,
-    rest: &RestHandle,
-    live: LiveSettings,
-    ca_pem: &str,
-    tasks: &Tasks,
-) -> Result<Option<String>> {
-    let report = node_report::OwnNodeReport { node: names::node(args).unwrap_or_default() };
-    rest.open(live.client.clone(), ca_pem, Arc::new(report));
-    let password = first_login(args, layout, live.client.clone()).await?;
-    live.follow(tasks);
-    Ok(password)
 }
 
 /// Creates the user `admin` at the first start. The password is returned, and written to a file

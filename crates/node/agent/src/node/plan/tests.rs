@@ -3,6 +3,16 @@ use std::net::Ipv4Addr;
 use super::super::facts::{Cpu, Findings, HostFileSystem, HostMemory};
 use super::*;
 
+/// A node of which a support bundle says nothing.
+#[derive(Debug)]
+struct NoFiles;
+
+impl crate::NodeFiles for NoFiles {
+    fn files(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
+
 fn config() -> Config {
     Config {
         node_name: "n1".into(),
@@ -19,6 +29,7 @@ fn config() -> Config {
         annotations: vec![],
         wire: crate::NodeWire::default(),
         host_disk_paths: Vec::new(),
+        report: std::sync::Arc::new(NoFiles),
     }
 }
 

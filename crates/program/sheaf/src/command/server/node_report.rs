@@ -1,11 +1,22 @@
-//! What a support bundle says about this node: its hardware, as the kernel lists it.
+//! What a support bundle says about nodes: the hardware, as the kernel lists it, and the last lines
+//! of the log. Each node tells of itself; the server asks all of them.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, ResourceExt as _};
 use steve::{NodeReport, NodeReports};
+
+use super::nodes::ClusterNodes;
+use crate::logging;
+
+/// How long a node may take to tell of itself.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Title of a section and the file that it shows.
 const FILES: &[(&str, &str)] = &[
@@ -29,18 +40,43 @@ const DEVICES: &[(&str, &str, &[&str])] = &[
     ("ip link (/sys/class/net)", "/sys/class/net", &["address", "mtu", "operstate", "speed"]),
 ];
 
-/// Reports of the node that this process runs on.
+/// The files of the node that this process runs on.
 #[derive(Debug)]
-pub(super) struct OwnNodeReport {
-    pub(super) node: String,
+pub(in crate::command) struct OwnFiles;
+
+impl agent::NodeFiles for OwnFiles {
+    fn files(&self) -> Vec<(String, String)> {
+        // Colours of a terminal are of no use in a file.
+        let log = anstream::adapter::strip_str(&logging::recent().text()).to_string();
+        vec![("hardware.txt".to_owned(), hardware()), (steve::NODE_LOG.to_owned(), log)]
+    }
 }
 
-impl NodeReports for OwnNodeReport {
-    fn collect(&self) -> BoxFuture<'_, Vec<NodeReport>> {
+/// Reports of all nodes of the cluster, each from its agent.
+pub(super) struct ClusterReports {
+    pub(super) client: kube::Client,
+    pub(super) nodes: Arc<ClusterNodes>,
+}
+
+impl ClusterReports {
+    async fn of(&self, node: String) -> NodeReport {
+        let asked = gateway::report(&*self.nodes, &node);
+        let files = match tokio::time::timeout(REPORT_TIMEOUT, asked).await {
+            Ok(Ok(files)) => files,
+            Ok(Err(error)) => vec![("error.txt".to_owned(), error)],
+            Err(_) => vec![("error.txt".to_owned(), "the node does not answer".to_owned())],
+        };
+        let files = files.into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
+        NodeReport { node, files }
+    }
+}
+
+impl NodeReports for ClusterReports {
+    fn collect(&self) -> BoxFuture<'_, Result<Vec<NodeReport>, String>> {
         Box::pin(async move {
-            let read = tokio::task::spawn_blocking(hardware).await;
-            let files = vec![("hardware.txt".to_owned(), read.unwrap_or_default().into_bytes())];
-            vec![NodeReport { node: self.node.clone(), files }]
+            let nodes = Api::<Node>::all(self.client.clone()).list(&Default::default()).await;
+            let nodes = nodes.map_err(|error| client::Fault(error).to_string())?;
+            Ok(join_all(nodes.items.iter().map(|node| self.of(node.name_any()))).await)
         })
     }
 }

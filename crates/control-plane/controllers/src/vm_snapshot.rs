@@ -3,6 +3,7 @@
 //! Here the disks are only tied to each other (`hci::together`). The node that runs the machine
 //! keeps the guest still for the instant, since only there that takes no longer than it must.
 
+mod indication;
 mod plan;
 
 use std::collections::BTreeSet;
@@ -10,13 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::clock;
+use hci::longhorn::NAMESPACE;
+use hci::together::Quiesce;
 use kube::Client;
 use serde_json::{Value, json};
 use tracing::info;
 
 use self::plan::{DiskProgress, SnapshotDisk};
 use crate::key::{Dependents, ObjectKey};
-use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
+use crate::longhorn::SNAPSHOTS;
+use crate::longhorn::volume_snapshot::{self, VOLUME_SNAPSHOTS};
 use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
@@ -131,12 +135,15 @@ impl VmSnapshotReconciler {
         let disks = self.disks(&vm).await?;
         let patch = plan::begun(snapshot, &vm, vmi.as_ref(), &disks, clock::now());
         self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
-        let wanted = plan::content(snapshot, &vm, vmi.as_ref(), &disks);
+        // What was just written counts if all disks are captured already.
+        let mut begun = snapshot.clone();
+        begun["status"] = patch["status"].clone();
+        let wanted = plan::content(&begun, &vm, vmi.as_ref(), &disks);
         match self.objects.create(VM_CONTENTS, namespace, &wanted).await {
             Err(failure) if is_refused(&failure, 409) => Ok(ReconcileResult::Again(LOOK_AGAIN)),
             made => {
                 let content = made.doing("create the content of a snapshot")?;
-                self.proceed(key, snapshot, &content).await
+                self.proceed(key, &begun, &content).await
             }
         }
     }
@@ -202,11 +209,20 @@ impl VmSnapshotReconciler {
                     return Ok(ReconcileResult::Again(LOOK_AGAIN));
                 }
                 self.unmark(snapshot).await?;
-                let patch = plan::succeeded(snapshot, &taken, clock::now());
+                let quiesce = self.quiesce(taken.first()).await?;
+                let patch = plan::succeeded(snapshot, &taken, quiesce, clock::now());
                 info!(namespace, snapshot = &*key.name, disks = taken.len(), "machine captured");
                 self.update_status(VM_SNAPSHOTS, snapshot, &patch).await
             }
         }
+    }
+
+    /// How the guest was prepared, which Longhorn's snapshot of any of the disks says.
+    async fn quiesce(&self, taken: Option<&Value>) -> Result<Option<Quiesce>, ReconcileError> {
+        let Some(taken) = taken else { return Ok(None) };
+        let name = volume_snapshot::longhorn_name(object::uid(taken));
+        let found = self.objects.get(SNAPSHOTS, NAMESPACE, &name).await;
+        Ok(found.doing("get Longhorn's snapshot of a disk")?.as_ref().and_then(indication::quiesce))
     }
 
     /// Asks for all disks at once.

@@ -12,6 +12,41 @@ pub const TOGETHER: &str = "sheaf.io/together";
 /// whose memory the guest goes on with. The machine loses it with its next start.
 pub const RESUME: &str = "sheaf.io/resume-from";
 
+/// On each snapshot of a group, beside the labels that were asked for: a [`Quiesce`].
+pub const QUIESCE_LABEL: &str = "sheaf.io/quiesce";
+
+/// How a running guest was prepared for a snapshot of its disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quiesce {
+    /// Its agent froze the file systems.
+    Frozen,
+    /// Its agent refused, or did not answer in time.
+    Failed,
+    /// No agent is connected.
+    NoAgent,
+    /// Not asked for: the guest is paused, or its memory belongs to the snapshot, and it would
+    /// resume with frozen file systems.
+    Skipped,
+}
+
+impl Quiesce {
+    pub const ALL: [Self; 4] = [Self::Frozen, Self::Failed, Self::NoAgent, Self::Skipped];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Frozen => "frozen",
+            Self::Failed => "failed",
+            Self::NoAgent => "no-agent",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|own| own.as_str() == text)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotGroup {
@@ -55,5 +90,13 @@ mod tests {
         assert_eq!(text, r#"{"instant":"u","count":3,"namespace":"n","machine":"m"}"#);
         assert_eq!(SnapshotGroup::parse(&text), Some(own));
         assert_eq!(SnapshotGroup::parse("3"), None);
+    }
+
+    #[test]
+    fn each_quiesce_label_is_read_back() {
+        for own in Quiesce::ALL {
+            assert_eq!(Quiesce::parse(own.as_str()), Some(own));
+        }
+        assert_eq!(Quiesce::parse("thawed"), None);
     }
 }

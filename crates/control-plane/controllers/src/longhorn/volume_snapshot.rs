@@ -15,6 +15,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use self::plan::SnapshotError;
+pub(crate) use self::plan::longhorn_name;
 use super::{SNAPSHOTS, snapshot};
 use crate::event::{self, About, EventType};
 use crate::key::ObjectKey;

@@ -1,10 +1,11 @@
 //! What a machine's snapshot consists of, and what it says: pure.
 
 use base::clock;
-use hci::together::{SnapshotGroup, TOGETHER};
+use hci::together::{Quiesce, SnapshotGroup, TOGETHER};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::indication;
 use crate::condition::{self, Condition};
 use crate::longhorn::handle;
 use crate::object::{annotation, controlled_by, is_true, list, name, namespace, text, uid};
@@ -222,10 +223,7 @@ pub(super) fn begun(
     let mut indications = Vec::new();
     if let Some(vmi) = vmi.filter(|own| is_online(own)) {
         indications.push("Online");
-        let paused = condition::is(vmi, "Paused", "True");
-        let agent = condition::is(vmi, "AgentConnected", "True");
-        indications.push(if agent { "GuestAgent" } else { "NoGuestAgent" });
-        indications.extend(paused.then_some("Paused"));
+        indications.extend(condition::is(vmi, "Paused", "True").then_some("Paused"));
     }
     let names = |included: bool| -> Vec<&str> {
         let own = disks.iter().filter(|disk| disk.claim.is_some() == included);
@@ -292,14 +290,21 @@ pub(super) fn content_status(taken: &[Value], ready: bool, now: Timestamp) -> Va
     }})
 }
 
-pub(super) fn succeeded(snapshot: &Value, taken: &[Value], now: Timestamp) -> Value {
+pub(super) fn succeeded(
+    snapshot: &Value,
+    taken: &[Value],
+    quiesce: Option<Quiesce>,
+    now: Timestamp,
+) -> Value {
+    let indications = indication::of(snapshot, quiesce);
+    let explained = indication::explained(&indications);
     let conditions = [
         Condition::new("Progressing", "False").because("Operation complete", "Operation complete"),
         Condition::new("Ready", "True").because("Operation complete", "Operation complete"),
     ];
     json!({"status": {
         "phase": "Succeeded", "readyToUse": true, "creationTime": instant(taken, now),
-        "error": null,
+        "error": null, "indications": indications, "sourceIndications": explained,
         "conditions": with_conditions(snapshot, &conditions, now),
     }})
 }

@@ -47,6 +47,44 @@ async fn a_machine_is_captured_disk_by_disk() {
 }
 
 #[tokio::test]
+async fn a_refused_freeze_is_told() {
+    let fake = Fake::new();
+    fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+    fake.create("/namespaces", "", json!({"metadata": {"name": NAMESPACE}}));
+    let csi = json!({"driver": hci::DRIVER, "volumeHandle": "a"});
+    fake.create("/persistentvolumes", "", json!({"metadata": {"name": "a"}, "spec": {"csi": csi}}));
+    let claim = json!({"metadata": {"name": "a"}, "spec": {"volumeName": "a"},
+        "status": {"phase": "Bound"}});
+    fake.create("/persistentvolumeclaims", "n", claim);
+    fake.bind("n", "a", "a");
+    let volumes = json!([{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]);
+    let vm = json!({"metadata": {"name": "m"},
+        "spec": {"template": {"spec": {"volumes": volumes}}}});
+    fake.create("kubevirt.io/virtualmachines", "n", vm);
+    let connected = json!([{"type": "AgentConnected", "status": "True"}]);
+    let vmi = json!({"metadata": {"name": "m"},
+        "status": {"phase": "Running", "conditions": connected}});
+    fake.create("kubevirt.io/virtualmachineinstances", "n", vmi);
+    let kind = "snapshot.kubevirt.io/virtualmachinesnapshots";
+    fake.create(kind, "n", json!({"metadata": {"name": "s"}, "spec": {"source": {"name": "m"}}}));
+    let reconciler = VmSnapshotReconciler::new(fake.client(), Dependents::default());
+    let key = ObjectKey::new("n", "s");
+    reconciler.reconcile(&key).await.unwrap();
+    let disks = "snapshot.storage.k8s.io/volumesnapshots";
+    let [disk] = fake.names(disks).try_into().unwrap();
+    let uid = object::uid(&fake.get(disks, "n", &disk).unwrap()).to_owned();
+    let labels = json!({hci::together::QUIESCE_LABEL: "failed"});
+    let own =
+        json!({"metadata": {"name": format!("snapshot-{uid}")}, "status": {"labels": labels}});
+    fake.create("longhorn.io/snapshots", NAMESPACE, own);
+    let taken = json!({"status": {"creationTime": "2026-01-02T03:04:05Z", "readyToUse": true}});
+    fake.merge(disks, "n", &disk, &taken);
+    reconciler.reconcile(&key).await.unwrap();
+    let done = fake.get(kind, "n", "s").unwrap();
+    assert_eq!(done["status"]["indications"], json!(["Online", "GuestAgent", "QuiesceFailed"]));
+}
+
+#[tokio::test]
 async fn two_snapshots_of_one_machine_are_taken_one_after_the_other() {
     let fake = Fake::new();
     let kind = "snapshot.kubevirt.io/virtualmachinesnapshots";
@@ -86,7 +124,11 @@ async fn a_lock_of_a_snapshot_that_is_gone_does_not_count() {
     fake.create("kubevirt.io/virtualmachines", "n", vm);
     let snapshot = json!({"metadata": {"name": "s"}, "spec": {"source": {"name": "m"}}});
     fake.create(kind, "n", snapshot);
+    let vmi = json!({"metadata": {"name": "m"}, "status": {"phase": "Running"}});
+    fake.create("kubevirt.io/virtualmachineinstances", "n", vmi);
     let reconciler = VmSnapshotReconciler::new(fake.client(), Dependents::default());
     reconciler.reconcile(&ObjectKey::new("n", "s")).await.unwrap();
-    assert_eq!(text(&fake.get(kind, "n", "s").unwrap(), "/status/phase"), "Succeeded");
+    let done = fake.get(kind, "n", "s").unwrap();
+    assert_eq!(text(&done, "/status/phase"), "Succeeded");
+    assert_eq!(done["status"]["indications"], json!(["Online"]), "it has no disk to be frozen for");
 }

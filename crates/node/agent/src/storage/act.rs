@@ -9,6 +9,7 @@ use block::storage::Request;
 use client::Fault;
 use futures_util::future::join_all;
 use hci::longhorn::FINALIZER;
+use hci::together::{QUIESCE_LABEL, Quiesce};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DynamicObject, PatchParams};
 use kube::{Api, Client};
@@ -58,6 +59,15 @@ fn done_already(result: Result<(), ActError>, says: &str) -> Result<(), ActError
         Err(ActError::Link(LinkError::Refused { message })) if message.contains(says) => Ok(()),
         result => result,
     }
+}
+
+/// The snapshots record how their guest was prepared: the object of a machine's snapshot is told
+/// from there, also after this process ends.
+fn labelled(mut members: Vec<GroupMember>, quiesce: Quiesce) -> Vec<GroupMember> {
+    for member in &mut members {
+        member.labels.insert(QUIESCE_LABEL.into(), quiesce.as_str().into());
+    }
+    members
 }
 
 /// All at once: the guest stands still.
@@ -185,19 +195,24 @@ impl ActionContext {
             self.ask_volume(member.volume, request).await?;
         }
         let (namespace, name) = (&instant.together.namespace, &instant.together.machine);
-        let taking = take_all(self.link.clone(), instant.members.clone());
+        let (link, members) = (self.link.clone(), instant.members.clone());
         let Some(live) = self.machines.live(namespace, name) else {
             // It has just ended, or not quite begun: nobody writes.
-            return taking.await;
+            return take_all(link, members).await;
         };
         let together = &instant.together;
         let memory = together.memory.then(|| vmi::memory(&self.agent_dir, &together.instant));
+        let taking = |quiesce| take_all(link, labelled(members, quiesce));
         let (held, taken) = live.hold(memory, taking).await?;
         taken?;
         let millis = held.pause.as_millis();
         let count = instant.members.len();
-        info!(namespace, name, count, millis, frozen = held.frozen, "guest captured");
-        let files = if held.frozen { ", its file systems were frozen" } else { "" };
+        info!(namespace, name, count, millis, quiesce = held.quiesce.as_str(), "guest captured");
+        let files = match held.quiesce {
+            Quiesce::Frozen => ", its file systems were frozen",
+            Quiesce::Failed => ", its agent could not freeze its file systems",
+            Quiesce::NoAgent | Quiesce::Skipped => "",
+        };
         let message = format!(
             "{count} disks were captured at one instant: the guest stood still for {millis} ms{files}"
         );

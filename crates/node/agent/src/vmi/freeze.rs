@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::Chain;
+use hci::together::Quiesce;
+use qemu::guest_agent::GuestAgent;
 use qemu::qmp::{Qmp, QmpError, RunState, StateError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -66,7 +68,7 @@ pub(crate) enum HoldError {
 pub(crate) struct FreezeMethod {
     /// For how long its processors stood.
     pub(crate) pause: Duration,
-    pub(crate) frozen: bool,
+    pub(crate) quiesce: Quiesce,
 }
 
 /// Whether a guest is kept still at the moment; clones share it.
@@ -81,11 +83,12 @@ impl FreezeState {
 
 impl LiveMachine {
     /// Keeps the guest still while `work` is done, at the instant of the `memory` that is written.
-    /// That is finished also if the caller is dropped, because the guest must go on.
-    pub(crate) async fn hold<T: Send + 'static>(
+    /// `work` learns how the guest was prepared. It is finished also if the caller is dropped,
+    /// because the guest must go on.
+    pub(crate) async fn hold<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
         memory: Option<PathBuf>,
-        work: impl Future<Output = T> + Send + 'static,
+        work: impl FnOnce(Quiesce) -> F + Send + 'static,
     ) -> Result<(FreezeMethod, T), HoldError> {
         let (done, outcome) = oneshot::channel();
         let live = self.clone();
@@ -96,10 +99,10 @@ impl LiveMachine {
         outcome.await.map_err(|_| HoldError::Ended)?
     }
 
-    async fn freeze_here<T>(
+    async fn freeze_here<T, F: Future<Output = T>>(
         &self,
         memory: Option<&Path>,
-        work: impl Future<Output = T>,
+        work: impl FnOnce(Quiesce) -> F,
     ) -> Result<(FreezeMethod, T), HoldError> {
         self.holding.0.store(true, Ordering::Relaxed);
         let held = self.freeze_recorded(memory, work).await;
@@ -108,18 +111,22 @@ impl LiveMachine {
         held
     }
 
-    async fn freeze_recorded<T>(
+    async fn freeze_recorded<T, F: Future<Output = T>>(
         &self,
         memory: Option<&Path>,
-        work: impl Future<Output = T>,
+        work: impl FnOnce(Quiesce) -> F,
     ) -> Result<(FreezeMethod, T), HoldError> {
         let qmp = self.running.qmp().await.map_err(HoldError::Stop)?;
         let running = qmp.run_state().await.map_err(HoldError::Stop)? == RunState::Running;
-        let can_freeze =
-            running && memory.is_none() && self.info.borrow().agent == AgentState::Connected;
+        let wanted = running && memory.is_none();
+        let can_freeze = wanted && self.info.borrow().agent == AgentState::Connected;
         let note = FreezeRecord { frozen: can_freeze, stopped: running };
         self.running.dir().store(NOTE, &note).map_err(HoldError::Note)?;
-        let frozen = can_freeze && self.freeze().await;
+        let quiesce = match (wanted, can_freeze) {
+            (_, true) => freeze(&self.agent, FREEZE).await,
+            (true, false) => Quiesce::NoAgent,
+            (false, false) => Quiesce::Skipped,
+        };
         let written = match memory {
             Some(path) => write_memory(&qmp, path).await,
             None => Ok(()),
@@ -130,7 +137,7 @@ impl LiveMachine {
             (written, _) => written,
         };
         let outcome = match stopped {
-            Ok(()) => Ok(work.await),
+            Ok(()) => Ok(work(quiesce).await),
             Err(failure) => Err(failure),
         };
         let resumed = if running { qmp.resume().await } else { Ok(()) };
@@ -144,21 +151,7 @@ impl LiveMachine {
             save_memory(path).await?;
         }
         let pause = if running { pause } else { Duration::ZERO };
-        outcome.map(|outcome| (FreezeMethod { pause, frozen }, outcome))
-    }
-
-    async fn freeze(&self) -> bool {
-        match tokio::time::timeout(FREEZE, self.agent.freeze()).await {
-            Ok(Ok(_)) => true,
-            Ok(Err(failure)) => {
-                warn!(error = %Chain(&failure), "snapshot without file system freeze");
-                false
-            }
-            Err(_) => {
-                warn!("snapshot without file system freeze: the guest agent does not answer");
-                false
-            }
-        }
+        outcome.map(|outcome| (FreezeMethod { pause, quiesce }, outcome))
     }
 
     async fn thaw(&self) {
@@ -202,6 +195,20 @@ impl LiveMachine {
     }
 }
 
+async fn freeze(agent: &GuestAgent, limit: Duration) -> Quiesce {
+    match tokio::time::timeout(limit, agent.freeze()).await {
+        Ok(Ok(_)) => Quiesce::Frozen,
+        Ok(Err(failure)) => {
+            warn!(error = %Chain(&failure), "snapshot without file system freeze");
+            Quiesce::Failed
+        }
+        Err(_) => {
+            warn!("snapshot without file system freeze: the guest agent does not answer");
+            Quiesce::Failed
+        }
+    }
+}
+
 /// What is being written is not taken for what is complete.
 fn unfinished(path: &Path) -> PathBuf {
     path.with_extension("part")
@@ -240,4 +247,58 @@ async fn save_memory(path: &Path) -> Result<(), HoldError> {
     });
     let kept = kept.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
     kept.map_err(|source| HoldError::File { path: path.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Tasks;
+    use qemu::RunDir;
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// An agent that answers each command but the synchronizing ones with `reply`.
+    async fn serve(listener: UnixListener, reply: Option<Value>) {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (read, mut write) = stream.into_split();
+        let mut lines = BufReader::new(read).split(b'\n');
+        while let Ok(Some(line)) = lines.next_segment().await {
+            let line: Vec<u8> = line.into_iter().filter(|byte| *byte != 0xff).collect();
+            let command: Value = serde_json::from_slice(&line).unwrap();
+            let mut answer = match (&command["execute"], &reply) {
+                (name, _) if name == "guest-sync-delimited" => {
+                    let mut answer = vec![0xff];
+                    let id = json!({"return": command["arguments"]["id"]});
+                    answer.extend(id.to_string().bytes());
+                    answer
+                }
+                (_, Some(reply)) => reply.to_string().into_bytes(),
+                (_, None) => continue,
+            };
+            answer.push(b'\n');
+            write.write_all(&answer).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_freeze_counts_only_if_the_agent_says_so() {
+        let refusal = json!({"error": {"class": "GenericError", "desc": "no"}});
+        for (reply, limit, expected) in [
+            (Some(json!({"return": 2})), FREEZE, Quiesce::Frozen),
+            (Some(refusal), FREEZE, Quiesce::Failed),
+            (None, Duration::from_millis(200), Quiesce::Failed),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let dir = RunDir::new(folder.path());
+            let listener = UnixListener::bind(folder.path().join("agent.sock")).unwrap();
+            let tasks = Tasks::default();
+            let agent = GuestAgent::open(dir, &tasks);
+            tokio::select! {
+                found = freeze(&agent, limit) => assert_eq!(found, expected, "{reply:?}"),
+                () = serve(listener, reply.clone()) => panic!("the channel closed"),
+            }
+        }
+    }
 }

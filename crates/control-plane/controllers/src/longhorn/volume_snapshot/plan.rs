@@ -51,13 +51,18 @@ pub(super) fn content_of(own: &str) -> Option<String> {
     own.strip_prefix("snapshot-").map(|uid| format!("snapcontent-{uid}"))
 }
 
+/// Longhorn's snapshot that is taken for a VolumeSnapshot with this UID.
+pub(crate) fn longhorn_name(uid: &str) -> String {
+    format!("snapshot-{uid}")
+}
+
 /// Longhorn's snapshot behind a content.
 pub(super) fn own_name(content: &Value) -> String {
     let given = text(content, "/spec/source/snapshotHandle");
     if let Some((_, own)) = given.strip_prefix("snap://").and_then(|rest| rest.split_once('/')) {
         return own.to_owned();
     }
-    format!("snapshot-{}", text(content, "/spec/volumeSnapshotRef/uid"))
+    longhorn_name(text(content, "/spec/volumeSnapshotRef/uid"))
 }
 
 /// The content to make; nothing if the class belongs to somebody else.

@@ -10,6 +10,7 @@ use base::clock;
 use kube::Client;
 use serde_json::Value;
 use virt::api::cdi::StorageProfile;
+use virt::reason::FillFailure;
 
 use self::plan::DataVolumeInput;
 
@@ -145,7 +146,8 @@ impl DataVolumeReconciler {
             Err(failure) if is_refused(&failure, 409) => Ok((None, None)),
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => {
                 let message = status.message.clone();
-                self.update_status(dv, EventType::Warning, "ErrClaimNotValid", message).await;
+                self.update_status(dv, EventType::Warning, FillFailure::Claim.as_str(), message)
+                    .await;
                 Ok((None, None))
             }
             Err(failure) => Err(failure).doing("create the claim"),

@@ -11,6 +11,7 @@ use crate::objects::ResourceCall;
 use crate::reply::{self, SteveResult};
 use crate::request::RequestHead;
 
+const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1";
 const VOLUMES: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
 
 /// Whether resources of this kind have the link.
@@ -42,6 +43,10 @@ pub(crate) async fn answer(
         claims: read_all(items(call, &format!("{core}/persistentvolumeclaims")).await),
         data_volumes: read_all(items(call, &data_volumes).await),
         events: read_all(items(call, &format!("{core}/events")).await),
+        migrations: read_all(
+            items(call, &format!("{machines}/virtualmachineinstancemigrations")).await,
+        ),
+        images: read_all(images(call, namespace).await),
         storage_volumes: read_all(items(call, VOLUMES).await),
         nodes: read_all(items(call, "/api/v1/nodes").await),
     };
@@ -49,6 +54,15 @@ pub(crate) async fn answer(
     let mut shown = json!(found);
     shown["healthy"] = found.is_healthy().into();
     Ok(reply::json(StatusCode::OK, &shown))
+}
+
+/// Images of all namespaces, or of this one for a caller who may not read the others.
+async fn images(call: &ResourceCall<'_>, namespace: &str) -> Vec<Value> {
+    let all = items(call, &format!("{HARVESTER}/virtualmachineimages")).await;
+    if !all.is_empty() {
+        return all;
+    }
+    items(call, &format!("{HARVESTER}/namespaces/{namespace}/virtualmachineimages")).await
 }
 
 /// The objects of a list; none for a caller who may not read them.

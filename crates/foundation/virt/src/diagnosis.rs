@@ -2,10 +2,14 @@
 //! around a machine to a list of findings. `sheaf vm why` prints them, and an API can serve them.
 
 mod event;
+mod image;
 mod instance;
 mod machine;
+mod migration;
 mod object;
 mod placement;
+#[cfg(test)]
+mod reason_tests;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -16,10 +20,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use event::EventSummary;
-pub use object::{Claim, Event, Node, StorageVolume};
+pub use object::{Claim, Event, Image, Node, StorageVolume};
 
 use crate::api::cdi::DataVolume;
-use crate::api::v1::{VirtualMachine, VirtualMachineInstance};
+use crate::api::v1::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration};
 
 /// The objects that a diagnosis looks at. Lists may hold more than what concerns the machine.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +36,9 @@ pub struct DiagnosisInput {
     pub data_volumes: Vec<DataVolume>,
     pub claims: Vec<Claim>,
     pub events: Vec<Event>,
+    pub migrations: Vec<VirtualMachineInstanceMigration>,
+    /// Harvester's images, of any namespace.
+    pub images: Vec<Image>,
     /// Longhorn's volumes.
     pub storage_volumes: Vec<StorageVolume>,
     pub nodes: Vec<Node>,
@@ -76,7 +83,7 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// Whether the guest runs, is ready, and nothing has to be done.
     pub fn is_healthy(&self) -> bool {
-        self.state == "Running"
+        ["Running", "Migrating"].contains(&self.state.as_str())
             && self.ready
             && self.findings.iter().all(|finding| finding.severity == Severity::Info)
     }
@@ -102,6 +109,7 @@ pub fn diagnose(facts: &DiagnosisInput, now: Timestamp) -> Diagnosis {
     storage::examine(&mut findings);
     if let Some(instance) = &facts.instance {
         instance::examine(&mut findings, instance);
+        migration::examine(&mut findings, instance);
     }
     if !["Running", "Stopped"].contains(&state.as_str()) {
         placement::examine_nodes(&mut findings);

@@ -97,6 +97,37 @@ reasons! {
         ImagePull = "ImagePullFailed",
         SourceInUse = "CloneSourceInUse",
         Invalid = "CloneValidationFailed",
+        NoSource = "CloneWithoutSource",
+        SourceNotReady = "CloneSourceNotReady",
+        NotAuthorized = "CloneNotAuthorized",
+        // A claim of the name exists already, or cannot be made from the source.
+        Claim = "ErrClaimNotValid",
+    }
+
+    /// Why a running guest cannot move to another node: `LiveMigratable` is False.
+    NotMigratable {
+        Interface = "InterfaceNotLiveMigratable",
+        HostDevice = "HostDeviceNotLiveMigratable",
+        Hyperv = "HypervPassthroughNotLiveMigratable",
+        Disks = "DisksNotLiveMigratable",
+        Other = "NotMigratable",
+    }
+
+    /// Why a replicated volume cannot be used as it should: a condition of it is False.
+    VolumeFailure {
+        Scheduling = "ReplicaSchedulingFailure",
+        Attach = "InstanceFailure",
+        ReplicasDiffer = "ReplicasDiffer",
+        NoGoodCopy = "NoGoodCopy",
+    }
+
+    /// Why an image is not imported: `Initialized` or `Imported` is not True.
+    ImageFailure {
+        Unsupported = "Unsupported",
+        NoDisk = "NoDisk",
+        Initialize = "InitializeFailed",
+        Import = "ImportFailed",
+        Upload = "UploadFailed",
     }
 
     /// Why a node does not take an instance, in the words of the Kubernetes scheduler.

@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use virt::reason::FillFailure;
 
 use super::source::{CloneHold, DataVolumeSource};
 use crate::condition::{self, Condition};
@@ -231,7 +232,7 @@ fn conditions_for(
     let bound = match seen.claim {
         Some(claim) if !is_controlled_by(claim, seen.dv) => Condition::new("Bound", "False")
             .because(
-                "ErrClaimNotValid",
+                FillFailure::Claim.as_str(),
                 format!("claim {own} exists and belongs to somebody else"),
             ),
         Some(claim) if text(claim, "/status/phase") == "Bound" => {
@@ -246,8 +247,10 @@ fn conditions_for(
         .hold
         .map(|hold| Condition::new("Running", "False").because(hold.reason(), hold.to_string()));
     let running = held.unwrap_or_else(|| match (phase, seen.source) {
-        (_, DataVolumeSource::Unsupported(kind)) => Condition::new("Running", "False")
-            .because("Error", format!("cannot fill a volume from source: {kind}")),
+        (_, DataVolumeSource::Unsupported(kind)) => Condition::new("Running", "False").because(
+            FillFailure::Error.as_str(),
+            format!("cannot fill a volume from source: {kind}"),
+        ),
         ("ImportInProgress" | "CloneInProgress" | "UploadReady", _) if trouble.is_empty() => {
             Condition::new("Running", "True").because("Pod is running", "")
         }
@@ -256,7 +259,7 @@ fn conditions_for(
     });
     let ready = match phase {
         "Succeeded" => Condition::new("Ready", "True"),
-        "Failed" => Condition::new("Ready", "False").because("Error", trouble),
+        "Failed" => Condition::new("Ready", "False").because(FillFailure::Error.as_str(), trouble),
         _ => Condition::new("Ready", "False"),
     };
     [ready, bound, running]

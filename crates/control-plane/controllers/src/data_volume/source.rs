@@ -1,6 +1,7 @@
 //! Where the content of a data volume comes from, and whether its claim can be made now: pure.
 
 use serde_json::Value;
+use virt::reason::FillFailure;
 
 use crate::longhorn;
 use crate::object::{annotation, is_deleting, namespace, strings, text};
@@ -125,12 +126,13 @@ pub(crate) enum CloneHold {
 
 impl CloneHold {
     pub(crate) fn reason(&self) -> &'static str {
-        match self {
-            Self::Missing { .. } => "CloneWithoutSource",
-            Self::NotReady { .. } => "CloneSourceNotReady",
-            Self::Driver => "ErrClaimNotValid",
-            Self::Unauthorized { .. } => "CloneNotAuthorized",
-        }
+        let reason = match self {
+            Self::Missing { .. } => FillFailure::NoSource,
+            Self::NotReady { .. } => FillFailure::SourceNotReady,
+            Self::Driver => FillFailure::Claim,
+            Self::Unauthorized { .. } => FillFailure::NotAuthorized,
+        };
+        reason.as_str()
     }
 }
 

@@ -16,6 +16,7 @@ mod made;
 use base::clock;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
+use virt::reason::ImageFailure;
 
 use self::made::{backing, class, copy};
 use crate::condition::{self, Condition};
@@ -27,7 +28,7 @@ pub(super) const HELD: &str = "wrangler.cattle.io/vm-image-controller";
 pub(super) const IMAGE_ID: &str = "harvesterhci.io/imageId";
 
 /// Why an image is not begun with.
-const NO_DISK: &str = "NoDisk";
+const NO_DISK: &str = ImageFailure::NoDisk.as_str();
 
 const FIRST_RETRY_DELAY: SignedDuration = SignedDuration::from_secs(10);
 const LONGEST_RETRY_DELAY: SignedDuration = SignedDuration::from_mins(5);
@@ -183,7 +184,9 @@ pub(super) fn plan(seen: ImageInput<'_>, now: Timestamp) -> ImagePlan {
         return ImagePlan { delete_copy: seen.copy.is_some(), ..ImagePlan::default() };
     }
     if let Some(why) = refusal(seen) {
-        status.set(Condition::new("Initialized", "False").because("Unsupported", why));
+        status.set(
+            Condition::new("Initialized", "False").because(ImageFailure::Unsupported.as_str(), why),
+        );
         return ImagePlan { patch: status.patch(image), ..ImagePlan::default() };
     }
     let mut plan = ImagePlan::default();
@@ -251,7 +254,10 @@ fn follow(
         ImageData::Waiting => wait(seen, status),
         ImageData::Uploadable { complaint } if complaint.is_empty() => importing(status),
         ImageData::Uploadable { complaint } => {
-            status.set(Condition::new("Imported", "False").because("UploadFailed", complaint));
+            status.set(
+                Condition::new("Imported", "False")
+                    .because(ImageFailure::Upload.as_str(), complaint),
+            );
         }
         // Before its server has answered nothing is known of a download.
         ImageData::Coming { has_begun: false, .. } => {}
@@ -318,9 +324,12 @@ fn fail(
         return;
     }
     status.set(Condition::new("RetryLimitExceeded", "True").because("", text));
-    let (kind, reason) =
-        if has_begun { ("Imported", "ImportFailed") } else { ("Initialized", "InitializeFailed") };
-    status.set(Condition::new(kind, "False").because(reason, message));
+    let (kind, reason) = if has_begun {
+        ("Imported", ImageFailure::Import)
+    } else {
+        ("Initialized", ImageFailure::Initialize)
+    };
+    status.set(Condition::new(kind, "False").because(reason.as_str(), message));
 }
 
 fn pause(failed: i64) -> SignedDuration {

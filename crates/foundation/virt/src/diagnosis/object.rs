@@ -20,6 +20,25 @@ record! {
         phase: Option<String>,
     }
 
+    /// A VirtualMachineImage.
+    Image {
+        metadata: ObjectMeta,
+        spec: ImageSpec,
+        status: ImageStatus,
+    }
+
+    ImageSpec {
+        display_name: Option<String>,
+        source_type: Option<String>,
+        url: Option<String>,
+    }
+
+    ImageStatus {
+        progress: Option<i64>,
+        storage_class_name: Option<String>,
+        conditions: Vec<StatusCondition>,
+    }
+
     /// A Node.
     Node {
         metadata: ObjectMeta,

@@ -2,10 +2,10 @@
 //! that has lost copies.
 
 use super::object::{Claim, StorageVolume};
-use super::{DiagnosisInput, Findings};
+use super::{DiagnosisInput, Findings, image};
 use crate::api::cdi::{DataVolume, DataVolumeCondition, DataVolumeSource};
 use crate::api::v1::Volume;
-use crate::reason::FillFailure;
+use crate::reason::{FillFailure, VolumeFailure};
 
 /// The names of the claims behind the volumes of the machine.
 pub(super) fn claim_names(facts: &DiagnosisInput) -> Vec<String> {
@@ -59,18 +59,15 @@ fn examine_data_volume(findings: &mut Findings<'_>, name: &str, data_volume: &Da
     if phase == "Succeeded" {
         return;
     }
-    let running = status.conditions.iter().find(|own| own.r#type == "Running");
-    let failing = running.filter(|own| own.status == "False" && !text(&own.message).is_empty());
+    let is_false = |kind: &str| {
+        let of_kind = |own: &&DataVolumeCondition| own.r#type == kind && own.status == "False";
+        status.conditions.iter().find(of_kind)
+    };
+    let misbound = is_false("Bound").filter(|own| text(&own.reason) == FillFailure::Claim.as_str());
+    let stalled = is_false("Running").filter(|own| !text(&own.message).is_empty());
+    let failing = misbound.or(stalled);
     if phase == "Failed" || failing.is_some() {
         return examine_fill_failure(findings, name, data_volume, failing, phase == "Failed");
-    }
-    let invalid = |own: &&DataVolumeCondition| text(&own.reason) == "ErrClaimNotValid";
-    if let Some(invalid) = status.conditions.iter().find(invalid) {
-        return findings.error(
-            format!("The data volume {name} cannot use the claim of its name."),
-            text(&invalid.message),
-            facts.kubectl("delete", "pvc", name),
-        );
     }
     let progress = status.progress.as_deref().unwrap_or("N/A");
     match phase {
@@ -119,35 +116,85 @@ fn examine_fill_failure(
         ),
         false => facts.kubectl("delete", "dv", name) + " # then create it with a correct source",
     };
-    let what =
-        match FillFailure::parse(failing.map_or("", |own| own.reason.as_deref().unwrap_or(""))) {
-            Some(FillFailure::ImagePull) => {
-                format!(
-                    "The volume {name} cannot be filled: its image cannot be pulled from {source}."
-                )
-            }
-            Some(FillFailure::SourceInUse) => {
-                let what =
-                    format!("The volume {name} waits for its clone source, which is in use.");
-                return findings.warning(
-                    what,
-                    message,
-                    format!("kubectl get vmi{}", facts.place()),
-                );
-            }
-            Some(FillFailure::Invalid) => {
-                format!("The volume {name} cannot be cloned from {source}.")
-            }
-            Some(FillFailure::Error) | None => {
-                format!("The volume {name} cannot be filled from {source}.")
-            }
-        };
+    let reason = FillFailure::parse(failing.map_or("", |own| own.reason.as_deref().unwrap_or("")));
+    let what = match reason {
+        Some(FillFailure::ImagePull) => {
+            format!("The volume {name} cannot be filled: its image cannot be pulled from {source}.")
+        }
+        Some(FillFailure::Invalid) => format!("The volume {name} cannot be cloned from {source}."),
+        Some(FillFailure::Error) | None => {
+            format!("The volume {name} cannot be filled from {source}.")
+        }
+        Some(held) => return examine_hold(findings, name, data_volume, held, &message),
+    };
     let why = match (message.as_str(), is_final) {
         ("", _) => "No cause was reported.".to_owned(),
         (message, true) => message.to_owned(),
         (message, false) => format!("{message} (the node keeps trying)"),
     };
     findings.error(what, why, again);
+}
+
+/// A data volume that waits for something else: it is mended there, not by a new data volume.
+fn examine_hold(
+    findings: &mut Findings<'_>,
+    name: &str,
+    data_volume: &DataVolume,
+    reason: FillFailure,
+    message: &str,
+) {
+    let facts = findings.facts;
+    let source = source(data_volume);
+    let look = look_at_source(facts, data_volume);
+    match reason {
+        FillFailure::SourceInUse => findings.warning(
+            format!("The volume {name} waits for its clone source, which is in use."),
+            message,
+            format!("kubectl get vmi{}", facts.place()),
+        ),
+        FillFailure::NoSource => findings.error(
+            format!("The volume {name} waits for its source, {source}, which does not exist."),
+            format!("{message}. The volume is filled as soon as it exists."),
+            look,
+        ),
+        FillFailure::SourceNotReady => findings.info(
+            format!("The volume {name} waits until its source, {source}, is complete."),
+            message,
+            look,
+        ),
+        FillFailure::NotAuthorized => findings.error(
+            format!("The volume {name} may not be copied from {source}."),
+            message,
+            format!(
+                "{} # then let a user create it who has the right to create \
+                 datavolumes/source there",
+                facts.kubectl("delete", "dv", name)
+            ),
+        ),
+        _ => findings.error(
+            format!("The data volume {name} cannot use the claim of its name."),
+            message,
+            format!("kubectl describe dv,pvc {name}{}", facts.place()),
+        ),
+    }
+}
+
+/// The command that shows the object that is copied.
+fn look_at_source(facts: &DiagnosisInput, data_volume: &DataVolume) -> String {
+    let source = data_volume.spec.source.as_ref();
+    let claim = source.and_then(|own| own.pvc.as_ref());
+    let snapshot = source.and_then(|own| own.snapshot.as_ref());
+    match (claim, snapshot, &data_volume.spec.source_ref) {
+        (Some(own), ..) => format!("kubectl describe dv,pvc {} -n {}", own.name, own.namespace),
+        (_, Some(own), _) => {
+            format!("kubectl describe volumesnapshot {} -n {}", own.name, own.namespace)
+        }
+        (_, _, Some(own)) => {
+            let namespace = own.namespace.as_deref().unwrap_or(&facts.namespace);
+            format!("kubectl describe datasource {} -n {namespace}", own.name)
+        }
+        _ => facts.kubectl("describe", "dv", data_volume.metadata.name.as_deref().unwrap_or("")),
+    }
 }
 
 /// Where a data volume gets its data.
@@ -186,6 +233,8 @@ fn examine_claim(findings: &mut Findings<'_>, claim: &Claim) {
         );
         return;
     }
+    // A volume that begins as an image exists before the image does, and waits for it.
+    image::examine(findings, claim);
     match claim.status.phase.as_deref() {
         Some("Bound") => {
             let volume = facts
@@ -235,13 +284,31 @@ fn complaint(facts: &DiagnosisInput, claim: &Claim) -> Option<String> {
 fn examine_storage(findings: &mut Findings<'_>, name: &str, volume: &StorageVolume) {
     let own = volume.metadata.name.clone().unwrap_or_default();
     let look = format!("sheaf volume status {name}{}", findings.facts.place());
-    let scheduled = volume.status.conditions.iter().find(|own| own.r#type == "Scheduled");
-    if let Some(homeless) = scheduled.filter(|own| own.status == "False") {
-        findings.error(
-            format!("The data of claim {name} does not fit on the disks of the cluster."),
-            text(&homeless.message),
-            "kubectl get nodes.longhorn.io -n longhorn-system -o yaml",
-        );
+    for condition in volume.status.conditions.iter().filter(|own| own.status == "False") {
+        let message = text(&condition.message);
+        match VolumeFailure::parse(&text(&condition.reason)) {
+            Some(VolumeFailure::Scheduling) => findings.error(
+                format!("The data of claim {name} does not fit on the disks of the cluster."),
+                message,
+                "kubectl get nodes.longhorn.io -n longhorn-system -o yaml",
+            ),
+            Some(VolumeFailure::Attach) => findings.error(
+                format!("The volume of claim {name} cannot be attached to a node."),
+                message,
+                look.clone(),
+            ),
+            Some(VolumeFailure::ReplicasDiffer) => findings.error(
+                format!("Blocks of claim {name} cannot be read: its copies differ."),
+                message,
+                look.clone(),
+            ),
+            Some(VolumeFailure::NoGoodCopy) => findings.error(
+                format!("Blocks of claim {name} cannot be read: no copy has their data."),
+                message,
+                look.clone(),
+            ),
+            None => {}
+        }
     }
     match volume.status.robustness.as_deref() {
         Some("degraded") => findings.warning(

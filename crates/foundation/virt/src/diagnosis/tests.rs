@@ -7,11 +7,11 @@ use crate::reason::{
     Unfit,
 };
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     "2026-01-02T03:04:05Z".parse().unwrap()
 }
 
-fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
+pub(super) fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
@@ -35,7 +35,7 @@ fn facts() -> DiagnosisInput {
 }
 
 /// A machine in a state, with an instance in a phase and one condition.
-fn with_condition(state: &str, phase: &str, condition: Value) -> DiagnosisInput {
+pub(super) fn with_condition(state: &str, phase: &str, condition: Value) -> DiagnosisInput {
     let mut conditions = vec![condition];
     if conditions[0]["type"] != "Ready" {
         conditions.push(json!({"type": "Ready", "status": "True"}));
@@ -59,7 +59,7 @@ fn machine(state: &str, spec: Value, status: Value) -> DiagnosisInput {
     DiagnosisInput { machine: Some(object(json!({"spec": spec, "status": all}))), ..facts() }
 }
 
-fn with_disk(claim: &str) -> DiagnosisInput {
+pub(super) fn with_disk(claim: &str) -> DiagnosisInput {
     machine(
         "Provisioning",
         json!({"runStrategy": "Always", "template": {"spec": {"volumes": [
@@ -71,7 +71,7 @@ fn with_disk(claim: &str) -> DiagnosisInput {
 
 /// All texts of the first finding are there, and it is as severe as expected.
 #[track_caller]
-fn first(facts: &DiagnosisInput, severity: Severity, what: &str, why: &str, fix: &str) {
+pub(super) fn first(facts: &DiagnosisInput, severity: Severity, what: &str, why: &str, fix: &str) {
     let found = diagnose(facts, now());
     let finding = found.findings.first().unwrap_or_else(|| panic!("no finding: {found:?}"));
     assert_eq!(finding.severity, severity, "{found:#?}");

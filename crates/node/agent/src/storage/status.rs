@@ -8,6 +8,7 @@ use block::run::{MemberStatus, VolumeStatus};
 use block::storage::{ReplicaState, StorageStatus, VolumeState};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use virt::reason::VolumeFailure;
 
 use super::act::WrittenKind;
 use super::object::{Engine, Replica, Snapshot};
@@ -194,7 +195,10 @@ fn unreadable(status: &VolumeStatus) -> Option<(&'static str, String)> {
     };
     let disputed = told(&status.disputed, "replicas differ and no evidence tells which is right");
     let lost = told(&status.lost, "no replica has the data that was written");
-    let reason = if disputed.is_some() { "ReplicasDiffer" } else { "NoGoodCopy" };
+    let reason = match disputed {
+        Some(_) => VolumeFailure::ReplicasDiffer.as_str(),
+        None => VolumeFailure::NoGoodCopy.as_str(),
+    };
     let all: Vec<String> = disputed.into_iter().chain(lost).collect();
     (!all.is_empty())
         .then(|| (reason, format!("{}; reads fail until they are written again", all.join("; "))))

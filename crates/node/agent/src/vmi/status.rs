@@ -10,7 +10,7 @@ mod migratable;
 use base::clock::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use virt::reason::{NotReady, NotSynchronized, Pause as PauseReason};
+use virt::reason::{NotMigratable, NotReady, NotSynchronized, Pause as PauseReason};
 use virt::v1::{VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface};
 
 use super::object::{Vmi, VmiPhase};
@@ -218,7 +218,7 @@ fn set_conditions(conditions: &mut Conditions, vmi: &Vmi, view: &View) {
         None => conditions.yes("LiveMigratable"),
     }
     match migratable::storage_obstacle(vmi) {
-        Some(why) => conditions.no("StorageLiveMigratable", "NotMigratable", &why),
+        Some(why) => conditions.no("StorageLiveMigratable", NotMigratable::Other.as_str(), &why),
         None => conditions.yes("StorageLiveMigratable"),
     }
     agent_conditions(conditions, guest);

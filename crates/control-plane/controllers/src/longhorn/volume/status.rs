@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use virt::reason::VolumeFailure;
 
 use super::state::{Robustness, VolumeState};
 use super::ticket::stamp;
@@ -36,15 +37,15 @@ pub(super) fn patch(
     let mut conditions = condition::of(volume);
     let scheduled = match told.obstacle {
         None => Condition::new("Scheduled", "True"),
-        Some(obstacle) => {
-            Condition::new("Scheduled", "False").because("ReplicaSchedulingFailure", obstacle)
-        }
+        Some(obstacle) => Condition::new("Scheduled", "False")
+            .because(VolumeFailure::Scheduling.as_str(), obstacle),
     };
     condition::set(&mut conditions, &scheduled, now);
     match told.trouble {
         None => condition::remove(&mut conditions, "Attachable"),
         Some(trouble) => {
-            let wanted = Condition::new("Attachable", "False").because("InstanceFailure", trouble);
+            let wanted = Condition::new("Attachable", "False")
+                .because(VolumeFailure::Attach.as_str(), trouble);
             condition::set(&mut conditions, &wanted, now);
         }
     }

@@ -1,26 +1,29 @@
 //! Whether a guest could move to another node, in upstream's reasons and words.
 
+use virt::reason::NotMigratable;
+
 use super::{Guest, MachineProblem};
 use crate::vmi::object::Vmi;
 
 /// Why it cannot be moved live.
 pub(super) fn obstacle(vmi: &Vmi, guest: &Guest) -> Option<MachineProblem> {
-    let trouble = |reason, message: String| Some(MachineProblem { reason, message });
+    let trouble = |reason: NotMigratable, message: String| {
+        Some(MachineProblem { reason: reason.as_str(), message })
+    };
     if let Some(message) = interfaces(vmi) {
-        return trouble("InterfaceNotLiveMigratable", message);
+        return trouble(NotMigratable::Interface, message);
     }
     if let Some(message) = host_devices(vmi) {
-        return trouble("HostDeviceNotLiveMigratable", message.into());
+        return trouble(NotMigratable::HostDevice, message.into());
     }
     if passes_hyperv(vmi) {
-        let reason = "HypervPassthroughNotLiveMigratable";
-        return trouble(reason, "VMI uses hyperv passthrough".into());
+        return trouble(NotMigratable::Hyperv, "VMI uses hyperv passthrough".into());
     }
     if let Some(message) = disks(vmi, guest) {
-        return trouble("DisksNotLiveMigratable", message);
+        return trouble(NotMigratable::Disks, message);
     }
     if let Some(message) = devices(vmi) {
-        return trouble("NotMigratable", message);
+        return trouble(NotMigratable::Other, message);
     }
     None
 }

@@ -1,6 +1,7 @@
 //! `sheaf vm why`: fetches what is around a machine and prints `virt::diagnosis`.
 
 use anyhow::{Result, bail};
+use serde_json::Value;
 use virt::diagnosis::{
     Diagnosis, DiagnosisFinding, DiagnosisInput, EventSummary, Severity, diagnose, read, read_all,
 };
@@ -8,6 +9,7 @@ use virt::diagnosis::{
 use crate::cli::{MachineArg, Output};
 use crate::command::link::ClusterClient;
 
+const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1";
 const VOLUMES: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
 
 pub(super) async fn run(machine: &MachineArg, output: Option<Output>) -> Result<()> {
@@ -24,7 +26,11 @@ pub(super) async fn run(machine: &MachineArg, output: Option<Output>) -> Result<
         claims: read_all(link.items(&link.core("persistentvolumeclaims")).await?),
         data_volumes: read_all(link.items(&data_volumes).await?),
         events: read_all(link.items(&link.core("events")).await?),
-        // A user who may not read these two is told the rest.
+        // A user who may not read these is told the rest.
+        migrations: read_all(
+            link.items(&link.objects("virtualmachineinstancemigrations")).await.unwrap_or_default(),
+        ),
+        images: read_all(images(&link).await),
         storage_volumes: read_all(link.items(VOLUMES).await.unwrap_or_default()),
         nodes: read_all(link.items("/api/v1/nodes").await.unwrap_or_default()),
     };
@@ -37,6 +43,17 @@ pub(super) async fn run(machine: &MachineArg, output: Option<Output>) -> Result<
         None => render(name, &found),
     };
     crate::command::print(&text)
+}
+
+/// Images of all namespaces, or of the machine's for a user who may not read the others.
+async fn images(link: &ClusterClient) -> Vec<Value> {
+    match link.items(&format!("{HARVESTER}/virtualmachineimages")).await {
+        Ok(all) => all,
+        Err(_) => {
+            let own = format!("{HARVESTER}/namespaces/{}/virtualmachineimages", link.namespace);
+            link.items(&own).await.unwrap_or_default()
+        }
+    }
 }
 
 /// The state in one line, the findings below it, the latest events at the end.

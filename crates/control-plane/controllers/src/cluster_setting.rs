@@ -1,21 +1,25 @@
-//! Settings of Harvester report whether their value is in effect.
+//! Settings of Harvester report whether their value is in effect. `kubevirt-migration` is written
+//! into the configuration of KubeVirt, where migrations read it; the other settings are read where
+//! they are used.
 
 use base::clock;
-use hci::cluster_setting::{SettingEffect, effect};
+use hci::cluster_setting::{SettingEffect, effect, effective};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
+use virt::v1::MigrationConfiguration;
 
 use crate::condition::{self, Condition};
 use crate::key::ObjectKey;
-use crate::object::{is_merged, text};
+use crate::object::{self, is_merged, text};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
-use crate::resource::{Objects, Resource, is_refused};
+use crate::resource::{KUBEVIRTS, Objects, Resource, is_refused};
 
 const SETTINGS: Resource = Resource::new("harvesterhci.io", "v1beta1", "settings");
+const MIGRATION: &str = "kubevirt-migration";
 
 /// Every setting that changes.
 #[derive(Debug, Default)]
@@ -49,14 +53,49 @@ impl Reconciler for SettingReconciler {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(SETTINGS, "", &key.name).await.doing("get the setting")?;
-        let Some(patch) = found.and_then(|setting| status(&setting, clock::now())) else {
-            return Ok(ReconcileResult::Done);
-        };
+        let Some(setting) = found else { return Ok(ReconcileResult::Done) };
+        if &*key.name == MIGRATION {
+            self.configure_migrations(&setting).await?;
+        }
+        let Some(patch) = status(&setting, clock::now()) else { return Ok(ReconcileResult::Done) };
         match self.0.merge(SETTINGS, "", &key.name, &patch).await {
             Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
             written => written.map(|_| ReconcileResult::Done).doing("write the setting's status"),
         }
     }
+}
+
+impl SettingReconciler {
+    async fn configure_migrations(&self, setting: &Value) -> Result<(), ReconcileError> {
+        let all = self.0.list(KUBEVIRTS, "", "").await.doing("get the configuration")?;
+        let Some(kubevirt) = all.first() else { return Ok(()) };
+        let Some(patch) = migrations(setting, kubevirt) else { return Ok(()) };
+        let (namespace, name) = (object::namespace(kubevirt), object::name(kubevirt));
+        let written = self.0.merge(KUBEVIRTS, namespace, name, &patch).await;
+        written.map(drop).doing("configure migrations")
+    }
+}
+
+/// The patch that gives KubeVirt the migration configuration of the setting, if it has another.
+/// A setting that nobody has changed leaves KubeVirt as it is.
+fn migrations(setting: &Value, kubevirt: &Value) -> Option<Value> {
+    if text(setting, "/value").is_empty() && condition::of(setting).is_empty() {
+        return None;
+    }
+    let wanted: Value = serde_json::from_str(&effective(MIGRATION, Some(setting))).ok()?;
+    let known: MigrationConfiguration = serde_json::from_value(wanted.clone()).ok()?;
+    let known = serde_json::to_value(known).ok()?;
+    let mut fields = wanted.as_object()?.clone();
+    fields.retain(|name, _| known.get(name).is_some());
+    // Fields that the setting does not name are at their defaults; these two are not its own.
+    let before = kubevirt.pointer("/spec/configuration/migrations").and_then(Value::as_object);
+    for name in before.into_iter().flat_map(serde_json::Map::keys) {
+        if !["nodeDrainTaintKey", "network"].contains(&name.as_str()) {
+            fields.entry(name.clone()).or_insert(Value::Null);
+        }
+    }
+    let patch = json!({"spec": {"configuration": {"migrations": fields}}});
+    (!is_merged(kubevirt, &patch)).then_some(patch)
 }
 
 /// The patch that makes a setting say whether its value is in effect, if it does not.
@@ -83,6 +122,42 @@ fn status(setting: &Value, now: Timestamp) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::Fake;
+
+    #[tokio::test]
+    async fn the_migration_setting_reaches_kubevirt() {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let kind = "kubevirt.io/kubevirts";
+        let before = json!({"network": "fast", "maxDowntimeMs": 700});
+        let kubevirt = json!({"metadata": {"name": "kubevirt"},
+            "spec": {"configuration": {"migrations": before}}});
+        fake.create(kind, "n", kubevirt);
+        let value = r#"{"parallelMigrationsPerCluster":1,"bandwidthPerMigration":"64Mi"}"#;
+        let settings = "harvesterhci.io/settings";
+        fake.create(settings, "", json!({"metadata": {"name": MIGRATION}, "value": ""}));
+        let reconciler = SettingReconciler::new(fake.client());
+        let found = || {
+            fake.get(kind, "n", "kubevirt").unwrap()["spec"]["configuration"]["migrations"].clone()
+        };
+        let key = ObjectKey::new("", MIGRATION);
+        reconciler.reconcile(&key).await.unwrap();
+        assert_eq!(found(), before, "nobody has changed the setting");
+        fake.merge(settings, "", MIGRATION, &json!({"value": value}));
+        reconciler.reconcile(&key).await.unwrap();
+        assert_eq!(
+            found(),
+            json!({"network": "fast", "parallelMigrationsPerCluster": 1,
+                "bandwidthPerMigration": "64Mi"})
+        );
+        let setting = fake.get(settings, "", MIGRATION).unwrap();
+        assert!(condition::is(&setting, "configured", "True"));
+        // Without a value it is the default again.
+        fake.merge(settings, "", MIGRATION, &json!({"value": ""}));
+        reconciler.reconcile(&key).await.unwrap();
+        assert_eq!(found()["parallelMigrationsPerCluster"], 5);
+        assert_eq!(found()["network"], "fast");
+    }
 
     #[test]
     fn a_setting_reports_whether_it_is_in_effect() {

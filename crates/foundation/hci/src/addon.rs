@@ -117,7 +117,7 @@ pub const DEFAULT_ADDONS: &[DefaultAddon] = &[
             "kube-system",
             "descheduler",
             "descheduler",
-            Unavailable("running virtual machines are not moved between nodes"),
+            Unavailable("virtual machines are not moved to balance the load of nodes"),
         )
     },
     DefaultAddon {

@@ -227,6 +227,17 @@ mod tests {
             ("ntp-servers", r#"{"ntpServers":["0.pool.ntp.org","10.0.0.1"]}"#, ""),
             ("ntp-servers", r#"{"ntpServers":["http://a.b"]}"#, "should not start with http"),
             ("ntp-servers", r#"{"ntpServers":["a.b","a.b"]}"#, "duplicate"),
+            ("kubevirt-migration", r#"{"bandwidthPerMigration":"64Mi","other":1}"#, ""),
+            ("kubevirt-migration", r#"{"network":"n"}"#, "network is not allowed to be set"),
+            ("kubevirt-migration", r#"{"progressTimeout":"x"}"#, "seconds, from 0 on"),
+            ("kubevirt-migration", r#"{"bandwidthPerMigration":"-1"}"#, "for example 64Mi"),
+            ("kubevirt-migration", r#"{"maxDowntimeMs":0}"#, "1 to 2000000"),
+            ("kubevirt-migration", r#"{"allowAutoConverge":1}"#, "true or false"),
+            (
+                "kubevirt-migration",
+                r#"{"parallelMigrationsPerCluster":1.5}"#,
+                "parallelMigrationsPerCluster is 1.5",
+            ),
             ("vm-force-reset-policy", r#"{"period":0}"#, "greater than 0"),
             (
                 "storage-network",

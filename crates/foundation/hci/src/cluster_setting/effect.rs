@@ -13,7 +13,6 @@ use SettingEffect::{Applied, Stored};
 
 const NO_CHARTS: &str = "there are no charts or containers of the system to configure";
 const NO_BACKUPS: &str = "backups to a target are not supported in this version";
-const NO_MIGRATION: &str = "virtual machines do not migrate in this version";
 const NO_UPGRADE: &str = "the program is upgraded by replacing its file";
 const NO_V2_ENGINE: &str = "there is one data engine";
 const NO_OWN_NETWORK: &str = "storage and migration use the network of the nodes";
@@ -28,6 +27,7 @@ pub fn effect(name: &str) -> SettingEffect {
         | "csi-driver-config"
         | "default-vm-termination-grace-period-seconds"
         | "kubeconfig-default-token-ttl-minutes"
+        | "kubevirt-migration"
         | "log-level"
         | "overcommit-config"
         | "server-version"
@@ -51,7 +51,6 @@ pub fn effect(name: &str) -> SettingEffect {
         | "instance-manager-resources"
         | "support-bundle-image"
         | "traefik-default-tls-options" => Stored(NO_CHARTS),
-        "kubevirt-migration" => Stored(NO_MIGRATION),
         "longhorn-v2-data-engine-enabled"
         | "longhorn-v2-data-engine-hugepage-enabled"
         | "longhorn-v2-data-engine-memory-size" => Stored(NO_V2_ENGINE),
@@ -70,7 +69,7 @@ pub fn effect(name: &str) -> SettingEffect {
         "support-bundle-node-collection-timeout" | "support-bundle-timeout" => {
             Stored("a support bundle is collected while it is downloaded")
         }
-        "vip-pools" => Stored("pools of addresses are not supported in this version"),
+        "vip-pools" => Stored("pools of addresses are IPPool objects"),
         "additional-ca" | "http-proxy" | "ssl-parameters" => {
             Stored("the value is not used in this version")
         }
@@ -92,5 +91,6 @@ mod tests {
             .collect();
         assert_eq!(unknown, [""; 0], "settings without a reason of their own");
         assert_eq!(effect("overcommit-config"), Applied);
+        assert_eq!(effect("kubevirt-migration"), Applied);
     }
 }

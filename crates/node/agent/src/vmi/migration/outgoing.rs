@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::offer::{self, Content, MigrationOffer, UnfitMachine};
 use super::peer::{Peer, PeerConnection, PeerError};
-use super::progress::{self, MigrationRequest};
+use super::progress::{self, MigrationRequest, StallDetector};
 use super::{MigrationNote, OUTGOING};
 use crate::api;
 use crate::event::EventNote;
@@ -52,6 +52,8 @@ pub(super) enum MigrationFailure {
     Stream { message: String },
     #[error("Live migration is not completed after {} sec and has been aborted", limit.as_secs())]
     Deadline { limit: Duration },
+    #[error("Live migration stuck for {} sec and has been aborted", limit.as_secs())]
+    Stalled { limit: Duration },
     #[error("Live migration aborted by user")]
     Aborted,
     #[error("the machine is being stopped")]
@@ -179,6 +181,8 @@ impl VmiActor {
         qmp.migrate(OwnedFd::from(theirs), limits).await?;
         let gib = live.running.spec().machine.memory.guest.div_ceil(1 << 30);
         let limit = Duration::from_secs(request.completion_per_gib * gib.max(1));
+        let stall = request.progress_limit;
+        let mut detector = StallDetector::new(stall, std::time::Instant::now());
         let sent = async {
             loop {
                 let now = qmp.migration_progress().await?;
@@ -188,6 +192,9 @@ impl VmiActor {
                         return Err(broken(now.error));
                     }
                     _ => {}
+                }
+                if detector.is_stalled(now.remaining, std::time::Instant::now()) {
+                    return Err(MigrationFailure::Stalled { limit: stall });
                 }
                 // An event that was missed is made up for by the next look.
                 let _ = tokio::time::timeout(LOOK, events.recv()).await;

@@ -1,5 +1,7 @@
 //! What the object of a machine says of its migration, and the patches that tell it. Pure.
 
+use std::time::{Duration, Instant};
+
 use base::clock::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,6 +14,31 @@ const DOWNTIME: u64 = 300;
 /// Seconds for each GiB of memory, as KubeVirt has it.
 const COMPLETION_PER_GIB: u64 = 150;
 
+/// For how long the rest may not shrink, as KubeVirt has it.
+const PROGRESS: Duration = Duration::from_secs(150);
+
+/// Whether the memory that is left to send still shrinks: the least so far, and since when.
+#[derive(Debug)]
+pub(super) struct StallDetector {
+    limit: Duration,
+    least: u64,
+    since: Instant,
+}
+
+impl StallDetector {
+    pub(super) fn new(limit: Duration, now: Instant) -> Self {
+        Self { limit, least: u64::MAX, since: now }
+    }
+
+    /// Whether less was left at no time since the limit.
+    pub(super) fn is_stalled(&mut self, remaining: u64, now: Instant) -> bool {
+        if remaining < self.least {
+            (self.least, self.since) = (remaining, now);
+        }
+        now.duration_since(self.since) > self.limit
+    }
+}
+
 /// A migration that this node is to carry out as its source.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct MigrationRequest {
@@ -22,6 +49,8 @@ pub(super) struct MigrationRequest {
     pub(super) downtime_millis: u64,
     pub(super) auto_converge: bool,
     pub(super) completion_per_gib: u64,
+    /// For how long the rest of the memory may not shrink.
+    pub(super) progress_limit: Duration,
 }
 
 /// The migration state of an object.
@@ -56,6 +85,11 @@ impl MigrationRequest {
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .filter(|seconds| *seconds > 0)
                 .unwrap_or(COMPLETION_PER_GIB),
+            progress_limit: config
+                .progress_timeout
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .filter(|seconds| *seconds > 0)
+                .map_or(PROGRESS, Duration::from_secs),
         })
     }
 
@@ -104,6 +138,42 @@ pub(super) fn failed(vmi: &Vmi, why: &str, is_aborted: bool, now: Timestamp) -> 
 mod tests {
     use super::*;
     use crate::vmi::fixture;
+
+    #[test]
+    fn a_migration_stalls_when_the_rest_does_not_shrink() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut detector = StallDetector::new(Duration::from_secs(10), began);
+        for (second, remaining, stalled) in [
+            (0, 100, false),
+            (9, 100, false),
+            (10, 90, false),
+            (15, 99, false),
+            (20, 90, false),
+            (21, 95, true),
+            (22, 89, false),
+        ] {
+            assert_eq!(detector.is_stalled(remaining, at(second)), stalled, "second {second}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_of_the_cluster_is_obeyed() {
+        let request = |config: Value| {
+            let mut vmi = fixture::vmi(json!({"domain": {}}));
+            vmi.status = json!({"nodeName": "a", "migrationState": {"migrationUid": "m",
+                "sourceNode": "a", "targetNode": "b", "migrationConfiguration": config}});
+            MigrationRequest::of(&vmi, "a").unwrap()
+        };
+        let plain = request(json!({"bandwidthPerMigration": "0", "progressTimeout": 0}));
+        assert_eq!((plain.bandwidth, plain.progress_limit), (None, PROGRESS));
+        let set = request(json!({"bandwidthPerMigration": "64Mi", "progressTimeout": 30,
+            "completionTimeoutPerGiB": 60, "allowAutoConverge": true, "maxDowntimeMs": 50}));
+        assert_eq!(set.bandwidth, Some(64 << 20));
+        assert_eq!(set.progress_limit, Duration::from_secs(30));
+        assert_eq!((set.completion_per_gib, set.downtime_millis), (60, 50));
+        assert!(set.auto_converge);
+    }
 
     #[test]
     fn a_node_migrates_what_it_has_and_is_asked_to() {

@@ -46,6 +46,8 @@ mod retry_tests;
 mod role_aggregation;
 mod root_ca;
 mod selector;
+#[cfg(test)]
+mod served_kind_tests;
 mod service_account;
 mod start;
 mod storage_profile;

@@ -5,6 +5,7 @@
 mod device;
 mod hardware;
 mod preset;
+mod quantity;
 
 use serde_json::{Map, Value, json};
 
@@ -15,6 +16,7 @@ use crate::state::text;
 pub(crate) use device::{default_interface, default_volume_disks};
 pub(crate) use hardware::HYPERV_NEEDS;
 pub(crate) use preset::apply_presets;
+pub(crate) use quantity::write_fractions_as_amounts;
 
 /// A network that cannot be added by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

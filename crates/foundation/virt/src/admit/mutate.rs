@@ -3,12 +3,15 @@
 use serde_json::Value;
 
 use super::{Access, Denial, Objects, clone_source, keep_instance_status};
+use crate::api::record::Field as _;
 use crate::config::ClusterConfig;
 use crate::default::{
     apply_presets, default_instance, default_machine, default_migration, fill, items, object,
+    write_fractions_as_amounts,
 };
 use crate::instancetype::{Sizing, infer};
 use crate::state::{is_deleting, text};
+use crate::v1;
 
 /// What a mutation may look at and use.
 pub struct MutationContext<'a> {
@@ -73,6 +76,7 @@ fn machine(
     if is_deleting(vm) || !vm["spec"]["template"].is_object() {
         return Ok(());
     }
+    write_fractions_as_amounts(vm, v1::VirtualMachine::schema);
     infer(vm, around.namespace, around.objects)
         .map_err(|error| Denial::bad_request(error.to_string()))?;
     let sizing = Sizing::find(vm, around.namespace, around.objects);
@@ -85,6 +89,7 @@ fn machine(
 
 fn instance(vmi: &mut Value, around: &mut MutationContext<'_>) -> Result<(), Denial> {
     keep_instance_status(vmi, None, around.trusted);
+    write_fractions_as_amounts(vmi, v1::VirtualMachineInstance::schema);
     let plural = "virtualmachineinstancepresets";
     let presets = around.objects.list("kubevirt.io", plural, around.namespace);
     apply_presets(vmi, presets).map_err(|conflict| Denial::unprocessable(conflict.to_string()))?;

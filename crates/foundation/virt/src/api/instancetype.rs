@@ -26,8 +26,8 @@ record! {
         scheduler_name: Option<String>,
         /// Processors of a machine.
         cpu: CPUInstancetype,
-        /// Memory of a machine.
-        memory: MemoryInstancetype,
+        /// Memory of a machine; the machine says how much it has if this is not given.
+        memory: Option<MemoryInstancetype>,
         /// Graphics processors that are passed to a machine.
         gpus: Vec<v1::GPU> = {"x-kubernetes-list-type": "atomic"},
         /// Devices of the host that are passed to a machine.
@@ -60,8 +60,8 @@ record! {
     }
 
     MemoryInstancetype {
-        /// What the guest sees.
-        guest: Quantity,
+        /// What the guest sees; 0 leaves it to the machine.
+        guest: Option<Quantity>,
         /// Huge pages that back the memory.
         hugepages: Option<v1::Hugepages>,
         /// How much of the memory is not reserved, 0 to 100.

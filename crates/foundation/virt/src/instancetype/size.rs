@@ -216,14 +216,19 @@ fn arrange(count: u64, preference: Option<&Value>) -> (u64, u64, u64) {
 }
 
 fn apply_memory(at: &str, spec: &mut Value, size: &Value, conflicts: &mut Vec<Conflict>) {
-    let given = &size["memory"];
+    let mut given = size["memory"].clone();
+    // Upstream's type has no way to leave it out: 0 is what its clients write then.
+    let is_sized = read(&given["guest"]).is_some_and(|guest| guest.units() != 0);
+    if !is_sized {
+        given["guest"] = Value::Null;
+    }
     let domain = &spec["domain"];
     let taken = [
-        ("memory.guest", true),
+        ("memory.guest", is_sized),
         ("memory.hugepages", !given["hugepages"].is_null()),
         ("memory.maxGuest", !given["maxGuest"].is_null()),
-        ("resources.requests.memory", true),
-        ("resources.limits.memory", true),
+        ("resources.requests.memory", is_sized),
+        ("resources.limits.memory", is_sized),
     ];
     let clash = taken.into_iter().find(|(field, matters)| {
         let path = format!("/{}", field.replace('.', "/"));
@@ -234,10 +239,9 @@ fn apply_memory(at: &str, spec: &mut Value, size: &Value, conflicts: &mut Vec<Co
         return;
     }
     let domain = object(spec, "domain");
-    let memory = object(domain, "memory");
     for field in ["guest", "hugepages", "maxGuest"] {
         if !given[field].is_null() {
-            memory[field] = given[field].clone();
+            object(domain, "memory")[field] = given[field].clone();
         }
     }
     let percent = given["overcommitPercent"].as_i64().unwrap_or_default();

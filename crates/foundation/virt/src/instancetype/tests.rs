@@ -125,6 +125,22 @@ fn what_a_size_sets_nobody_else_may_set() {
 }
 
 #[test]
+fn a_size_without_memory_leaves_it_to_the_machine() {
+    for memory in [json!(null), json!({}), json!({"guest": "0"}), json!({"guest": 0})] {
+        let mut size = size();
+        size["memory"] = memory.clone();
+        let sizing = Sizing { size: Some(size), preference: None };
+        let mut made = template();
+        made["spec"]["domain"]["memory"] = json!({"guest": "1Gi"});
+        assert_eq!(sizing.apply("spec.template.spec", &mut made), [], "{memory}");
+        assert_eq!(made["spec"]["domain"]["memory"], json!({"guest": "1Gi"}), "{memory}");
+        let mut plain = template();
+        assert_eq!(sizing.apply("spec.template.spec", &mut plain), [], "{memory}");
+        assert_eq!(plain["spec"]["domain"]["memory"], json!(null), "{memory}");
+    }
+}
+
+#[test]
 fn processors_are_arranged_as_preferred() {
     let spread = |across: &str| json!({"cpu": {"preferredCPUTopology": "spread", "spreadOptions": {"across": across}}});
     let table = [

@@ -17,6 +17,7 @@ mod node;
 mod node_tls;
 mod oidc;
 mod operate;
+mod partial_file;
 mod replica;
 mod send;
 mod server;

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::ClusterScope;
+use super::value::{display_name, namespace_name, object_name};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Image {
     /// Display name of the image.
+    #[arg(value_parser = display_name)]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) place: ClusterScope,
@@ -43,6 +45,7 @@ pub(crate) enum ImageCommand {
     #[command(after_help = "Example:\n  sheaf image export web-disk golden")]
     Export {
         /// The volume: the name of its PersistentVolumeClaim.
+        #[arg(value_parser = object_name)]
         volume: String,
         #[command(flatten)]
         image: Image,
@@ -61,7 +64,7 @@ pub(crate) enum ImageCommand {
         #[command(flatten)]
         clone: CloneArgs,
         /// Storage class that names the secret for encryption.
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", value_parser = object_name)]
         class: String,
     },
     /// Create a decrypted copy of an encrypted image.
@@ -70,7 +73,7 @@ pub(crate) enum ImageCommand {
         #[command(flatten)]
         clone: CloneArgs,
         /// Storage class whose parameters volumes of the image get; the default is the default class.
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", value_parser = object_name)]
         class: Option<String>,
     },
     /// Write the data of an image to a file, as a raw disk.
@@ -95,7 +98,7 @@ pub(crate) enum ImageCommand {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ImageWish {
     /// Storage class whose parameters volumes of the image get; the default is the default class.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = object_name)]
     pub(crate) class: Option<String>,
     /// SHA-512 checksum of the file, in hexadecimal digits.
     #[arg(long, value_name = "SHA512")]
@@ -106,9 +109,10 @@ pub(crate) struct ImageWish {
 #[derive(Debug, Args)]
 pub(crate) struct CloneArgs {
     /// Source image.
+    #[arg(value_parser = display_name)]
     pub(crate) source: String,
     /// Namespace of the source image; the default is the namespace of the new one.
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace_name)]
     pub(crate) source_namespace: Option<String>,
     #[command(flatten)]
     pub(crate) image: Image,

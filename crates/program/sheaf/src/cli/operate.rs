@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::ClusterScope;
+use super::value::{namespace_name, object_name};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperateCommand {
@@ -48,6 +49,7 @@ pub(crate) enum SettingCommand {
         #[command(flatten)]
         place: ClusterScope,
         /// Name of the setting.
+        #[arg(value_parser = object_name)]
         name: Option<String>,
     },
     /// Change a setting; an empty value restores the default.
@@ -57,6 +59,7 @@ pub(crate) enum SettingCommand {
         #[command(flatten)]
         place: ClusterScope,
         /// Name of the setting.
+        #[arg(value_parser = object_name)]
         name: String,
         /// New value.
         value: String,
@@ -71,7 +74,8 @@ pub(crate) struct SupportBundleArgs {
     #[arg(long, default_value = "")]
     pub(crate) description: String,
     /// Further namespaces to collect.
-    #[arg(long, value_name = "NAMESPACE,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMESPACE,…", value_delimiter = ',',
+          value_parser = namespace_name)]
     pub(crate) extra_namespaces: Vec<String>,
     /// File to write; the default is the name of the bundle, in this directory.
     #[arg(long, short, value_name = "FILE")]

@@ -2,6 +2,7 @@
 
 use clap::{Subcommand, ValueEnum};
 
+use super::value::login_name;
 use super::{ClusterScope, UserTokenCommand};
 
 #[derive(Debug, Subcommand)]
@@ -20,6 +21,7 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         place: ClusterScope,
         /// Name to log in with: lower-case letters, digits and hyphens.
+        #[arg(value_parser = login_name)]
         name: String,
         /// Rights of the user in the whole cluster.
         #[arg(long, value_enum, default_value = "none")]
@@ -33,6 +35,7 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         place: ClusterScope,
         /// Name of the user.
+        #[arg(value_parser = login_name)]
         name: String,
         /// Password, or - to read it from standard input; asked for without this.
         #[arg(long, value_name = "PASSWORD")]
@@ -43,6 +46,7 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         place: ClusterScope,
         /// Name of the user.
+        #[arg(value_parser = login_name)]
         name: String,
     },
     /// Manage static bearer tokens, which can be revoked.

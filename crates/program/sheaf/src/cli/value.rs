@@ -58,7 +58,7 @@ fn is_label_value(text: &str) -> bool {
 pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     if !hci::cluster_setting::CLUSTER_SETTINGS.iter().any(|setting| setting.name == name) {
-        return Err(format!("unknown setting {name:?}; `sheaf setting list` shows all"));
+        return Err(format!("unknown setting {name:?}; `sheaf setting get` lists all"));
     }
     Ok((name.to_owned(), value.to_owned()))
 }
@@ -91,6 +91,27 @@ pub(crate) fn token_uses(text: &str) -> Result<TokenUses, String> {
         Ok(uses @ 1..=1000) => Ok(TokenUses::Limited(uses)),
         _ => Err("expected a number from 1 to 1000, or `unlimited`".to_owned()),
     }
+}
+
+/// The name of an image as it is shown: any text in one line.
+pub(crate) fn display_name(text: &str) -> Result<String, String> {
+    if (1..=253).contains(&text.len())
+        && !text.trim().is_empty()
+        && !text.contains(char::is_control)
+    {
+        return Ok(text.to_owned());
+    }
+    Err("a display name has 1 to 253 bytes in one line".to_owned())
+}
+
+/// The name that a local user logs in with: a DNS label.
+pub(crate) fn login_name(text: &str) -> Result<String, String> {
+    if text.len() <= 63 && is_label_like(text) {
+        return Ok(text.to_owned());
+    }
+    Err("a user name has at most 63 lower-case letters, digits and '-', and begins and ends with a \
+         letter or digit"
+        .to_owned())
 }
 
 /// The name of a namespace: a DNS label.
@@ -146,6 +167,18 @@ pub(crate) fn user_name(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_images_and_users_are_checked() {
+        assert!(display_name("Debian 12 (LTS)").is_ok());
+        for bad in ["", " ", "a\nb", &"a".repeat(254)] {
+            assert!(display_name(bad).is_err(), "{bad:?}");
+        }
+        assert!(login_name("jane-1").is_ok());
+        for bad in ["", "Jane", "a b", "-a", &"a".repeat(64)] {
+            assert!(login_name(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn names_are_what_the_api_accepts() {

@@ -129,6 +129,7 @@ pub(crate) enum VmCommand {
         #[command(flatten)]
         machine: MachineArg,
         /// TCP port of the machine.
+        #[arg(value_parser = clap::value_parser!(u16).range(1..))]
         port: u16,
         /// Listen on this local address instead of using standard input and output.
         #[arg(long, value_name = "IP:PORT")]
@@ -182,7 +183,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ssh_key", "password"])]
     pub(crate) user_data: Option<PathBuf>,
     /// Storage class of the disk.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = object_name)]
     pub(crate) storage_class: Option<String>,
     /// Boot with UEFI instead of BIOS.
     #[arg(long)]

@@ -81,7 +81,7 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         volume: VolumeClaim,
         /// Name of the replica to keep; needed if several are in sync.
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", value_parser = object_name)]
         replica: Option<String>,
         /// Do it.
         #[arg(long)]
@@ -102,10 +102,10 @@ pub(crate) struct NewVolume {
           required_unless_present = "from_snapshot")]
     pub(crate) size: Option<u64>,
     /// Storage class; the default is the cluster's.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = object_name)]
     pub(crate) class: Option<String>,
     /// Create the volume from this snapshot.
-    #[arg(long, value_name = "SNAPSHOT")]
+    #[arg(long, value_name = "SNAPSHOT", value_parser = object_name)]
     pub(crate) from_snapshot: Option<String>,
     /// From how many nodes it may be used; machines that move between nodes need many.
     #[arg(long, value_enum, default_value = "many")]
@@ -127,9 +127,11 @@ pub(crate) struct SnapshotArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeClaim,
     /// Name of the snapshot.
+    #[arg(value_parser = object_name)]
     pub(crate) snapshot: Option<String>,
     /// Snapshot class.
-    #[arg(long, value_name = "NAME", default_value = "longhorn-snapshot")]
+    #[arg(long, value_name = "NAME", default_value = "longhorn-snapshot",
+          value_parser = object_name)]
     pub(crate) class: String,
     /// Return without waiting until it can be used.
     #[arg(long)]

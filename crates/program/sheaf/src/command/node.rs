@@ -11,7 +11,7 @@ use self::view::NodeLoad;
 use super::link::ClusterClient;
 use super::management::recover;
 use super::management::view::{MEMBERS_PATH, STORE_PATH, StoreView};
-use super::table;
+use super::{interrupt, table};
 use crate::cli::{ClusterCommand, ClusterScope, NodeCommand};
 
 const NODES: &str = "/api/v1/nodes";
@@ -159,7 +159,27 @@ async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
              --force; nothing was changed"
         );
     }
-    if view::is_management(&node) || view::is_candidate(&node) && !is_only {
+    let is_member = view::is_management(&node) || view::is_candidate(&node) && !is_only;
+    let continues = format!(
+        "node {name} may be removed in part: `sheaf node list` shows whether it is still there; if \
+         it is not, `kubectl delete nodes.longhorn.io -n longhorn-system {name}` removes the rest"
+    );
+    interrupt::or_report(delete_node(&cluster, name, is_member), continues).await?;
+    if store.is_some_and(|store| store.voters_without(name) == 2) {
+        super::print(
+            "2 voters are left in etcd: the API stops with either of them; add a management node: \
+             sheaf token create --role management\n",
+        )?;
+    }
+    super::print(&format!(
+        "node {name} removed; stop Sheaf on that machine. To let it in again, remove its data \
+         directory and create a token: sheaf token create\n"
+    ))
+}
+
+/// Deletes a node and what belongs to it.
+async fn delete_node(cluster: &ClusterClient, name: &str, is_member: bool) -> Result<()> {
+    if is_member {
         // Before its Node: a member that votes must not be forgotten.
         cluster.delete(&format!("{MEMBERS_PATH}{name}")).await?;
     }
@@ -171,16 +191,7 @@ async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
             super::print(&format!("{path} stays: {error:#}\n"))?;
         }
     }
-    if store.is_some_and(|store| store.voters_without(name) == 2) {
-        super::print(
-            "2 voters are left in etcd: the API stops with either of them; add a management node: \
-             sheaf token create --role management\n",
-        )?;
-    }
-    super::print(&format!(
-        "node {name} removed; stop Sheaf on that machine. To let it in again, remove its data \
-         directory and create a token: sheaf token create\n"
-    ))
+    Ok(())
 }
 
 #[cfg(test)]

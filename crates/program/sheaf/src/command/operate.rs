@@ -1,7 +1,8 @@
 //! `sheaf login`, `sheaf setting` and `sheaf support-bundle`, thin over the API.
 
+use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -13,7 +14,8 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
 use super::link::ClusterClient;
-use super::{table, user};
+use super::partial_file::PartialFile;
+use super::{interrupt, table, user};
 use crate::cli::{LoginArgs, OperateCommand, SettingCommand, SupportBundleArgs};
 
 const SETTINGS: &str = "/apis/harvesterhci.io/v1beta1/settings";
@@ -116,8 +118,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 
 async fn get(link: &ClusterClient, name: Option<&str>) -> Result<()> {
     if let Some(name) = name {
-        let setting = link.find(&format!("{SETTINGS}/{name}")).await?;
-        let setting = setting.with_context(|| format!("setting {name:?} does not exist"))?;
+        let setting = existing(link, name).await?;
         let value = match text(&setting, "value") {
             "" => text(&setting, "default"),
             value => value,
@@ -141,7 +142,15 @@ async fn get(link: &ClusterClient, name: Option<&str>) -> Result<()> {
     super::print(&table::align(&rows))
 }
 
+async fn existing(link: &ClusterClient, name: &str) -> Result<Value> {
+    let setting = link.find(&format!("{SETTINGS}/{name}")).await?;
+    setting.with_context(|| {
+        format!("setting {name:?} does not exist; `sheaf setting get` lists all settings")
+    })
+}
+
 async fn set(link: &ClusterClient, name: &str, value: &str) -> Result<()> {
+    existing(link, name).await?;
     let patch = json!({"value": value});
     link.merge(&format!("{SETTINGS}/{name}"), &patch).await?;
     super::print(&format!("setting {name} changed\n"))
@@ -149,6 +158,8 @@ async fn set(link: &ClusterClient, name: &str, value: &str) -> Result<()> {
 
 async fn bundle(args: &SupportBundleArgs) -> Result<()> {
     let link = ClusterClient::to(&args.place).await?;
+    // Before the bundle is made: it would be for nothing.
+    let given = args.output.as_deref().map(PartialFile::create).transpose()?;
     let path = format!("/apis/harvesterhci.io/v1beta1/namespaces/{NAMESPACE}/supportbundles");
     let object = json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "SupportBundle",
@@ -160,13 +171,37 @@ async fn bundle(args: &SupportBundleArgs) -> Result<()> {
     });
     let created = link.post(&path, &object).await?;
     let name = text(&created["metadata"], "name");
-    let file = ready_file(&link, name).await?;
-    let output = args.output.clone().unwrap_or_else(|| file.into());
+    let continues = format!("support bundle {name} is removed, and nothing was saved");
+    let saved = interrupt::or_report(save(&link, name, args.output.as_deref(), given), continues);
+    match saved.await {
+        Ok(output) => super::print(&format!("{}\n", output.display())),
+        Err(failure) => {
+            if let Err(error) = link.delete(&format!("{path}/{name}")).await {
+                super::print(&format!(
+                    "support bundle {name} stays until it expires: {error:#}\n"
+                ))?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Downloads a bundle to the file that was opened, or to one that is called as the bundle says.
+async fn save(
+    link: &ClusterClient,
+    name: &str,
+    output: Option<&Path>,
+    given: Option<(PartialFile, File)>,
+) -> Result<PathBuf> {
+    let file = ready_file(link, name).await?;
+    let output = output.map_or_else(|| PathBuf::from(file), Path::to_owned);
+    let (partial, mut target) = match given {
+        Some(given) => given,
+        None => PartialFile::create(&output)?,
+    };
     let url = format!("/v1/harvester/supportbundles/{name}/download");
     let request = Request::get(url).body(Vec::new()).context("cannot build a request")?;
     let mut reader = std::pin::pin!(link.client.request_stream(request).await?);
-    let mut target = std::fs::File::create(&output)
-        .with_context(|| format!("cannot create {}", output.display()))?;
     let mut buffer = vec![0; 64 << 10];
     loop {
         let count = reader.read(&mut buffer).await.context("the download broke off")?;
@@ -177,7 +212,8 @@ async fn bundle(args: &SupportBundleArgs) -> Result<()> {
         target.write_all(chunk).with_context(|| format!("cannot write {}", output.display()))?;
     }
     target.sync_all().with_context(|| format!("cannot write {}", output.display()))?;
-    super::print(&format!("{}\n", output.display()))
+    partial.complete()?;
+    Ok(output)
 }
 
 /// Waits until a bundle can be downloaded, and says what its file is called.

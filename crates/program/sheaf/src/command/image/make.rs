@@ -15,6 +15,7 @@ use super::{ImageState, existing, existing_in, find, images, state, text};
 use crate::cli::{CloneArgs, Image, ImageWish, ImportArgs};
 use crate::command::disk_file::check_not_empty;
 use crate::command::link::ClusterClient;
+use crate::command::partial_file::PartialFile;
 use crate::command::send::{ProgressLine, chunks, open, send};
 use crate::command::table::size;
 use crate::command::{interrupt, print};
@@ -182,11 +183,27 @@ async fn push_once(
 pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
     let link = ClusterClient::to(&image.place).await?;
     let found = existing(&link, &image.name).await?;
-    let (namespace, name) = (text(&found, "/metadata/namespace"), text(&found, "/metadata/name"));
+    let (partial, output) = PartialFile::create(file)?;
+    let continues = "nothing was saved; the image stays in the cluster";
+    let fetched = fetch(&link, &found, output.into(), file);
+    let length = interrupt::or_report(fetched, continues).await?;
+    partial.complete()?;
+    let bytes = i64::try_from(length).map(size).unwrap_or_default();
+    print(&format!("image {} is in {}: a raw disk of {bytes}\n", image.name, file.display()))
+}
+
+/// Writes the content of an image to `output`, and says how many bytes it has.
+async fn fetch(
+    link: &ClusterClient,
+    image: &Value,
+    mut output: tokio::fs::File,
+    file: &Path,
+) -> Result<u64> {
+    let (namespace, name) = (text(image, "/metadata/namespace"), text(image, "/metadata/name"));
     let request = Request::get(format!("{UPLOAD}/{namespace}/{name}/download"))
         .body(Empty::new().map_err(|never| match never {}).boxed_unsync())
         .context("cannot build a request")?;
-    let answer = open(&link, request).await.context("the download failed")?;
+    let answer = open(link, request).await.context("the download failed")?;
     let code = answer.status();
     if !code.is_success() {
         let body = answer.into_body().collect().await?.to_bytes();
@@ -195,10 +212,7 @@ pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
     }
     let length = answer.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok());
     let length: u64 = length.and_then(|text| text.parse().ok()).unwrap_or(0);
-    let part = file.with_extension("part");
-    let at = part.display().to_string();
-    let mut output =
-        tokio::fs::File::create(&part).await.with_context(|| format!("cannot write {at}"))?;
+    let failed = || format!("cannot write {}", file.display());
     let mut body = answer.into_body();
     let mut got: u64 = 0;
     while let Some(frame) = body.frame().await {
@@ -210,18 +224,14 @@ pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
         } else {
             output.write_all(&data).await
         };
-        written.with_context(|| format!("cannot write {at}"))?;
+        written.with_context(failed)?;
     }
     if got != length {
         bail!("the download was interrupted after {got} of {length} bytes");
     }
-    output.set_len(length).await.with_context(|| format!("cannot write {at}"))?;
-    output.sync_all().await.with_context(|| format!("cannot write {at}"))?;
-    tokio::fs::rename(&part, file)
-        .await
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    let bytes = i64::try_from(length).map(size).unwrap_or_default();
-    print(&format!("image {} is in {}: a raw disk of {bytes}\n", image.name, file.display()))
+    output.set_len(length).await.with_context(failed)?;
+    output.sync_all().await.with_context(failed)?;
+    Ok(length)
 }
 
 async fn create(

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{LONGHORN, MACHINES, NODES, find};
 use crate::cli::ClusterScope;
 use crate::command::link::ClusterClient;
-use crate::command::{print, table};
+use crate::command::{interrupt, print, table};
 
 const VMS: &str = "/apis/kubevirt.io/v1/virtualmachines";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
@@ -50,16 +50,11 @@ pub(super) async fn enable(place: &ClusterScope, name: &str, how: DrainOptions) 
     if !how.wait {
         return print(&format!("maintenance of node {name} requested\n"));
     }
-    tokio::select! {
-        done = follow(&cluster, name) => done,
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted.context("cannot listen for interrupts")?;
-            bail!(
-                "interrupted: maintenance of node {name} goes on. `sheaf node show {name}` shows \
-                 how far it is, `sheaf node maintenance {name} --off` cancels it"
-            );
-        }
-    }
+    let continues = format!(
+        "maintenance of node {name} goes on. `sheaf node show {name}` shows how far it is, `sheaf \
+         node maintenance {name} --off` cancels it"
+    );
+    interrupt::or_report(follow(&cluster, name), continues).await
 }
 
 pub(super) async fn disable(place: &ClusterScope, name: &str) -> Result<()> {

@@ -1,5 +1,7 @@
 //! `kubevirt.io/v1`.
 
+mod cluster_device;
+mod cluster_option;
 mod configuration;
 mod device;
 mod disk;
@@ -11,6 +13,8 @@ mod network;
 mod replica_set;
 mod request;
 
+pub use cluster_device::*;
+pub use cluster_option::*;
 pub use configuration::*;
 pub use device::*;
 pub use disk::*;

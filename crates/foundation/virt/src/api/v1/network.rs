@@ -1,6 +1,6 @@
 //! Networks, interfaces, and credentials for the guest.
 
-use super::configuration::ClaimRequest;
+use super::cluster_device::ClaimRequest;
 use crate::api::atom::Empty;
 use crate::api::record::record;
 

@@ -565,3 +565,77 @@ fn a_pool_numbers_its_machines() {
     });
     assert!(http.get(&at(VMS, "web-0")).ok()["metadata"].get("deletionTimestamp").is_none());
 }
+
+#[test]
+fn fractions_of_processors_are_amounts() {
+    let (_sheaf, http) = cluster();
+    let domain = json!({"memory": {"guest": "64Mi"}, "devices": {},
+        "resources": {"requests": {"cpu": 2.2}, "limits": {"cpu": 2.5}}});
+    let vm = |name: &str, domain: &Value| {
+        json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+            "metadata": {"name": name},
+            "spec": {"runStrategy": "Halted", "template": {"spec": {"domain": domain}}}})
+    };
+    let made = http.post(VMS, &vm("a", &domain)).ok();
+    let resources = &made["spec"]["template"]["spec"]["domain"]["resources"];
+    assert_eq!(*resources, json!({"requests": {"cpu": "2200m"}, "limits": {"cpu": "2500m"}}));
+    let mut cores = domain;
+    cores["cpu"] = json!({"cores": 1.5});
+    assert_has(http.post(VMS, &vm("b", &cores)).refused(422), "cores");
+}
+
+#[test]
+fn an_instance_type_may_leave_memory_to_its_machines() {
+    let (_sheaf, http) = cluster();
+    let types =
+        "/apis/instancetype.kubevirt.io/v1beta1/namespaces/default/virtualmachineinstancetypes";
+    for (name, memory) in [("absent", None), ("zero", Some(json!({"guest": "0"})))] {
+        let mut size = json!({"apiVersion": "instancetype.kubevirt.io/v1beta1",
+            "kind": "VirtualMachineInstancetype", "metadata": {"name": name},
+            "spec": {"cpu": {"guest": 2}}});
+        if let Some(memory) = memory {
+            size["spec"]["memory"] = memory;
+        }
+        http.post(types, &size).ok();
+        let vm = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+            "metadata": {"name": name}, "spec": {"runStrategy": "Always",
+                "instancetype": {"kind": "VirtualMachineInstancetype", "name": name},
+                "template": {"spec": {"domain": {"memory": {"guest": "64Mi"}, "devices": {}}}}}});
+        http.post(VMS, &vm).ok();
+        let made = poll("there is an instance", || {
+            let reply = http.get(&format!("{VMIS}/{name}"));
+            if reply.status == 200 { Ok(reply.json()) } else { Err(reply.text()) }
+        });
+        assert_eq!(made["spec"]["domain"]["memory"]["guest"], "64Mi", "{name}");
+        assert_eq!(made["spec"]["domain"]["cpu"]["sockets"], 2, "{name}");
+    }
+}
+
+/// `virtctl adm log-verbosity` and `virtctl permitted-devices` use nothing but the KubeVirt object.
+#[test]
+fn virtctl_finds_and_changes_the_configuration() {
+    let (_sheaf, http) = cluster();
+    let all = http.get("/apis/kubevirt.io/v1/kubevirts").ok();
+    let [kubevirt] = &all["items"].as_array().unwrap()[..] else { panic!("{all}") };
+    let meta = |field: &str| kubevirt["metadata"][field].as_str().unwrap().to_owned();
+    let (namespace, name) = (meta("namespace"), meta("name"));
+    let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/kubevirts/{name}");
+    let options = "/spec/configuration/developerConfiguration";
+    assert!(kubevirt.pointer(options).is_some(), "log-verbosity adds a field below it");
+    let patch = |value: Value| {
+        let patch = json!([{"op": "add", "path": format!("{options}/logVerbosity"),
+            "value": value}]);
+        http.patch(&path, "application/json-patch+json", patch.to_string()).ok()
+    };
+    let set = patch(json!({"virtAPI": 5, "virtHandler": 0}));
+    let found = set.pointer(&format!("{options}/logVerbosity")).cloned().unwrap_or_default();
+    assert_eq!(found, json!({"virtAPI": 5, "virtHandler": 0}));
+    let reset = patch(json!({}));
+    assert_eq!(reset.pointer(&format!("{options}/logVerbosity")), Some(&json!({})));
+    let devices = json!({"pciHostDevices": [{"pciVendorSelector": "10DE:1EB8",
+        "resourceName": "nvidia.com/TU104GL"}]});
+    let change = json!({"spec": {"configuration": {"permittedHostDevices": devices}}});
+    http.merge(&path, &change).ok();
+    let listed = http.get("/apis/kubevirt.io/v1/kubevirts").ok();
+    assert_eq!(listed["items"][0]["spec"]["configuration"]["permittedHostDevices"], devices);
+}

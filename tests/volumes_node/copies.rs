@@ -12,17 +12,23 @@ fn exports(namespace: &str) -> String {
     format!("/apis/export.kubevirt.io/v1/namespaces/{namespace}/virtualmachineexports")
 }
 
-/// What a client of an export gets for one of its links.
+/// What a client of the export of a claim gets for one of its links.
 pub(super) fn download(lab: &Lab, namespace: &str, claim: &str, format: usize) -> Reply {
+    let source = json!({"apiGroup": "", "kind": "PersistentVolumeClaim", "name": claim});
+    download_from(lab, namespace, claim, &source, format)
+}
+
+/// The same of the first volume of any source.
+fn download_from(lab: &Lab, namespace: &str, name: &str, source: &Value, format: usize) -> Reply {
     let http = lab.node.sheaf.http();
-    let path = format!("{}/{claim}", exports(namespace));
+    let path = format!("{}/{name}", exports(namespace));
     let secret = json!({"apiVersion": "v1", "kind": "Secret",
-        "metadata": {"name": format!("secret-{claim}")}, "stringData": {"token": "abc"}});
+        "metadata": {"name": format!("secret-{name}")}, "stringData": {"token": "abc"}});
     let made = http.post(&format!("/api/v1/namespaces/{namespace}/secrets"), &secret);
     assert!(matches!(made.status, 201 | 409), "{}", made.text());
     let export = json!({"apiVersion": "export.kubevirt.io/v1", "kind": "VirtualMachineExport",
-        "metadata": {"name": claim}, "spec": {"tokenSecretRef": format!("secret-{claim}"),
-            "source": {"apiGroup": "", "kind": "PersistentVolumeClaim", "name": claim}}});
+        "metadata": {"name": name},
+        "spec": {"tokenSecretRef": format!("secret-{name}"), "source": source}});
     let made = http.post(&exports(namespace), &export);
     assert!(matches!(made.status, 201 | 409), "{}", made.text());
     lab.node.until(&path, "/status/phase", "Ready");
@@ -91,6 +97,51 @@ fn a_replicated_claim_is_copied_exported_and_read_below_an_overlay() {
         format!("{}/copy", exports("other")),
         format!("{DATA_VOLUMES}/root"),
         format!("{OTHER}/copy"),
+    ] {
+        http.delete(&path).ok();
+    }
+    poll("the claims go", || {
+        let left = http.get(CLAIMS).ok()["items"].as_array().map_or(0, Vec::len);
+        if left == 0 { Ok(()) } else { Err(left.to_string()) }
+    });
+    lab.until_nothing_is_left();
+}
+
+#[test]
+fn a_stopped_machine_and_its_snapshot_are_exported() {
+    let lab = Lab::start();
+    let http = lab.node.sheaf.http();
+    let web = Web::start();
+    web.put("pulse.qcow2", lab.pulse_qcow2(), Fault::None);
+    let url = json!({"http": {"url": web.url("pulse.qcow2")}});
+    http.post(DATA_VOLUMES, &data_volume("root", &url)).ok();
+    lab.node.until(&format!("{DATA_VOLUMES}/root"), "/status/phase", "Succeeded");
+    lab.node.kubectl().apply(&machine("a", "root", "Halted"));
+    let snapshots = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/virtualmachinesnapshots";
+    let vm = json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "a"});
+    let snapshot = json!({"apiVersion": "snapshot.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineSnapshot", "metadata": {"name": "s"}, "spec": {"source": vm}});
+    http.post(snapshots, &snapshot).ok();
+    lab.node.until(&format!("{snapshots}/s"), "/status/phase", "Succeeded");
+
+    let claim = download(&lab, "default", "root", 0);
+    assert_eq!(claim.body.len(), 16 << 20);
+    let whole = download_from(&lab, "default", "machine", &vm, 0);
+    assert_eq!(whole.status, 200, "{}", whole.text());
+    assert!(whole.body == claim.body, "the machine's export differs from its claim");
+    let taken = json!({"apiGroup": "snapshot.kubevirt.io", "kind": "VirtualMachineSnapshot",
+        "name": "s"});
+    let then = download_from(&lab, "default", "snapshot", &taken, 0);
+    assert_eq!(then.status, 200, "{}", then.text());
+    assert!(then.body == claim.body, "the snapshot's export differs from the claim");
+
+    for path in [
+        format!("{}/root", exports("default")),
+        format!("{}/machine", exports("default")),
+        format!("{}/snapshot", exports("default")),
+        format!("{snapshots}/s"),
+        format!("{VMS}/a"),
+        format!("{DATA_VOLUMES}/root"),
     ] {
         http.delete(&path).ok();
     }

@@ -552,3 +552,69 @@ fn reaches(user: u32, path: &Path) -> bool {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim() == "yes"
 }
+
+/// How often objects of these kinds were written so far.
+fn writes(node: &Node, resources: &[&str]) -> u64 {
+    let text = node.sheaf.http().get("/metrics").text();
+    let counted = |line: &&str| {
+        line.starts_with("apiserver_request_total{")
+            && ["POST", "PUT", "PATCH"]
+                .iter()
+                .any(|verb| line.contains(&format!("verb=\"{verb}\"")))
+            && resources.iter().any(|own| line.contains(&format!("resource=\"{own}\"")))
+    };
+    let count = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+    text.lines().filter(counted).filter_map(count).sum::<f64>() as u64
+}
+
+/// The attempts so far, as the event of a failure counts them, and how many events there are.
+fn attempts(node: &Node, kind: &str, name: &str) -> (u64, usize) {
+    let all = node.sheaf.http().get("/api/v1/namespaces/default/events").ok();
+    let about = |own: &&Value| {
+        own["involvedObject"]["kind"] == kind
+            && own["involvedObject"]["name"] == name
+            && own["type"] == "Warning"
+    };
+    let events: Vec<&Value> = all["items"].as_array().unwrap().iter().filter(about).collect();
+    (events.iter().map(|own| own["count"].as_u64().unwrap_or(1)).sum(), events.len())
+}
+
+/// The back-off of a failing object is seconds, so its attempts are counted and not the time: each
+/// may write its object and its event, and nothing else is written meanwhile.
+#[test]
+fn an_agent_writes_a_failing_object_once_per_attempt() {
+    let mut node = Node::start();
+    node.sheaf.provokes("cannot");
+    let broken = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": {"name": "broken"},
+        "spec": {"domain": {"memory": {"guest": "16Mi"}, "devices": {
+            "disks": [{"name": "root", "disk": {}}]}},
+            "volumes": [{"name": "root", "containerDisk": {"image": "127.0.0.1:1/none:1"}}]},
+    });
+    node.sheaf.http().post(VMIS, &broken).ok();
+    let volume = json!({
+        "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume",
+        "metadata": {"name": "broken", "annotations":
+            {"cdi.kubevirt.io/storage.bind.immediate.requested": "true"}},
+        "spec": {"source": {"http": {"url": "http://127.0.0.1:1/none.img"}},
+            "storage": {"resources": {"requests": {"storage": "16Mi"}}}},
+    });
+    let volumes = "/apis/cdi.kubevirt.io/v1beta1/namespaces/default/datavolumes";
+    node.sheaf.http().post(volumes, &volume).ok();
+    let failing = |least: u64| {
+        poll(&format!("there are {least} attempts"), || {
+            let (count, events) = attempts(&node, "VirtualMachineInstance", "broken");
+            if count >= least { Ok((count, events)) } else { Err(format!("{count}")) }
+        })
+    };
+    let (first, _) = failing(2);
+    let kinds = ["virtualmachineinstances", "events", "datavolumes", "persistentvolumeclaims"];
+    let before = writes(&node, &kinds);
+    let (last, events) = failing(first + 3);
+    let written = writes(&node, &kinds) - before;
+    assert!(events <= 3, "{events} events of one failure");
+    // Two objects fail, each with an event, a status and what the controllers copy of it.
+    let most = (last - first + 1) * 12;
+    assert!(written <= most, "{written} writes in {} attempts", last - first);
+}

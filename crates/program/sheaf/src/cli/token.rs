@@ -1,5 +1,6 @@
 //! `sheaf token`: join tokens, with which machines become nodes of the cluster.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::value::{node_name, token_ttl, token_uses, user_name};
@@ -25,7 +26,7 @@ pub(crate) enum TokenCommand {
         #[command(flatten)]
         place: ClusterScope,
         /// ID of the token, as `sheaf token list` shows it.
-        #[arg(required_unless_present = "user")]
+        #[arg(required_unless_present = "user", value_parser = NonEmptyStringValueParser::new())]
         id: Option<String>,
         /// Former spelling of `sheaf user token revoke`.
         #[arg(long, value_name = "NAME", hide = true, value_parser = user_name,

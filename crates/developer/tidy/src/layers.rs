@@ -32,6 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorum", &["base"]),
     // Mechanism on one node; nothing of Kubernetes.
     ("block", &["base"]),
+    ("backup", &["base"]),
     ("net", &["base"]),
     ("qemu", &["base"]),
     // How custom kinds are written down.
@@ -51,7 +52,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The files of the dashboard; what its pages ask goes through the API like anybody's.
     ("ui", &["base"]),
     // Makes the objects of one node real, as a client like any other.
-    ("agent", &["base", "block", "client", "hci", "kinds", "net", "qemu", "types", "virt"]),
+    (
+        "agent",
+        &["backup", "base", "block", "client", "hci", "kinds", "net", "qemu", "types", "virt"],
+    ),
     (
         "sheaf",
         &[

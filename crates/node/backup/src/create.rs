@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use base::clock;
 use bytes::Bytes;
@@ -139,7 +140,8 @@ impl BackupStore {
         let at = self.layout.backup_config(&request.volume, &request.backup);
         self.write(&at, &config).await?;
 
-        let sender = BlockSender { store: self, request, method, known: &known };
+        let claimed = Mutex::default();
+        let sender = BlockSender { store: self, request, method, known: &known, claimed };
         let sent = sender.send_all(reader, progress, lock).await?;
 
         config.snapshot_name.clone_from(&request.snapshot);
@@ -226,6 +228,8 @@ struct BlockSender<'a> {
     request: &'a BackupRequest,
     method: Compression,
     known: &'a BTreeSet<String>,
+    /// Blocks that were sent or are being sent: a volume can have the same one many times.
+    claimed: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -280,11 +284,22 @@ impl BlockSender<'_> {
         Ok(sent)
     }
 
+    fn claim(&self, checksum: &str) -> bool {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        claimed.insert(checksum.to_owned())
+    }
+
     async fn send(&self, offset: u64, data: Bytes) -> Result<SentBlock, CreateError> {
         let hashed = data.clone();
         let hashing = tokio::task::spawn_blocking(move || block::checksum(&hashed));
         let checksum = hashing.await.map_err(|_| CreateError::Interrupted)?;
         let at = self.store.layout.block(&self.request.volume, &checksum);
+        // If the other one fails, so does the backup.
+        let is_first = self.claim(&checksum);
+        if !is_first {
+            let block = BlockRef { offset, block_checksum: checksum };
+            return Ok(SentBlock { block, bytes: 0, existed: true });
+        }
         let existed = self.known.contains(&checksum) || self.store.exists(&at).await?;
         let block = BlockRef { offset, block_checksum: checksum };
         if existed && !self.request.is_full {

@@ -130,6 +130,16 @@ async fn a_second_backup_sends_what_changed_and_both_are_restored() {
 }
 
 #[tokio::test]
+async fn the_same_block_is_sent_once_however_often_a_volume_has_it() {
+    let store = memory();
+    let mut disk = Disk::new();
+    (0..8).for_each(|block| disk.fill(block, block as u8 / 4));
+    let made = store.create(&request("backup-1", 1), &mut disk, |_| {}).await.unwrap();
+    assert_eq!((made.sent, made.config.blocks.len(), made.volume.block_count), (2, 8, 2));
+    assert!(restored(&store, "backup-1").await.unwrap() == disk.data);
+}
+
+#[tokio::test]
 async fn a_backup_that_was_cut_off_is_none_and_its_blocks_are_not_sent_again() {
     let store = memory();
     let mut disk = Disk::new();

@@ -33,6 +33,20 @@ pub const FINALIZER: &str = "longhorn.io";
 /// The label of everything that belongs to a volume: its value is the volume's name.
 pub const VOLUME_LABEL: &str = "longhornvolume";
 
+/// Labels of a Backup: the volume it is of, and the BackupTarget it is on.
+pub const BACKUP_VOLUME_LABEL: &str = "backup-volume";
+pub const BACKUP_TARGET_LABEL: &str = "backup-target";
+/// The backup target that follows Harvester's setting, and its secret.
+pub const DEFAULT_BACKUP_TARGET: &str = "default";
+pub const BACKUP_TARGET_SECRET: &str = "harvester-backup-target-secret";
+/// State of a Backup that is gone from its target and may go from the API.
+pub const BACKUP_DELETED: &str = "Deleted";
+
+/// The volume from which a backup is read: a copy of its snapshot that nobody writes to.
+pub fn backup_source(uid: &str) -> String {
+    format!("backup-source-{uid}")
+}
+
 /// The number by which the storage processes know a volume or a replica: the 128 bits of its
 /// object's uid. Nothing for what is no UUID.
 pub fn block_id(uid: &str) -> Option<u128> {

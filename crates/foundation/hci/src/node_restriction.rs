@@ -4,6 +4,7 @@
 //!
 //! The role `system:sheaf-node` says which kinds and verbs; this says which objects and fields.
 
+mod backup;
 mod volume;
 
 use crd::lookup::Objects;
@@ -13,6 +14,7 @@ use crate::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, JOIN_TOKEN, MANAGED, NODE
 use crate::failover::{LOST, SUSPECT};
 use crate::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
 
+pub use backup::uses_backup_secret;
 pub use volume::{claim_concerns, is_stored_on};
 
 /// A write of a node.
@@ -97,6 +99,9 @@ pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         ("longhorn.io", "snapshots") => volume::snapshot(write),
         ("longhorn.io", "backingimages") => volume::image(write),
         ("longhorn.io", "volumeattachments") => volume::attachment(write),
+        ("longhorn.io", "backuptargets") => backup::target(write),
+        ("longhorn.io", "backups") => backup::backup(write),
+        ("longhorn.io", "backupvolumes") => backup::backup_volume(write),
         // Reviews of access change nothing.
         ("authentication.k8s.io" | "authorization.k8s.io", _) => Ok(()),
         _ => Err(write.wrong_kind()),

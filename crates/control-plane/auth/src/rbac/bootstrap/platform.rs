@@ -86,7 +86,12 @@ fn node_rules() -> Vec<PolicyRule> {
         on(READ, LONGHORN, &["volumes", "settings"]),
         on(&["get", "list", "watch", "create", "patch"], LONGHORN, &["nodes", "volumeattachments"]),
         on(&["get", "list", "watch", "patch"], LONGHORN, &["replicas", "engines", "snapshots"]),
-        on(&["get", "list", "watch", "patch"], LONGHORN, &["backingimages"]),
+        on(&["get", "list", "watch", "patch"], LONGHORN, &["backingimages", "backuptargets"]),
+        on(
+            &["get", "list", "watch", "create", "patch", "delete"],
+            LONGHORN,
+            &["backups", "backupvolumes"],
+        ),
         on(
             &["patch"],
             LONGHORN,
@@ -97,6 +102,9 @@ fn node_rules() -> Vec<PolicyRule> {
                 "snapshots/status",
                 "backingimages/status",
                 "volumeattachments/status",
+                "backuptargets/status",
+                "backups/status",
+                "backupvolumes/status",
             ],
         ),
     ]

@@ -42,6 +42,7 @@ impl NodeAccess for PlatformNodes {
             || claim_uses(node, kind, namespace, name, objects)
             || kind == NodeReference::Secret && volume_uses(node, namespace, name, objects)
             || kind == NodeReference::Secret && image_uses(node, namespace, name, objects)
+            || kind == NodeReference::Secret && backup_uses(node, namespace, name, objects)
             || import_cron_uses(node, kind, namespace, name, objects)
     }
 }
@@ -112,6 +113,12 @@ fn image_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) -> 
             && parameters["secret-namespace"] == namespace
             && wanted.into_iter().any(|disk| disks.iter().any(|own| *own == disk))
     })
+}
+
+/// The credentials of the backup target.
+fn backup_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) -> bool {
+    namespace == hci::longhorn::NAMESPACE
+        && node_restriction::uses_backup_secret(node, name, &ExtensionReader(objects))
 }
 
 /// An import cron, whose source a management node polls.

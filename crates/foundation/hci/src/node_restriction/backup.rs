@@ -1,0 +1,174 @@
+//! What a node may write of backups: those it makes, and all of a target that it looks after.
+
+use crd::lookup::Objects;
+use serde_json::Value;
+
+use super::{NodeDenial, NodeWrite, text};
+use crate::longhorn::NAMESPACE;
+
+const LONGHORN: &str = "longhorn.io";
+
+fn owner(object: &Value) -> &str {
+    text(&object["status"], "ownerID")
+}
+
+/// Whether the node looks after a backup target.
+fn owns_target(node: &str, objects: &dyn Objects) -> bool {
+    let targets = objects.list(LONGHORN, "backuptargets", NAMESPACE);
+    targets.iter().any(|target| owner(target) == node)
+}
+
+/// A node reports on the target that it looks after.
+pub(super) fn target(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    if owner(old) != write.node || owner(object) != write.node {
+        return Err(write.not_placed());
+    }
+    write.keeps_spec(object, old)
+}
+
+/// A node reports on the backups that it makes or removes, and writes down those that it finds on
+/// the target.
+pub(super) fn backup(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    match (write.object, write.old) {
+        (Some(object), Some(old)) => {
+            let is_own = owner(old) == write.node;
+            let is_found = owner(old).is_empty() && is_synchronised(old);
+            if !(is_own || is_found && owns_target(write.node, write.objects)) {
+                return Err(write.not_placed());
+            }
+            write.keeps_spec(object, old)
+        }
+        (Some(object), None) | (None, Some(object)) => {
+            let may = is_synchronised(object) && owns_target(write.node, write.objects);
+            if may { Ok(()) } else { Err(write.wrong_kind()) }
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// A backup that was found on the target names no snapshot in its spec.
+fn is_synchronised(backup: &Value) -> bool {
+    text(&backup["spec"], "snapshotName").is_empty()
+}
+
+pub(super) fn backup_volume(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    if owns_target(write.node, write.objects) { Ok(()) } else { Err(write.not_placed()) }
+}
+
+/// Whether a node needs the credentials of the backup target: it looks after the target, makes or
+/// removes a backup, or fills a volume from one.
+pub fn uses_backup_secret(node: &str, secret: &str, objects: &dyn Objects) -> bool {
+    let targets = objects.list(LONGHORN, "backuptargets", NAMESPACE);
+    let mut named =
+        targets.iter().filter(|target| text(&target["spec"], "credentialSecret") == secret);
+    let Some(target) = named.next() else { return false };
+    if owner(target) == node {
+        return true;
+    }
+    let is_busy = |backup: &Value| {
+        let state = text(&backup["status"], "state");
+        owner(backup) == node && !matches!(state, "Completed" | "Error")
+    };
+    let backups = objects.list(LONGHORN, "backups", NAMESPACE);
+    let volumes = objects.list(LONGHORN, "volumes", NAMESPACE);
+    let is_filled = |volume: &Value| {
+        !text(&volume["spec"], "fromBackup").is_empty()
+            && volume["status"]["restoreRequired"] == true
+            && super::is_stored_on(node, text(&volume["metadata"], "name"), objects)
+    };
+    backups.iter().any(is_busy) || volumes.iter().any(is_filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::check;
+    use super::*;
+
+    /// A cluster whose target one node looks after, and in which others work on backups.
+    struct World {
+        target_owner: &'static str,
+    }
+
+    impl Objects for World {
+        fn get(&self, _: &str, _: &str, _: &str, _: &str) -> Option<Value> {
+            None
+        }
+
+        fn list(&self, _: &str, plural: &str, _: &str) -> Vec<Value> {
+            match plural {
+                "backuptargets" => vec![json!({"spec": {"credentialSecret": "keys"},
+                    "status": {"ownerID": self.target_owner}})],
+                "backups" => vec![
+                    json!({"status": {"ownerID": "sends", "state": "InProgress"}}),
+                    json!({"status": {"ownerID": "sent", "state": "Completed"}}),
+                ],
+                "volumes" => vec![json!({"metadata": {"name": "v"},
+                    "spec": {"fromBackup": "s3://b@r/?backup=b&volume=w"},
+                    "status": {"restoreRequired": true}})],
+                "replicas" => vec![json!({"spec": {"volumeName": "v", "nodeID": "fills"}})],
+                _ => Vec::new(),
+            }
+        }
+    }
+
+    fn allowed(kind: &str, owner: &'static str, object: Option<Value>, old: Option<Value>) -> bool {
+        let write = NodeWrite {
+            node: "a",
+            is_management: false,
+            group: LONGHORN,
+            resource: kind,
+            namespace: NAMESPACE,
+            name: "x",
+            object: object.as_ref(),
+            old: old.as_ref(),
+            objects: &World { target_owner: owner },
+        };
+        check(&write).is_ok()
+    }
+
+    #[test]
+    fn a_node_writes_the_backups_that_it_makes_or_finds() {
+        let own = |owner: &str, snapshot: &str, progress: i64| {
+            Some(json!({"spec": {"snapshotName": snapshot},
+                "status": {"ownerID": owner, "progress": progress}}))
+        };
+        assert!(allowed("backups", "z", own("a", "s", 5), own("a", "s", 1)));
+        assert!(!allowed("backups", "a", own("b", "s", 5), own("b", "s", 1)), "another's");
+        assert!(!allowed("backups", "z", own("a", "t", 5), own("a", "s", 1)), "its spec");
+        assert!(!allowed("backups", "a", own("a", "s", 5), own("", "s", 1)), "not assigned");
+        assert!(allowed("backups", "a", own("", "", 0), None), "found on the target");
+        assert!(!allowed("backups", "z", own("", "", 0), None), "another's target");
+        assert!(!allowed("backups", "a", own("", "s", 0), None), "a new one is for users");
+        assert!(!allowed("backups", "a", None, own("a", "s", 0)), "users delete theirs");
+        assert!(allowed("backupvolumes", "a", Some(json!({})), None));
+        assert!(!allowed("backupvolumes", "z", Some(json!({})), None));
+    }
+
+    #[test]
+    fn a_node_reports_on_the_target_that_it_looks_after() {
+        let target = |owner: &str, url: &str| {
+            Some(json!({"spec": {"backupTargetURL": url}, "status": {"ownerID": owner}}))
+        };
+        assert!(allowed("backuptargets", "a", target("a", "u"), target("a", "u")));
+        assert!(!allowed("backuptargets", "a", target("a", "u"), target("", "u")));
+        assert!(!allowed("backuptargets", "a", target("a", "other"), target("a", "u")));
+    }
+
+    #[test]
+    fn only_nodes_that_use_the_target_read_its_keys() {
+        let world = World { target_owner: "a" };
+        for (node, secret, expected) in [
+            ("a", "keys", true),
+            ("sends", "keys", true),
+            ("fills", "keys", true),
+            ("sent", "keys", false),
+            ("idle", "keys", false),
+            ("a", "other", false),
+        ] {
+            assert_eq!(uses_backup_secret(node, secret, &world), expected, "{node} {secret}");
+        }
+    }
+}

@@ -8,6 +8,7 @@
 //! directory, written before the process exists; see `vmi`.
 
 mod api;
+mod backup;
 mod change_notifier;
 mod config;
 mod context;

@@ -14,6 +14,7 @@ use qemu::{Launcher, RunDir, Spec};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::backup;
 use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::context::{Context, Users};
@@ -74,6 +75,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     let (own, shared) = (client.clone(), storage.clone());
     let volumes = Volumes::start(own, &config, shared, &egress, bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
+    backup::start(client.clone(), &config, storage.clone(), tasks);
     let images = Images::start(client.clone(), &config, storage.clone(), egress, tasks);
     let (trial, trials) = watch::channel(AcceleratorProbe::default());
     let (told, findings) = watch::channel(Findings::default());

@@ -165,6 +165,11 @@ impl StorageHandle {
         Ok(Self { client, node, link, serving, bell })
     }
 
+    /// Heard whenever volumes of this node changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.bell.listen()
+    }
+
     /// The volumes that are for this node to fill: of several with replicas, the first.
     pub(crate) fn filled_here(&self) -> BTreeSet<String> {
         self.serving.0.lock().filled.clone()

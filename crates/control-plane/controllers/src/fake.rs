@@ -86,6 +86,7 @@ impl Fake {
             ("longhorn.io", "v1beta2", "volumeattachments", "VolumeAttachment", true),
             ("longhorn.io", "v1beta2", "nodes", "Node", true),
             ("longhorn.io", "v1beta2", "backingimages", "BackingImage", true),
+            ("longhorn.io", "v1beta2", "backups", "Backup", true),
             ("harvesterhci.io", "v1beta1", "virtualmachineimages", "VirtualMachineImage", true),
             ("longhorn.io", "v1beta2", "settings", "Setting", true),
             ("longhorn.io", "v1beta2", "recurringjobs", "RecurringJob", true),

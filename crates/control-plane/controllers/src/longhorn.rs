@@ -1,6 +1,8 @@
 //! Longhorn's volumes from the control side: what claims get, which engine and replicas a
 //! volume has and where, and what snapshots stand for. Data moves on the nodes only.
 
+pub(crate) mod backup;
+pub(crate) mod backup_target;
 pub(crate) mod eviction;
 pub(crate) mod node_condition;
 mod object;
@@ -22,6 +24,9 @@ pub(crate) const ATTACHMENTS: Resource =
 pub(crate) const STORAGE_NODES: Resource = Resource::new("longhorn.io", "v1beta2", "nodes");
 pub(crate) const BACKING_IMAGES: Resource =
     Resource::new("longhorn.io", "v1beta2", "backingimages");
+pub(crate) const BACKUPS: Resource = Resource::new("longhorn.io", "v1beta2", "backups");
+pub(crate) const BACKUP_TARGETS: Resource =
+    Resource::new("longhorn.io", "v1beta2", "backuptargets");
 pub(crate) const SETTINGS: Resource = Resource::new("longhorn.io", "v1beta2", "settings");
 
 pub(crate) const API: &str = "longhorn.io/v1beta2";

@@ -335,6 +335,16 @@ impl Started<'_> {
             longhorn::volume_snapshot::VolumeSnapshotMapper,
             archivist,
         ));
+        outlets.push(self.add(
+            "backup-target",
+            longhorn::backup_target::BackupTargetMapper,
+            longhorn::backup_target::BackupTargetReconciler::new(client()),
+        ));
+        outlets.push(self.add(
+            "backup",
+            longhorn::backup::BackupMapper,
+            longhorn::backup::BackupReconciler::new(client()),
+        ));
         let asked = vm_snapshot::VmSnapshotMapper::default();
         let photographer = vm_snapshot::VmSnapshotReconciler::new(client(), asked.0.clone());
         outlets.push(self.add("vm-snapshot", asked, photographer));

@@ -52,8 +52,6 @@ const KINDS: &[Row] = rows! {
     LONGHORN => {
         "backingimagedatasources": "BackingImageDataSource",
         "backupbackingimages": "BackupBackingImage",
-        "backups": "Backup",
-        "backuptargets": "BackupTarget",
         "engineimages": "EngineImage",
         "instancemanagers": "InstanceManager",
         "orphans": "Orphan",

@@ -22,7 +22,7 @@ use self::origin::{Content, Origin};
 use self::plan::{Fate, ProvisionError, ProvisionRequest};
 use super::object::handle;
 use super::volume_snapshot::{CONTENTS, VOLUME_SNAPSHOTS};
-use super::{BACKING_IMAGES, LONGHORN_VOLUMES};
+use super::{BACKING_IMAGES, BACKUPS, LONGHORN_VOLUMES};
 use crate::event::{self, About, EventType};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, annotation, is_merged, text};
@@ -148,7 +148,8 @@ impl Provisioner {
             Ok(content) => content,
             Err(complaint) => return Ok(Err(complaint)),
         };
-        if let Err(complaint) = self.check_image(claim, class).await? {
+        let is_backup = content.as_ref().is_some_and(|own| own.backup_url.is_some());
+        if !is_backup && let Err(complaint) = self.check_image(claim, class).await? {
             return Ok(Err(complaint));
         }
         let wanted = match plan::backing(claim, class, content.as_ref()) {
@@ -230,7 +231,11 @@ impl Provisioner {
                     .map_or("", |own| text(own, "/status/boundVolumeSnapshotContentName"));
                 let content = self.objects.get(CONTENTS, "", bound).await;
                 let content = content.doing("get the content of a snapshot")?;
-                origin::snapshot_content(&name, snapshot.as_ref(), content.as_ref()).map(Some)
+                let backup = origin::backup_of(content.as_ref()).unwrap_or_default();
+                let backup = self.objects.get(BACKUPS, NAMESPACE, backup).await;
+                let backup = backup.doing("get the backup")?;
+                let (snapshot, content) = (snapshot.as_ref(), content.as_ref());
+                origin::snapshot_content(&name, snapshot, content, backup.as_ref()).map(Some)
             }
         })
     }

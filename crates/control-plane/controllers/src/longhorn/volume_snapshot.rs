@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::plan::SnapshotError;
 pub(crate) use self::plan::longhorn_name;
-use super::{SNAPSHOTS, snapshot};
+use super::{BACKUPS, SNAPSHOTS, snapshot};
 use crate::event::{self, About, EventType};
 use crate::key::ObjectKey;
 use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
@@ -209,6 +209,9 @@ impl VolumeSnapshotReconciler {
         if text(&content, "/spec/driver") != hci::DRIVER {
             return Ok(ReconcileResult::Done);
         }
+        if let Some(backup) = plan::backup_of(&content) {
+            return self.backup_content(&content, backup).await;
+        }
         let own = plan::own_name(&content);
         let taken = self.0.get(SNAPSHOTS, NAMESPACE, &own).await.doing("get the snapshot")?;
         if is_deleting(&content) {
@@ -221,6 +224,27 @@ impl VolumeSnapshotReconciler {
         );
         self.snapshot(&key).await?;
         Ok(next)
+    }
+
+    /// A content that was prepared for a backup is as ready as that. It never takes the backup
+    /// along when it goes.
+    async fn backup_content(
+        &self,
+        content: &Value,
+        backup: &str,
+    ) -> Result<ReconcileResult, ReconcileError> {
+        if is_deleting(content) {
+            let name = object::name(content);
+            return self.release(CONTENTS, "", name, content, plan::CONTENT_BOUND).await;
+        }
+        let found = self.0.get(BACKUPS, NAMESPACE, backup).await.doing("get the backup")?;
+        let patch = plan::backup_status(content, backup, found.as_ref(), clock::now());
+        self.write_status(CONTENTS, content, &patch).await?;
+        let key = ObjectKey::new(
+            text(content, "/spec/volumeSnapshotRef/namespace"),
+            text(content, "/spec/volumeSnapshotRef/name"),
+        );
+        self.snapshot(&key).await
     }
 
     /// Has the snapshot taken, and repeats what is said of it.

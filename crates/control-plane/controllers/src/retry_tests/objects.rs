@@ -215,6 +215,8 @@ fn populate_storage(fake: &Fake) {
     fake.create("longhorn.io/volumes", longhorn, volume);
     let own = json!({"metadata": {"name": "s"}, "spec": {"volume": "v", "createSnapshot": true}});
     fake.create("longhorn.io/snapshots", longhorn, own);
+    let backup = json!({"metadata": {"name": "b"}, "spec": {"snapshotName": "s"}});
+    fake.create("longhorn.io/backups", longhorn, backup);
     let gone = json!({"metadata": {"name": "gone"}, "spec": {"allowScheduling": true,
         "evictionRequested": true, "disks": {}}});
     fake.create("longhorn.io/nodes", longhorn, gone);

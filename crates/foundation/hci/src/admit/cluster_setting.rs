@@ -1,7 +1,11 @@
 //! Harvester's settings take only values they understand.
 
-use super::{AdmissionResult, Refusal, Write, text};
+use serde_json::Value;
+
+use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
 use crate::cluster_setting::{self, UNDELETABLE};
+
+const BACKUP_TARGET: &str = "backup-target";
 
 pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else {
@@ -13,20 +17,37 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     };
     for field in ["value", "default"] {
         let pointer = if field == "value" { "/value" } else { "/default" };
-        cluster_setting::check(write.name, text(object, pointer))
+        let value = text(object, pointer);
+        // The keys of a backup target are kept in a Secret, and are no longer part of the value.
+        let before = write.old.map(|old| text(old, pointer)).unwrap_or_default();
+        if write.name == BACKUP_TARGET && (write.trusted || value == before) {
+            continue;
+        }
+        cluster_setting::check(write.name, value)
             .map_err(|error| Refusal::invalid(field, error))?;
     }
     validate_backup_target(write, text(object, "/value"))
 }
 
-/// Upstream connects to a target before it accepts one. Here nothing can.
+/// What uses the target must end before another one takes its place. Whether the target can be
+/// reached is told by the condition of the setting.
 fn validate_backup_target(write: &Write<'_>, value: &str) -> AdmissionResult {
     let before = write.old.map(|old| text(old, "/value")).unwrap_or_default();
-    if write.name != "backup-target" || matches!(value, "" | "{}") || value == before {
+    if write.name != BACKUP_TARGET || write.trusted || value == before {
         return Ok(());
     }
-    let message = "failed to connect to backup target, reason: backups to a target are not supported in this version";
-    Err(Refusal::invalid("value", message))
+    let backups = write.objects.list(HARVESTER, "virtualmachinebackups", "");
+    let is_made = |own: &Value| {
+        text(own, "/spec/type") != "snapshot"
+            && own["status"]["readyToUse"] != true
+            && own["status"]["error"].is_null()
+            || own["metadata"]["deletionTimestamp"].is_string()
+    };
+    if backups.iter().any(is_made) {
+        let message = "There is VMBackup in creating or deleting progress";
+        return Err(Refusal::new(400, "", message));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -37,31 +58,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_backup_target_is_accepted_that_cannot_be_reached() {
-        let none = Cluster(Vec::new());
-        let judged = |name: &str, value: &str, before: &str| {
+    fn a_backup_target_is_changed_while_nothing_uses_it() {
+        let judged = |value: &str, before: &str, trusted: bool, backups: Vec<Value>| {
+            let backups = backups.into_iter().map(|own| (HARVESTER, "virtualmachinebackups", own));
+            let cluster = Cluster(backups.collect());
             let (object, old) = (json!({"value": value}), json!({"value": before}));
             let write = Write {
                 group: "harvesterhci.io",
                 resource: "settings",
                 namespace: "",
-                name,
+                name: BACKUP_TARGET,
                 object: Some(&object),
                 old: Some(&old),
-                trusted: false,
-                objects: &none,
-                writer: &none,
+                trusted,
+                objects: &cluster,
+                writer: &cluster,
                 uuid: &uuid,
             };
             validate(&write).map_err(|refusal| (refusal.code, refusal.message))
         };
         let target = r#"{"type":"nfs","endpoint":"nfs://10.0.0.1:/backups"}"#;
-        assert_eq!(judged("backup-target", "{}", target), Ok(()));
-        assert_eq!(judged("backup-target", target, target), Ok(()));
-        let (code, message) = judged("backup-target", target, "").unwrap_err();
-        assert!(code == 422 && message.contains("failed to connect to backup target"));
-        let (_, message) = judged("backup-target", r#"{"type":"tape"}"#, "").unwrap_err();
-        assert!(message.contains("Invalid backup target type"), "the format is checked first");
-        assert_eq!(judged("log-level", "debug", ""), Ok(()));
+        assert_eq!(judged("{}", target, false, Vec::new()), Ok(()));
+        assert_eq!(judged(target, "", false, Vec::new()), Ok(()));
+        let (_, message) = judged(r#"{"type":"tape"}"#, "", false, Vec::new()).unwrap_err();
+        assert!(message.contains("Invalid backup target type"), "{message}");
+        let without_keys = r#"{"type":"s3","bucketName":"b","bucketRegion":"r"}"#;
+        assert!(judged(without_keys, "", false, Vec::new()).is_err());
+        assert_eq!(judged(without_keys, "", true, Vec::new()), Ok(()));
+        assert_eq!(judged(without_keys, without_keys, false, Vec::new()), Ok(()));
+        let backup = json!({"metadata": {"name": "b", "namespace": "n"},
+            "spec": {"type": "backup"}});
+        let (code, _) = judged(target, "", false, vec![backup]).unwrap_err();
+        assert_eq!(code, 400);
     }
 }

@@ -12,7 +12,6 @@ pub enum SettingEffect {
 use SettingEffect::{Applied, Stored};
 
 const NO_CHARTS: &str = "there are no charts or containers of the system to configure";
-const NO_BACKUPS: &str = "backups to a target are not supported in this version";
 const NO_UPGRADE: &str = "the program is upgraded by replacing its file";
 const NO_V2_ENGINE: &str = "there is one data engine";
 const NO_OWN_NETWORK: &str = "storage and migration use the network of the nodes";
@@ -24,6 +23,7 @@ const STORED: &str = "the value is kept for clients";
 pub fn effect(name: &str) -> SettingEffect {
     match name {
         "additional-guest-memory-overhead-ratio"
+        | "backup-target"
         | "csi-driver-config"
         | "default-vm-termination-grace-period-seconds"
         | "kubeconfig-default-token-ttl-minutes"
@@ -44,7 +44,7 @@ pub fn effect(name: &str) -> SettingEffect {
         | "ui-source" => Stored(OWN_PAGES),
         "auto-disk-provision-paths" | "ntp-servers" => Stored(HOST),
         "auto-rotate-rke2-certs" => Stored("certificates are always renewed before they expire"),
-        "backup-target" | "volume-snapshot-class" => Stored(NO_BACKUPS),
+        "volume-snapshot-class" => Stored("the classes of csi-driver-config are used"),
         "containerd-registry"
         | "cluster-pod-security-standard"
         | "harvester-csi-ccm-versions"

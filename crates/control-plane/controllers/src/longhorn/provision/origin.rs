@@ -72,6 +72,14 @@ pub(super) struct Content {
     pub(super) size: i64,
     /// As its user calls it.
     pub(super) name: String,
+    /// The URL of the backup, if it is one.
+    pub(super) backup_url: Option<String>,
+}
+
+/// The backup behind a snapshot's content: `bak://VOLUME/BACKUP`.
+pub(super) fn backup_of(content: Option<&Value>) -> Option<&str> {
+    let handle = text(content?, "/status/snapshotHandle").strip_prefix("bak://")?;
+    handle.split_once('/').map(|(_, backup)| backup)
 }
 
 /// The content of another claim, given the persistent volume that it is bound to.
@@ -92,7 +100,8 @@ pub(super) fn claim_content(
     let own =
         handle(volume).ok_or_else(|| ProvisionError::Foreign { kind, name: name.to_owned() })?;
     let size = volume_bytes(source, "/status/capacity/storage").unwrap_or_default();
-    Ok(Content { source: format!("vol://{own}"), size, name: name.to_owned() })
+    let (source, name) = (format!("vol://{own}"), name.to_owned());
+    Ok(Content { source, size, name, backup_url: None })
 }
 
 /// The content of a snapshot, given what it is bound to.
@@ -100,6 +109,7 @@ pub(super) fn snapshot_content(
     name: &str,
     snapshot: Option<&Value>,
     content: Option<&Value>,
+    backup: Option<&Value>,
 ) -> Result<Content, ProvisionError> {
     let kind = "VolumeSnapshot";
     let snapshot =
@@ -109,11 +119,18 @@ pub(super) fn snapshot_content(
         return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
     };
     let source = text(content, "/status/snapshotHandle");
-    if text(content, "/spec/driver") != hci::DRIVER || !source.starts_with("snap://") {
+    let is_backup = source.starts_with("bak://");
+    let is_known = is_backup || source.starts_with("snap://");
+    if text(content, "/spec/driver") != hci::DRIVER || !is_known {
         return Err(ProvisionError::Foreign { kind, name: name.to_owned() });
     }
     let size = content.pointer("/status/restoreSize").and_then(Value::as_i64).unwrap_or_default();
-    Ok(Content { source: source.to_owned(), size, name: name.to_owned() })
+    let url = backup.map_or("", |own| text(own, "/status/url"));
+    if is_backup && url.is_empty() {
+        return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
+    }
+    let backup_url = is_backup.then(|| url.to_owned());
+    Ok(Content { source: source.to_owned(), size, name: name.to_owned(), backup_url })
 }
 
 #[cfg(test)]
@@ -142,14 +159,21 @@ mod tests {
             "status": {"snapshotHandle": handle, "restoreSize": 5}})
         };
         let read = |own: Option<Value>, content: Value| {
-            snapshot_content("s", own.as_ref(), Some(&content)).map_err(|own| own.to_string())
+            snapshot_content("s", own.as_ref(), Some(&content), None).map_err(|own| own.to_string())
         };
-        let found = Content { source: "snap://v/s".into(), size: 5, name: "s".into() };
+        let source = "snap://v/s".to_owned();
+        let found = Content { source, size: 5, name: "s".into(), backup_url: None };
         assert_eq!(read(Some(ready.clone()), held("snap://v/s")), Ok(found));
         assert_eq!(read(None, held("")), Err("VolumeSnapshot s is not found".into()));
         let waiting = Err("VolumeSnapshot s is not ready to be copied".into());
         assert_eq!(read(Some(json!({})), held("")), waiting);
-        assert!(read(Some(ready), held("bak://v/s")).is_err());
+        assert!(read(Some(ready.clone()), held("tape://v/s")).is_err());
+        assert!(read(Some(ready.clone()), held("bak://v/b")).is_err(), "no such backup");
+        let backup = json!({"status": {"url": "s3://b@r/?backup=b&volume=v"}});
+        let content = held("bak://v/b");
+        assert_eq!(backup_of(Some(&content)), Some("b"));
+        let found = snapshot_content("s", Some(&ready), Some(&content), Some(&backup)).unwrap();
+        assert_eq!(found.backup_url.as_deref(), Some("s3://b@r/?backup=b&volume=v"));
 
         let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
         let volume = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "h"}}});

@@ -55,7 +55,7 @@ const PARAMETERS: &[(&str, &str, ParameterType)] = &[
     ("dataEngine", "dataEngine", OneOf(&["v1"])),
     ("backupTargetName", "backupTargetName", Text),
     ("backupBlockSize", "backupBlockSize", OneOf(&["2097152", "16777216"])),
-    ("fromBackup", "", Nothing("volumes from backups")),
+    ("fromBackup", "", Nothing("a class of volumes from one backup")),
 ];
 
 /// Why no volume can be made by these parameters.
@@ -196,7 +196,7 @@ mod tests {
             ),
             (
                 json!({"fromBackup": "s3://b@r/"}),
-                "parameter fromBackup is not supported: volumes from backups cannot be made yet",
+                "parameter fromBackup is not supported: a class of volumes from one backup cannot be made yet",
             ),
             (
                 json!({"dataLocality": "strict-local"}),

@@ -106,7 +106,14 @@ pub(super) fn backing(
             let (size, name) = (content.size, content.name.clone());
             return Err(ProvisionError::Small { asked: self::asked(claim), size, name });
         }
-        spec.insert("dataSource".into(), json!(content.source));
+        match &content.backup_url {
+            Some(url) => {
+                // A backup holds all of the volume, what came from an image included.
+                spec.remove("backingImage");
+                spec.insert("fromBackup".into(), json!(url));
+            }
+            None => drop(spec.insert("dataSource".into(), json!(content.source))),
+        }
     }
     let access = access_mode(claim);
     if access != "rwx" {
@@ -148,6 +155,9 @@ fn access_mode(claim: &Value) -> &'static str {
 
 /// Whether what the volume is to begin with is on its disks.
 pub(super) fn is_filled(backing: &Value) -> bool {
+    if !text(backing, "/spec/fromBackup").is_empty() {
+        return backing.pointer("/status/restoreRequired") == Some(&json!(false));
+    }
     text(backing, "/spec/dataSource").is_empty()
         || text(backing, "/status/cloneStatus/state") == "completed"
 }

@@ -80,10 +80,24 @@ pub(super) fn patch(
         Robustness::Healthy => status["lastDegradedAt"] = json!(""),
         _ => {}
     }
+    let restored = restored_backup(text(volume, "/spec/fromBackup"));
+    if let Some(backup) = restored {
+        let last = engine.map_or("", |own| text(own, "/status/lastRestoredBackup"));
+        // Once it holds the backup it is a volume like any other.
+        let is_over = volume.pointer("/status/restoreRequired") == Some(&json!(false));
+        status["restoreRequired"] = json!(!is_over && last != backup);
+        status["restoreInitiated"] = json!(true);
+    }
     if let Some(own) = told.clone_status {
         status["cloneStatus"] = own;
     }
     json!({"status": status})
+}
+
+/// The backup in the URL that a volume is restored from.
+fn restored_backup(url: &str) -> Option<&str> {
+    let (_, query) = url.split_once('?')?;
+    query.split('&').find_map(|pair| pair.strip_prefix("backup=")).filter(|name| !name.is_empty())
 }
 
 /// What somebody who looks at the volume wants to know of a change.
@@ -130,6 +144,32 @@ pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(EventType, &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_volume_is_restored_when_its_engine_says_so_and_stays_it() {
+        let told = || VolumeStatusInput {
+            state: VolumeState::Detached,
+            robustness: Robustness::Unknown,
+            obstacle: None,
+            trouble: None,
+            unreadable: None,
+            clone_status: None,
+            expanding: false,
+        };
+        let volume = json!({"spec": {"fromBackup": "s3://b@r/?backup=b1&volume=v"}});
+        let required = |volume: &Value, last: &str| {
+            let engine = json!({"status": {"lastRestoredBackup": last}});
+            let patch = patch(volume, Some(&engine), told(), Timestamp::UNIX_EPOCH);
+            patch["status"]["restoreRequired"].clone()
+        };
+        assert_eq!(required(&volume, ""), true);
+        assert_eq!(required(&volume, "b0"), true);
+        assert_eq!(required(&volume, "b1"), false);
+        let mut over = volume.clone();
+        over["status"] = json!({"restoreRequired": false});
+        assert_eq!(required(&over, ""), false, "another engine knows nothing of it");
+        assert_eq!(required(&json!({}), ""), Value::Null);
+    }
 
     #[test]
     fn blocks_that_cannot_be_read_are_a_condition_and_one_event() {

@@ -32,8 +32,8 @@ pub(super) enum SnapshotError {
     #[error("snapshot content {content} is bound to a different snapshot")]
     Misbound { content: String },
     #[error(
-        "parameter type \"{found}\" of the snapshot class is not supported: it must be snap, \
-         since backups cannot be made yet"
+        "parameter type \"{found}\" of the snapshot class is not supported: it must be snap; \
+         a VirtualMachineBackup or a Backup of Longhorn makes backups"
     )]
     Kind { found: String },
 }
@@ -63,6 +63,42 @@ pub(super) fn own_name(content: &Value) -> String {
         return own.to_owned();
     }
     longhorn_name(text(content, "/spec/volumeSnapshotRef/uid"))
+}
+
+/// The backup that a content was prepared for: `bak://VOLUME/BACKUP`.
+pub(super) fn backup_of(content: &Value) -> Option<&str> {
+    let handle = text(content, "/spec/source/snapshotHandle").strip_prefix("bak://")?;
+    handle.split_once('/').map(|(_, backup)| backup)
+}
+
+/// What a content says, by the backup that it was prepared for.
+pub(super) fn backup_status(
+    content: &Value,
+    name: &str,
+    backup: Option<&Value>,
+    now: Timestamp,
+) -> Value {
+    let before = text(content, "/status/error/message");
+    let handle = text(content, "/spec/source/snapshotHandle");
+    let is_same =
+        |own: &&Value| handle == format!("bak://{}/{name}", text(own, "/status/volumeName"));
+    let Some(backup) = backup.filter(is_same) else {
+        return fault(&format!("backup {name} is not found"), now, before);
+    };
+    if text(backup, "/status/state") != "Completed" {
+        return fault(&format!("backup {name} is not complete"), now, before);
+    }
+    let size: i64 = text(backup, "/status/volumeSize").parse().unwrap_or_default();
+    let mut status = json!({"snapshotHandle": handle, "readyToUse": true, "restoreSize": size});
+    if let Ok(at) = text(backup, "/status/snapshotCreatedAt").parse::<Timestamp>()
+        && let Ok(at) = i64::try_from(at.as_nanosecond())
+    {
+        status["creationTime"] = json!(at);
+    }
+    if content.pointer("/status/error").is_some() {
+        status["error"] = Value::Null;
+    }
+    json!({"status": status})
 }
 
 /// The content to make; nothing if the class belongs to somebody else.
@@ -307,6 +343,21 @@ mod tests {
         assert_eq!(text(&told, "/status/error/message"), "no room");
         let gone = content_status(&own, "snapshot-u", None, now);
         assert_eq!(text(&gone, "/status/error/message"), "snapshot snapshot-u is not found");
+    }
+
+    #[test]
+    fn a_content_of_a_backup_is_ready_when_that_is_complete() {
+        let now = Timestamp::UNIX_EPOCH;
+        let content = json!({"spec": {"source": {"snapshotHandle": "bak://v/b"}}});
+        assert_eq!(backup_of(&content), Some("b"));
+        let backup = |state: &str, volume: &str| json!({"status": {"state": state, "volumeName": volume, "volumeSize": "7"}});
+        let told = backup_status(&content, "b", Some(&backup("Completed", "v")), now);
+        assert_eq!(told["status"]["readyToUse"], true);
+        assert_eq!(told["status"]["restoreSize"], 7);
+        for other in [None, Some(backup("Completed", "w")), Some(backup("InProgress", "v"))] {
+            let told = backup_status(&content, "b", other.as_ref(), now);
+            assert_eq!(told["status"]["readyToUse"], false, "{other:?}");
+        }
     }
 
     #[test]

@@ -76,7 +76,8 @@ fn the_volume_is_as_the_class_says() {
 
 #[test]
 fn nothing_is_made_of_nothing_or_too_small_for_its_content() {
-    let content = Content { source: "snap://v/s".into(), size: 2 << 30, name: "s".into() };
+    let content =
+        Content { source: "snap://v/s".into(), size: 2 << 30, name: "s".into(), backup_url: None };
     let small = backing(&claim(json!({})), &class(json!({})), Some(&content)).unwrap_err();
     assert_eq!(
         small.to_string(),

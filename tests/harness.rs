@@ -1,5 +1,6 @@
 //! What tests are written with: servers, clients and bounded waiting.
 
+mod bucket;
 mod etcd;
 mod foreign;
 mod guest;
@@ -14,6 +15,7 @@ mod template;
 mod tls;
 mod wait;
 
+pub(crate) use bucket::{BUCKET, Bucket, KEY};
 pub(crate) use etcd::Etcd;
 pub(crate) use foreign::Foreign;
 pub(crate) use guest::{FIND, PASSWORD, Shell, disk_of_image};

@@ -1,6 +1,7 @@
 //! Replicated volumes on a node that runs machines: real QEMU on real engines, and what becomes
 //! of a guest when the server, the storage process or both are killed.
 
+mod backup;
 mod claims;
 mod copies;
 mod instant;

@@ -1,9 +1,11 @@
-//! Harvester's snapshots of machines, and going back to them: each is carried out as one of
-//! KubeVirt's of the same name, whose state is repeated in Harvester's words.
+//! Harvester's snapshots and backups of machines, and going back to them: each is carried out as a
+//! snapshot of KubeVirt's of the same name, whose state is repeated in Harvester's words.
 //!
-//! Backups to another place are not made yet, and say so.
+//! A backup (`upload`) is a snapshot of which each disk is sent to the backup target by Longhorn's
+//! backups; the snapshot goes when that is done.
 
 mod plan;
+mod upload;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,14 +77,12 @@ impl VmBackupReconciler {
 
     async fn backup(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(BACKUPS, &key.namespace, &key.name).await.doing("get the backup")?;
-        let Some(backup) = found.filter(|own| !is_deleting(own)) else {
-            return Ok(ReconcileResult::Done);
-        };
+        let Some(backup) = found else { return Ok(ReconcileResult::Done) };
         if text(&backup, "/spec/type") != "snapshot" {
-            let why = "spec.type backup is not supported yet: it must be snapshot";
-            return self
-                .update_status(BACKUPS, &backup, &plan::refused(&backup, why, clock::now()))
-                .await;
+            return self.upload(&backup).await;
+        }
+        if is_deleting(&backup) {
+            return Ok(ReconcileResult::Done);
         }
         let snapshot = self.0.get(VM_SNAPSHOTS, &key.namespace, &key.name).await;
         let snapshot = match snapshot.doing("get the snapshot")? {
@@ -130,11 +130,17 @@ impl VmBackupReconciler {
                     self.update_status(RESTORES, &restore, &patch).await?;
                     return Ok(ReconcileResult::Again(LOOK_AGAIN));
                 }
-                match self
-                    .0
-                    .create(VM_RESTORES, &key.namespace, &plan::inner(&restore, backup.as_ref()))
-                    .await
-                {
+                let snapshot = match &backup {
+                    Some(own) if text(own, "/spec/type") != "snapshot" => {
+                        self.prepare(&restore, own).await?
+                    }
+                    _ => Some(text(&restore, "/spec/virtualMachineBackupName").to_owned()),
+                };
+                let Some(snapshot) = snapshot else {
+                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                };
+                let wanted = plan::inner(&restore, backup.as_ref(), &snapshot);
+                match self.0.create(VM_RESTORES, &key.namespace, &wanted).await {
                     Err(failure) if is_refused(&failure, 409) => {
                         return Ok(ReconcileResult::Again(LOOK_AGAIN));
                     }
@@ -148,6 +154,9 @@ impl VmBackupReconciler {
         {
             let written = self.0.merge(VMS, &key.namespace, target, &patch).await;
             written.doing("start the restored machine")?;
+        }
+        if done {
+            self.drop_contents(&restore).await?;
         }
         let patch = plan::restore_status(&restore, &inner, vm.as_ref(), clock::now());
         self.update_status(RESTORES, &restore, &patch).await

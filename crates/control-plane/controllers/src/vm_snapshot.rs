@@ -76,7 +76,7 @@ impl Reconciler for VmSnapshotReconciler {
         if is_deleting(&snapshot) {
             return self.remove(&snapshot, content).await;
         }
-        if plan::is_over(&snapshot) {
+        if plan::is_over(&snapshot) || plan::is_prepared(&snapshot) {
             self.waiting.forget(key);
             return Ok(ReconcileResult::Done);
         }

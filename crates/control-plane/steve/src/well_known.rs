@@ -55,9 +55,13 @@ fn judge(setting: &Value) -> Result<(), String> {
     }
     let target: Value = serde_json::from_str(value).unwrap_or_default();
     let endpoint = target["endpoint"].as_str().unwrap_or_default();
-    Err(format!(
-        "can't connect to backup target {endpoint}: backups to a target are not supported yet"
-    ))
+    let conditions = setting["status"]["conditions"].as_array().into_iter().flatten();
+    let told = conditions.into_iter().find(|own| own["type"] == "configured");
+    if told.is_some_and(|own| own["status"] == "True") {
+        return Ok(());
+    }
+    let why = told.and_then(|own| own["message"].as_str()).unwrap_or("it was not reached yet");
+    Err(format!("can't connect to backup target {endpoint}, error: {why}"))
 }
 
 #[cfg(test)]
@@ -73,5 +77,11 @@ mod tests {
         ] {
             assert!(judge(&setting).unwrap_err().contains(part), "{setting}");
         }
+        let told = |status: &str| {
+            json!({"value": "{\"type\":\"s3\"}", "status": {"conditions":
+                [{"type": "configured", "status": status, "message": "no route"}]}})
+        };
+        assert_eq!(judge(&told("True")), Ok(()));
+        assert!(judge(&told("False")).unwrap_err().contains("no route"));
     }
 }

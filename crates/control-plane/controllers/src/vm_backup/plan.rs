@@ -1,5 +1,7 @@
 //! Harvester's words for KubeVirt's snapshots and restores: pure.
 
+pub(super) mod upload;
+
 use base::clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -155,14 +157,15 @@ pub(super) fn judge(
     if !is_true(backup, "/status/readyToUse") {
         return Err(RestoreError::NotReady { name: own });
     }
-    if backup_namespace(restore) != namespace(restore) {
+    let is_snapshot = text(backup, "/spec/type") == "snapshot";
+    if is_snapshot && backup_namespace(restore) != namespace(restore) {
         return Err(RestoreError::OtherNamespace);
     }
     match (new, vm) {
         (true, Some(_)) => Err(RestoreError::Exists { name: target }),
         (false, None) => Err(RestoreError::Missing { name: target }),
         // The snapshot lies in the volumes that would go.
-        (false, _) if text(restore, "/spec/deletionPolicy") == "delete" => {
+        (false, _) if is_snapshot && text(restore, "/spec/deletionPolicy") == "delete" => {
             Err(RestoreError::Delete)
         }
         _ => Ok(()),
@@ -170,7 +173,7 @@ pub(super) fn judge(
 }
 
 /// KubeVirt's restore; claims of Harvester's machines belong to nobody.
-pub(super) fn inner(restore: &Value, backup: Option<&Value>) -> Value {
+pub(super) fn inner(restore: &Value, backup: Option<&Value>, snapshot: &str) -> Value {
     let kept = backup.filter(|_| is_true(restore, "/spec/keepMacAddress"));
     json!({
         "apiVersion": INNER, "kind": "VirtualMachineRestore",
@@ -181,7 +184,7 @@ pub(super) fn inner(restore: &Value, backup: Option<&Value>) -> Value {
         "spec": {
             "target": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine",
                 "name": text(restore, "/spec/target/name")},
-            "virtualMachineSnapshotName": text(restore, "/spec/virtualMachineBackupName"),
+            "virtualMachineSnapshotName": snapshot,
             "targetReadinessPolicy": "WaitEventually",
             "volumeOwnershipPolicy": "None",
             "patches": kept.map(addresses).unwrap_or_default(),
@@ -259,13 +262,15 @@ mod tests {
                 "target": {"name": "m"}, "virtualMachineBackupName": "b",
                 "virtualMachineBackupNamespace": "n", "newVM": new, "deletionPolicy": policy}})
         };
-        let ready = json!({"status": {"readyToUse": true}});
+        let ready = json!({"spec": {"type": "snapshot"}, "status": {"readyToUse": true}});
+        let far = json!({"spec": {"type": "backup"}, "status": {"readyToUse": true}});
         let vm = json!({});
         let ask = |new, policy: &str, backup: Option<&Value>, vm: Option<&Value>| {
             judge(&restore(new, policy), backup, vm).map_err(|own| own.to_string())
         };
         assert_eq!(ask(true, "delete", Some(&ready), None), Ok(()));
         assert_eq!(ask(false, "retain", Some(&ready), Some(&vm)), Ok(()));
+        assert_eq!(ask(false, "delete", Some(&far), Some(&vm)), Ok(()));
         for (new, policy, backup, vm, expected) in [
             (true, "retain", None, None, "backup b is not found"),
             (true, "retain", Some(&vm), None, "backup b is not ready to use"),

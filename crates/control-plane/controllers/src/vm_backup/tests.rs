@@ -18,8 +18,12 @@ async fn a_backup_of_type_snapshot_repeats_its_snapshot() {
     clerk.backup(&ObjectKey::new("n", "far")).await.unwrap();
     let inner = "snapshot.kubevirt.io/virtualmachinesnapshots";
     assert_eq!(fake.names(inner), ["b"]);
-    let far = fake.get(kind, "n", "far").unwrap();
-    assert!(text(&far, "/status/error/message").contains("spec.type"), "{far}");
+    let far = ObjectKey::new("n", "far");
+    let held = fake.get(kind, "n", "far").unwrap();
+    assert_eq!(object::list(&held, "/metadata/finalizers").len(), 1);
+    clerk.backup(&far).await.unwrap();
+    let refused = fake.get(kind, "n", "far").unwrap();
+    assert_eq!(text(&refused, "/status/error/message"), "backup target is not set");
     let told = json!({"status": {"readyToUse": true, "creationTime": "2026-01-02T03:04:05Z"}});
     fake.merge(inner, "n", "b", &told);
     clerk.backup(&key).await.unwrap();

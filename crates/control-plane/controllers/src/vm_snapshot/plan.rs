@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use super::indication;
 use crate::condition::{self, Condition};
 use crate::longhorn::handle;
-use crate::object::{annotation, controlled_by, is_true, list, name, namespace, text, uid};
+use crate::object::{
+    annotation, controlled_by, controller, is_true, list, name, namespace, text, uid,
+};
 use crate::vmi::any_claim_name;
 
 pub(super) const FINALIZER: &str = "snapshot.kubevirt.io/vmsnapshot-protection";
@@ -174,6 +176,14 @@ pub(super) fn progress(taken: &[Value]) -> DiskProgress {
         return DiskProgress::Waiting;
     }
     DiskProgress::Taken { ready: taken.iter().all(|own| is_true(own, "/status/readyToUse")) }
+}
+
+/// Whether the snapshot stands for a backup that is restored: nothing is captured for it.
+pub(super) fn is_prepared(snapshot: &Value) -> bool {
+    controller(snapshot).is_some_and(|owner| {
+        text(owner, "/kind") == "VirtualMachineRestore"
+            && text(owner, "/apiVersion").starts_with("harvesterhci.io/")
+    })
 }
 
 pub(super) fn is_over(snapshot: &Value) -> bool {

@@ -185,7 +185,7 @@ pub(crate) struct Due {
 /// What is known about a region of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stated {
-    /// The map has no index: what it says is true.
+    /// The map has no index: what it says is true. Only where a test leaves the check out.
     Unindexed,
     /// The layer has nothing of the region.
     Blank,

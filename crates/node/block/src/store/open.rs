@@ -109,7 +109,10 @@ pub fn open(
         Some(next) => {
             check_newest(files, &meta, next)?;
             let mut recovered = Recovered::clean(&meta, next);
-            recovered.index = indexes::load(files, &meta, &BTreeMap::new())?;
+            recovered.index = match meta.body.indexed {
+                true => indexes::load(files, &meta, &BTreeMap::new())?,
+                false => indexes::build(files, &meta, &recovered.counts)?,
+            };
             recovered
         }
         None => recover(files, &meta, end)?,

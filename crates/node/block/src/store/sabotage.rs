@@ -9,6 +9,8 @@ pub(crate) enum Check {
     Index,
     /// Super block and log are of the same time.
     Ages,
+    /// The pages of a map without an index add up to the layer's count of blocks.
+    Counts,
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Reading an index, and making it anew from the map.
 
+use std::collections::BTreeMap;
+
 use super::page::{IndexPage, Owner, Slot, decode};
 use super::{Entry, LayerIndex, PAGE, PAIR, REGIONS, Root};
 use crate::store::files::{FileId, FileNo, Files, Place};
-use crate::store::geometry::Region;
+use crate::store::geometry::{REGION_BLOCKS, Region};
 use crate::store::map::{self, Pair};
 use crate::store::request::IoFault;
 use crate::store::sabotage::{Check, is_left_out};
@@ -176,27 +178,86 @@ fn each_pair(
     Ok(())
 }
 
-/// Makes the index of a map of the first format, which had none: what the map says is true.
-pub(crate) fn build(files: &mut dyn Files, loading: Loading) -> Result<LayerIndex, LoadError> {
-    let mut index = LayerIndex::default();
-    for number in 0..loading.regions.div_ceil(REGIONS) {
-        let first = number * REGIONS;
-        let count = loading.regions.saturating_sub(first).min(REGIONS);
-        let mut entries = Vec::new();
-        each_pair(files, &loading, first..first + count, |owner, pair| {
-            let at = (owner.region.0 - first) as u16;
-            match map::decode_pair(pair, owner) {
-                Pair::Blank => {}
-                Pair::Page(page) => entries.push((at, Entry::of(&page))),
-                Pair::Damaged { .. } => entries.push((at, Entry::LOST)),
+/// Makes the index of a map of the first format, which had none.
+///
+/// A page of zeroes looks there like one that was never written. The count of the layer's blocks,
+/// which the super block or the log has, tells them apart: `blocks` is what the pages must add up
+/// to. Where damaged pages leave it open how many blocks are missing, every blank region is lost
+/// with them, because any of them may have held some.
+pub(crate) fn build(
+    files: &mut dyn Files,
+    loading: Loading,
+    blocks: u64,
+) -> Result<LayerIndex, LoadError> {
+    let mut found = Found::default();
+    let mut entries = BTreeMap::new();
+    each_pair(files, &loading, 0..loading.regions, |owner, pair| {
+        let entry = match map::decode_pair(pair, owner) {
+            Pair::Blank => return,
+            Pair::Page(page) => {
+                found.blocks += u64::from(page.presence.data.len());
+                Entry::of(&page)
             }
-        })?;
-        if !entries.is_empty() {
-            let page = IndexPage { seq: 1, clean: loading.root.clean, entries };
-            index.add(loading.file, number, page);
+            Pair::Damaged { older } => {
+                found.damaged += 1;
+                found.older += older.map_or(0, |page| u64::from(page.presence.data.len()));
+                Entry::LOST
+            }
+        };
+        entries.insert(owner.region.0, entry);
+    })?;
+    match found.judge(blocks) {
+        _ if is_left_out(Check::Counts) => {}
+        Blank::Empty => {}
+        Blank::MayBeLost => {
+            for region in 0..loading.regions {
+                entries.entry(region).or_insert(Entry::LOST);
+            }
         }
+        Blank::IsLost => return Err(LoadError::Contradicts),
+    }
+    let mut pages: BTreeMap<u32, Vec<(u16, Entry)>> = BTreeMap::new();
+    for (region, entry) in entries {
+        pages.entry(region / REGIONS).or_default().push(((region % REGIONS) as u16, entry));
+    }
+    let mut index = LayerIndex::default();
+    for (number, entries) in pages {
+        let page = IndexPage { seq: 1, clean: loading.root.clean, entries };
+        index.add(loading.file, number, page);
     }
     Ok(index)
+}
+
+/// What the pages of a map without an index hold.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// Blocks of data in whole pages.
+    blocks: u64,
+    damaged: u64,
+    /// Blocks of data in what is left of damaged pages.
+    older: u64,
+}
+
+/// What regions without a page are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blank {
+    Empty,
+    /// Damaged pages may have held the blocks that are missing, or not.
+    MayBeLost,
+    IsLost,
+}
+
+impl Found {
+    fn judge(self, expected: u64) -> Blank {
+        let most = self.blocks + self.damaged * u64::from(REGION_BLOCKS);
+        if self.blocks + self.older == expected {
+            Blank::Empty
+        } else if self.damaged > 0 && (self.blocks..=most).contains(&expected) {
+            Blank::MayBeLost
+        } else {
+            Blank::IsLost
+        }
+    }
 }
 
 /// The bytes of an index that was made anew, with their offsets: both slots of each page.
@@ -206,4 +267,27 @@ pub(crate) fn pages(index: &LayerIndex, loading: Loading) -> Vec<(u64, Vec<u8>)>
         (u64::from(*number) * PAIR, super::encode(owner, page).repeat(2))
     };
     index.pages.iter().map(bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_regions_count_as_blank_only_if_the_blocks_add_up() {
+        for (blocks, damaged, older, expected, verdict) in [
+            (0, 0, 0, 0, Blank::Empty),
+            (40, 0, 0, 40, Blank::Empty),
+            (0, 0, 0, 40, Blank::IsLost),
+            (41, 0, 0, 40, Blank::IsLost),
+            (20, 1, 20, 40, Blank::Empty),
+            (20, 1, 0, 40, Blank::MayBeLost),
+            (20, 1, 30, 40, Blank::MayBeLost),
+            (20, 1, 0, 533, Blank::IsLost),
+            (20, 1, 0, 19, Blank::IsLost),
+        ] {
+            let found = Found { blocks, damaged, older };
+            assert_eq!(found.judge(expected), verdict, "{found:?}, {expected}");
+        }
+    }
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use aws_lc_rs::digest;
 
-use super::super::files::{Directory, FileId, Files, Place};
+use super::super::files::{Directory, FileId, FileNo, Files, Place};
 use super::super::geometry::{BLOCK, Region, region_count};
 use super::super::index::{self, LayerIndex, LoadError, Loading};
 use super::super::layer::{Base, Content, ImageIdentity, Link};
+use super::super::log;
 use super::super::request::IoFault;
-use super::super::super_block::SlotError;
-use super::{OpenError, read_super};
+use super::super::super_block::{SlotError, SuperBlock};
+use super::{OpenError, read_super, sum};
 use crate::ids::{ReplicaId, SnapshotId};
 
 /// Clones of clones of clones: deeper than this they should be hydrated.
@@ -152,7 +153,7 @@ pub(super) fn resolve(bases: &mut dyn Bases, base: Option<&Base>) -> Result<Reso
 pub(super) struct Resolved {
     pub(super) places: Vec<BasePlace>,
     pub(super) links: Vec<Link>,
-    /// Of the maps of bases; those of the first format have none.
+    /// Of the maps of bases.
     pub(super) indexes: Vec<(FileId, LayerIndex)>,
 }
 
@@ -201,23 +202,27 @@ fn snapshot_of(
     let Some(top) = body.layers.pinned(snapshot) else {
         return Err(BaseError::NoSnapshot { path, snapshot });
     };
+    let counts = if body.indexed { BTreeMap::new() } else { counts(files, &meta, &path)? };
     let mut blocks = 0;
     for layer in body.layers.chain(top.no) {
         let place = Place::Base(number);
         blocks += layer.blocks;
-        if body.indexed {
-            let root = layer.root.unwrap_or_default();
-            let regions = region_count(meta.size);
-            let loading = Loading { tag: meta.tag(), file: layer.file, root, regions };
-            let loaded = index::load(files, loading).map_err(|error| match error {
-                LoadError::Io(_, source) => BaseError::Io { path: path.clone(), source },
-                LoadError::Contradicts => {
-                    let file = FileId::Index(Place::Own, layer.file);
-                    BaseError::Index { path: path.clone(), file }
-                }
-            })?;
-            indexes.push((FileId::Map(place, layer.file), loaded.0));
-        }
+        let root = layer.root.unwrap_or_default();
+        let regions = region_count(meta.size);
+        let loading = Loading { tag: meta.tag(), file: layer.file, root, regions };
+        let loaded = match counts.get(&layer.file) {
+            // A base is not changed here, so that its index is in memory only.
+            Some(blocks) => index::build(files, loading, *blocks),
+            None => index::load(files, loading).map(|(index, _)| index),
+        };
+        let loaded = loaded.map_err(|error| match error {
+            LoadError::Io(_, source) => BaseError::Io { path: path.clone(), source },
+            LoadError::Contradicts => {
+                let file = FileId::Index(Place::Own, layer.file);
+                BaseError::Index { path: path.clone(), file }
+            }
+        })?;
+        indexes.push((FileId::Map(place, layer.file), loaded));
         links.push(Link {
             data: FileId::Data(place, layer.file),
             map: Content::Map(FileId::Map(place, layer.file)),
@@ -226,4 +231,23 @@ fn snapshot_of(
     }
     let place = BasePlace { path, is_image: false, tag: meta.tag(), bytes: blocks * BLOCK };
     Ok((place, meta.body.base))
+}
+
+/// The number of blocks of each layer of a base of the first format.
+fn counts(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    path: &str,
+) -> Result<BTreeMap<FileNo, u64>, BaseError> {
+    if meta.body.clean.is_some() {
+        let layers = meta.body.layers.layers.iter();
+        return Ok(layers.map(|layer| (layer.file, layer.blocks)).collect());
+    }
+    let len = log::ring_bytes(meta.body.log_pages);
+    let io = |source| BaseError::Io { path: path.to_owned(), source };
+    let ring = files.read(FileId::Log, 0, len).map_err(io)?;
+    let replay = log::replay(&ring, meta.tag());
+    let replay =
+        replay.map_err(|_| BaseError::Index { path: path.to_owned(), file: FileId::Log })?;
+    Ok(sum(&replay.records).blocks(meta))
 }

@@ -23,9 +23,6 @@ pub(super) fn load(
     meta: &SuperBlock,
     logged: &BTreeMap<FileNo, Root>,
 ) -> Result<Index, OpenError> {
-    if !meta.body.indexed {
-        return build(files, meta);
-    }
     let roots = roots(meta, logged);
     let mut index = Index::new(roots.values().map(|root| root.clean).max().unwrap_or(0));
     let regions = region_count(meta.size);
@@ -40,14 +37,20 @@ pub(super) fn load(
     Ok(index)
 }
 
-/// Makes the indexes of a replica that has none. It is done once: then the super block says so.
-fn build(files: &mut dyn Files, meta: &SuperBlock) -> Result<Index, OpenError> {
+/// Makes the indexes of a replica that has none. `counts` is the number of blocks that each layer
+/// has. It is done once: then the super block says so.
+pub(super) fn build(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    counts: &BTreeMap<FileNo, u64>,
+) -> Result<Index, OpenError> {
     let mut index = Index::new(0);
     let regions = region_count(meta.size);
     for layer in &meta.body.layers.layers {
         let (file, root) = (layer.file, Root::default());
         let loading = Loading { tag: meta.tag(), file, root, regions };
-        let built = index::build(files, loading).map_err(|error| failed(file, error))?;
+        let blocks = counts.get(&file).copied().unwrap_or(0);
+        let built = index::build(files, loading, blocks).map_err(|error| failed(file, error))?;
         write(files, file, index::pages(&built, loading))?;
         index.insert(FileId::Map(Place::Own, file), built);
     }

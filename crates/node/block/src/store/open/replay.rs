@@ -45,6 +45,14 @@ pub(crate) struct Sum {
     pub(crate) marks: Option<FlushMarks>,
 }
 
+impl Sum {
+    /// The number of blocks that each layer has.
+    pub(super) fn blocks(&self, meta: &SuperBlock) -> BTreeMap<FileNo, u64> {
+        let count = |file| self.counts.get(&file).map_or(0, |count| (*count).max(0) as u64);
+        meta.body.layers.layers.iter().map(|layer| (layer.file, count(layer.file))).collect()
+    }
+}
+
 /// Adds records up. The first is the checkpoint at the tail; later ones repeat what is known.
 pub(crate) fn sum(records: &[Record]) -> Sum {
     let mut sum = Sum::default();
@@ -104,13 +112,14 @@ pub(super) fn recover(
     check_ages(files, meta, &sum, replay.next)?;
     // A process that was killed may have left the last batch to the kernel.
     files.sync(FileId::Log).map_err(io(FileId::Log))?;
+    let counts = sum.blocks(meta);
     let index = if meta.body.indexed {
         let mut index = indexes::load(files, meta, &sum.roots)?;
         mend_maps(files, meta, &sum, end, Some(&mut index))?;
         index
     } else {
         mend_maps(files, meta, &sum, end, None)?;
-        indexes::load(files, meta, &sum.roots)?
+        indexes::build(files, meta, &counts)?
     };
     let written = written_files(&meta.body.layers, meta.body.work.as_ref());
     // Where it is not known what the kernel has in its cache, all of it becomes durable now: what
@@ -123,10 +132,8 @@ pub(super) fn recover(
         let logged = sum.cursors.get(&work.no).copied().unwrap_or(Region(0));
         work.cursor.max(logged)
     });
-    let layers = meta.body.layers.layers.iter();
-    let count = |file| sum.counts.get(&file).map_or(0, |count| (*count).max(0) as u64);
     Ok(Recovered {
-        counts: layers.map(|layer| (layer.file, count(layer.file))).collect(),
+        counts,
         suspects: sum.active.into_iter().filter(|region| is_inside(meta, *region)).collect(),
         cursor,
         marks: sum.marks,

@@ -249,7 +249,7 @@ fn a_larger_volume_reads_zeroes_where_it_grew() {
     assert_eq!(reopen(&mut files).unwrap().volume_size(), old + 3 * BLOCK);
 }
 
-struct OneBase(SimFiles);
+pub(super) struct OneBase(pub(super) SimFiles);
 
 impl Bases for OneBase {
     fn files(&mut self, _: &str) -> Result<&mut dyn Files, BaseError> {

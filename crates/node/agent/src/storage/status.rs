@@ -238,20 +238,29 @@ fn modes(status: &VolumeStatus, names: &BTreeMap<ReplicaId, &str>) -> Value {
 fn rebuilds(status: &VolumeStatus, names: &BTreeMap<ReplicaId, &str>, engine: &Engine) -> Value {
     let mut all = Map::new();
     for member in &status.replicas {
-        let (Some(done), Some(total)) = (member.rebuilt_bytes, member.rebuild_bytes) else {
-            continue;
-        };
+        let Some(rebuild) = rebuild(member) else { continue };
         let Some(name) = names.get(&member.id) else { continue };
         let key = engine.replicas.get(*name).filter(|it| !it.is_empty());
-        let progress = (done * 100).checked_div(total).unwrap_or(100).min(100);
-        all.insert(
-            key.map_or((*name).to_owned(), Clone::clone),
-            json!({
-                "isRebuilding": true, "progress": progress, "state": "in_progress", "error": "",
-            }),
-        );
+        all.insert(key.map_or((*name).to_owned(), Clone::clone), rebuild);
     }
     Value::Object(all)
+}
+
+/// How far the rebuild of a replica is, or why the last one failed.
+fn rebuild(member: &MemberStatus) -> Option<Value> {
+    let error = member.reason.as_deref().unwrap_or_default();
+    match (member.rebuilt_bytes, member.rebuild_bytes) {
+        (Some(done), Some(total)) => {
+            let progress = (done * 100).checked_div(total).unwrap_or(100).min(100);
+            Some(json!({
+                "isRebuilding": true, "progress": progress, "state": "in_progress", "error": error,
+            }))
+        }
+        _ if error.is_empty() || member.state == "in-sync" => None,
+        _ => Some(json!({
+            "isRebuilding": false, "progress": 0, "state": "error", "error": error,
+        })),
+    }
 }
 
 /// A replica of the volume whose sizes are known.
@@ -460,6 +469,37 @@ mod tests {
         assert_eq!(tell(&told, Some(&status))[1]["reason"], "NoGoodCopy");
         status.lost.clear();
         assert_eq!(tell(&told, Some(&status)).as_array().unwrap().len(), 1, "all is written again");
+    }
+
+    #[test]
+    fn a_rebuild_that_failed_says_why() {
+        let member = |state: &str, bytes: Option<u64>, reason: Option<&str>| MemberStatus {
+            id: ReplicaId::from_u128(1),
+            state: state.into(),
+            rebuilt_bytes: bytes,
+            rebuild_bytes: bytes.map(|it| it * 2),
+            latency_micros: 0,
+            free_bytes: 0,
+            used_bytes: 0,
+            work: None,
+            reason: reason.map(ToOwned::to_owned),
+        };
+        for (what, member, expected) in [
+            ("in sync", member("in-sync", None, None), None),
+            ("not there, and never tried", member("away", None, None), None),
+            ("on its way", member("learner", Some(5), None), Some((true, "in_progress", ""))),
+            ("again", member("learner", Some(5), Some("bad")), Some((true, "in_progress", "bad"))),
+            ("given up for now", member("away", None, Some("bad")), Some((false, "error", "bad"))),
+        ] {
+            let expected = expected.map(|(is_rebuilding, state, error)| {
+                let progress = if is_rebuilding { 50 } else { 0 };
+                json!({
+                    "isRebuilding": is_rebuilding, "progress": progress, "state": state,
+                    "error": error,
+                })
+            });
+            assert_eq!(rebuild(&member), expected, "{what}");
+        }
     }
 
     #[test]

@@ -89,6 +89,7 @@ impl Scene {
             free_bytes: 0,
             used_bytes: 0,
             work: None,
+            reason: None,
         };
         let status = VolumeStatus {
             phase: "active".into(),

@@ -58,6 +58,8 @@ pub(super) struct Member {
     pub(super) strikes: u32,
     /// How often in a row it could not be rebuilt.
     pub(super) failures: u32,
+    /// Why it could not be rebuilt the last time.
+    pub(super) rebuild_fault: Option<MemberFault>,
     pub(super) fault: Option<MemberFault>,
     pub(super) latency: Latency,
     /// What it said last of itself.
@@ -131,6 +133,7 @@ impl Member {
             closed: false,
             strikes: 0,
             failures: 0,
+            rebuild_fault: None,
             fault: None,
             latency: Latency::default(),
             stats: None,

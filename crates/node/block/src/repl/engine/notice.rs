@@ -174,6 +174,8 @@ pub struct Status {
     pub rebuilds: Vec<Progress>,
     /// Bytes per second that rebuilds may use now.
     pub rebuild_rate: u64,
+    /// Replicas that could not be rebuilt the last time, and why.
+    pub rebuild_faults: Vec<(ReplicaId, MemberFault)>,
     /// Regions that must be compared before they can be read.
     pub unreconciled: u64,
     pub snapshots: Vec<SnapshotInfo>,

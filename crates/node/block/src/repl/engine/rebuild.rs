@@ -30,6 +30,9 @@ use crate::repl::slots::Slots;
 use crate::repl::span::{Pieces, Span};
 use crate::wire::{Reply, Request, Verify, Witnessed};
 
+/// A replica that could not be brought up to date so often in a row gets a full copy.
+const FULL_COPY_AFTER: u32 = 2;
+
 impl Engine {
     pub(super) fn begin_learning(&mut self, slot: usize) {
         let Some(opened) = self.members[slot].opened.clone() else { return };
@@ -53,7 +56,9 @@ impl Engine {
             };
             member.stale = member.stale.or(found);
         }
-        let delta = member.tracked && same && member.stale.is_none();
+        // What was tried so far did not work out: nothing that it has is used any more.
+        let refused = member.failures >= FULL_COPY_AFTER;
+        let delta = member.tracked && same && member.stale.is_none() && !refused;
         if delta && !skips!(self.sabotage, ForgetOwnDirt) {
             member.changed.extend(&dirty);
             // An older copy of it may have the same flush, and lack what came after.
@@ -63,7 +68,7 @@ impl Engine {
                 changed.extend(unsettled);
             }
         }
-        let full = member.stale.is_some();
+        let full = member.stale.is_some() || refused;
         member.tracked = true;
         if !delta {
             member.changed = Pieces::all(self.config.chunk, self.size);
@@ -245,6 +250,7 @@ impl Engine {
         self.members[slot].tracked = false;
         self.members[slot].stale = None;
         self.members[slot].failures = 0;
+        self.members[slot].rebuild_fault = None;
         let flushed = FlushMark { generation: self.generation, number: self.flush.number };
         if let Some(opened) = &mut self.members[slot].opened {
             // What it was when it was opened is not what it is now.
@@ -293,7 +299,10 @@ impl Engine {
         let member = &mut self.members[slot];
         let pause = self.config.retry * 5 * (1 << member.failures.min(6));
         // One that went away is tried as soon as it is back.
-        member.failures += u32::from(why != MemberFault::Away);
+        if why != MemberFault::Away {
+            member.failures += 1;
+            member.rebuild_fault = Some(why);
+        }
         member.retry_learning = self.now + pause;
         self.notice(Notice::RebuildFailed { replica, why });
         self.hang_up(slot);

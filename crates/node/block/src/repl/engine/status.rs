@@ -19,6 +19,11 @@ impl Engine {
             size: self.size.saturating_sub(self.hidden()),
             isr: record.map(|record| record.isr.iter().copied().collect()).unwrap_or_default(),
             rebuilds: self.rebuilds(),
+            rebuild_faults: self
+                .members
+                .iter()
+                .filter_map(|it| Some((it.id, it.rebuild_fault?)))
+                .collect(),
             rebuild_rate: self.throttle.rate(),
             unreconciled: self.unreconciled.len(),
             snapshots: self.snapshots.clone(),

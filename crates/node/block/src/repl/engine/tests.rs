@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::*;
 use crate::ids::{BootId, EngineId, Epoch, InstanceId, VolumeId};
 use crate::repl::control::{Record, Version, Versioned};
-use crate::wire::{Answer, Crcs, HelloReply, Opened, Pong, Reply, Request, Witnessed};
+use crate::wire::{Answer, Crcs, HelloReply, Opened, Pong, Refusal, Reply, Request, Witnessed};
+
+mod replicas;
 
 const SIZE: u64 = 1 << 20;
 
@@ -22,6 +24,10 @@ struct Bench {
     notices: Vec<Notice>,
     /// Calls other than heartbeats.
     calls: Vec<(ReplicaId, Request)>,
+    /// What replicas say of themselves when they are opened, if it is not the usual.
+    claims: BTreeMap<ReplicaId, (Epoch, Witnessed)>,
+    /// Replicas that refuse to be read and compared.
+    refusing: BTreeSet<ReplicaId>,
 }
 
 fn replica(n: u128) -> ReplicaId {
@@ -41,6 +47,8 @@ impl Bench {
             replies: Vec::new(),
             notices: Vec::new(),
             calls: Vec::new(),
+            claims: BTreeMap::new(),
+            refusing: BTreeSet::new(),
         }
     }
 
@@ -65,8 +73,21 @@ impl Bench {
                 if call.request != Request::Ping {
                     self.calls.push((replica, call.request.clone()));
                 }
-                let reply = reply(&call.request);
-                let answer = Answer { id: call.id, generation: call.generation, result: Ok(reply) };
+                let mut reply = reply(&call.request);
+                if let Reply::Hello(hello) = &mut reply {
+                    hello.promised = call.generation;
+                }
+                if let (Reply::Opened(opened), Some(claim)) =
+                    (&mut reply, self.claims.get(&replica))
+                {
+                    (opened.epoch, opened.witnessed) = *claim;
+                }
+                let maps = matches!(call.request, Request::ReadMap { .. });
+                let result = match maps && self.refusing.contains(&replica) {
+                    true => Err(Refusal::Io),
+                    false => Ok(reply),
+                };
+                let answer = Answer { id: call.id, generation: call.generation, result };
                 (!self.silent.contains(&replica)).then_some(Event::Answer {
                     replica,
                     connection,

@@ -127,6 +127,9 @@ pub struct VolumeStatus {
     /// Bytes that a scrub has compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrubbed_bytes: Option<u64>,
+    /// What a volume waits for that is not served yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
     pub snapshots: Vec<SnapshotInfo>,
 }
 
@@ -149,6 +152,9 @@ pub struct MemberStatus {
     /// Merging of removed snapshots, or copying of a base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkProgress>,
+    /// Why it could not be rebuilt the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Who asked, and for what.
@@ -347,6 +353,7 @@ impl Shard {
             let rebuild = status.rebuilds.iter().find(|it| it.replica == *id);
             let stats = status.stats.iter().find(|(it, _)| it == id).map(|(_, it)| it);
             let latency = status.latency.iter().find(|(it, _)| it == id);
+            let fault = status.rebuild_faults.iter().find(|(it, _)| it == id);
             let connected = volume.links.contains_key(id);
             let state = match (status.isr.contains(id), rebuild) {
                 (_, Some(_)) => "learner",
@@ -363,6 +370,7 @@ impl Shard {
                 used_bytes: stats.map_or(0, |it| it.used_bytes),
                 work: stats.and_then(|it| it.work),
                 latency_micros: latency.map_or(0, |(_, it)| micros(*it)),
+                reason: fault.map(|(_, why)| why.to_string()),
             }
         };
         VolumeStatus {

@@ -10,10 +10,11 @@
 //!   maps that are damaged;
 //! - connections that break, are cut in one direction or both, and deliver late;
 //! - a replica's directory that is replaced by an older copy of itself;
-//! - a control plane that is away, or whose answers are lost.
+//! - a control plane that is away, whose answers are lost, or that is restored from a backup.
 //!
 //! Not part of what is shipped; it is public so that a long run needs no test harness.
 
+mod backup;
 mod cell;
 mod disk;
 mod disks;
@@ -61,6 +62,8 @@ pub struct Outcome {
     pub stale: u64,
     /// Pages of maps that were damaged.
     pub damaged_maps: u64,
+    /// Records that were restored from a backup.
+    pub restored_records: u64,
 }
 
 impl Outcome {
@@ -80,6 +83,7 @@ impl Outcome {
         self.rollbacks += other.rollbacks;
         self.stale += other.stale;
         self.damaged_maps += other.damaged_maps;
+        self.restored_records += other.restored_records;
     }
 }
 

@@ -142,7 +142,12 @@ fn engine(
         "storageIP": address(place, current),
         "port": 0,
         "endpoint": endpoint(attached.filter(|_| is_active)),
-        "conditions": engine_conditions(old, error, status.filter(|_| is_active), place.now),
+        "conditions": engine_conditions(
+            old,
+            error.or(status.and_then(|it| it.waiting.as_deref())),
+            status.filter(|_| is_active),
+            place.now,
+        ),
     });
     let Some(status) = status.filter(|_| is_active) else {
         // What was true of the data stays so while nobody serves it.
@@ -445,6 +450,7 @@ mod tests {
             disputed: vec![],
             lost: vec![],
             scrubbed_bytes: None,
+            waiting: None,
             snapshots: vec![],
         };
         let tell = |old: &Value, status: Option<&VolumeStatus>| {

@@ -19,6 +19,9 @@ use crate::ids::{EngineId, Epoch, FlushMark, Generation, ReplicaId};
 /// The name of a node, as the control plane spells it.
 pub type NodeName = String;
 
+/// More changes of the in-sync set than happen between a backup of the record and its restoration.
+const SALVAGE_EPOCHS: u64 = 1 << 20;
+
 /// The agreed state of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -114,10 +117,18 @@ impl Record {
         Self { generation: self.generation.max(floor).next(), ..self.clone() }
     }
 
+    /// The record with an epoch that no replica has been told, if one knows a newer epoch than the
+    /// record: the record was restored from an older copy.
+    pub fn above_epoch(&self, newest: Epoch) -> Self {
+        let epoch = if self.epoch < newest { newest.next() } else { self.epoch };
+        Self { epoch, ..self.clone() }
+    }
+
     /// The record after `replica` alone was declared to be the truth. An act of a person: what
     /// only the others have is lost. The new generation fences an engine that still runs.
     pub fn salvaged(&self, replica: ReplicaId) -> Self {
-        let epoch = self.epoch.next();
+        // Above what a replica can know that cannot be reached now, if the record is an older copy.
+        let epoch = Epoch(self.epoch.0.saturating_add(SALVAGE_EPOCHS));
         let mut given_up = self.isr.clone();
         given_up.remove(&replica);
         let mut salvages = self.salvages.clone();

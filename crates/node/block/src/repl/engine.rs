@@ -156,6 +156,8 @@ pub struct Engine {
     settling_flush: bool,
     /// A member on another node has given no proof for too long.
     unproven: bool,
+    /// Why the volume is not served yet.
+    waiting: Option<String>,
     sabotage: Sabotage,
 }
 
@@ -199,6 +201,7 @@ impl Engine {
             lease_over: Time::ZERO,
             settling_flush: false,
             unproven: false,
+            waiting: None,
             sabotage: Sabotage::None,
             config,
         }

@@ -9,7 +9,8 @@
 //! - the record and every other replica have flushes that all in-sync replicas carried out;
 //! - the replica's host counts the changes that it answered ([`Witnessed`]);
 //! - a replica knows the epoch of the set it last belonged to, which a record that was restored
-//!   from a backup may not.
+//!   from a backup may not. Replicas outside of the set are therefore asked too: one that belonged
+//!   to a later set than the record names proves that the record is old.
 //!
 //! All of it is a lower bound: evidence that is missing or old makes no replica stale. Regions leave
 //! the dirty-region logs only with a flush that reports an earlier one as complete, so a replica
@@ -90,13 +91,28 @@ pub(crate) fn judge_return(
         .or(judge_content(claim, flushed))
 }
 
+/// Somebody has accepted the loss, and nothing was served since.
+fn is_accepted(record: &Record) -> bool {
+    !record.salvages.is_empty() && record.confirmed == Generation::default()
+}
+
+/// Whether the record is an older copy of itself: a replica belonged to a later in-sync set than
+/// the record has ever named.
+pub(crate) fn is_restored(record: &Record, claims: &[Claim]) -> bool {
+    !is_accepted(record) && claims.iter().any(|claim| claim.epoch > record.epoch)
+}
+
 /// For each replica of the record's in-sync set that was opened, why it is stale, if it is.
-pub(crate) fn judge(record: &Record, claims: &[Claim]) -> Vec<Option<Stale>> {
-    let complete = known_complete(record, claims);
-    let newest = claims.iter().map(|claim| claim.epoch).max().unwrap_or_default();
+/// `others` are replicas outside of the set. What they say counts if they belonged to a later set
+/// than the record names. If they did not, then the record is right about them: they left it, and
+/// their flushes may be ones that were given up.
+pub(crate) fn judge(record: &Record, claims: &[Claim], others: &[Claim]) -> Vec<Option<Stale>> {
+    let accepted = is_accepted(record);
+    let counts = |other: &&Claim| !accepted && other.epoch > record.epoch;
+    let later: Vec<Claim> = others.iter().filter(counts).copied().collect();
+    let complete = known_complete(record, claims).max(known_complete(record, &later));
+    let newest = claims.iter().chain(&later).map(|claim| claim.epoch).max().unwrap_or_default();
     let restored = record.epoch < newest;
-    // Somebody has accepted the loss, and nothing was served since.
-    let accepted = !record.salvages.is_empty() && record.confirmed == Generation::default();
     let one = |claim: &Claim| {
         let epoch = claim.epoch;
         let content = judge_content(claim, complete);
@@ -141,11 +157,11 @@ mod tests {
         let replica = crate::ids::ReplicaId::from_u128(1);
         let before = Record { generation: Generation(3), ..record(2, 1, mark(2, 1)) };
         let salvaged = before.salvaged(replica);
-        assert!(judge(&before, &[rolled])[0].is_some());
-        assert_eq!(judge(&salvaged, &[rolled]), [None]);
+        assert!(judge(&before, &[rolled], &[])[0].is_some());
+        assert_eq!(judge(&salvaged, &[rolled], &[]), [None]);
         let served = salvaged.confirmed([replica].into(), mark(1, 4));
         let promised = Claim { promised: served.generation, ..rolled };
-        assert_eq!(judge(&served, &[promised]), [Some(Stale::RolledBack)]);
+        assert_eq!(judge(&served, &[promised], &[]), [Some(Stale::RolledBack)]);
     }
 
     #[test]
@@ -197,8 +213,35 @@ mod tests {
             ),
             ("the same, not restored", record(2, 3, none), vec![new, apart], vec![false, false]),
         ] {
-            let found: Vec<bool> = judge(&record, &claims).iter().map(Option::is_some).collect();
+            let found: Vec<bool> =
+                judge(&record, &claims, &[]).iter().map(Option::is_some).collect();
             assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_replica_outside_of_the_set_counts_if_it_belonged_to_a_later_one() {
+        let none = FlushMark::default();
+        let kept = claim(3, 3, mark(3, 4), mark(3, 3));
+        let later = claim(3, 4, mark(3, 9), mark(3, 8));
+        let left = claim(3, 2, mark(3, 9), mark(3, 8));
+        let unmarked = Claim { marks: None, ..later };
+        let old = record(3, 2, none);
+        let salvaged = Record {
+            confirmed: Generation(0),
+            ..old.salvaged(crate::ids::ReplicaId::from_u128(1))
+        };
+        for (what, record, others, is_restored, is_stale) in [
+            ("there is no other", record(3, 3, none), vec![], false, false),
+            ("the other left the set", record(3, 3, none), vec![left], false, false),
+            ("an old record, but the other is older", old.clone(), vec![left], true, false),
+            ("the other has all later writes", old.clone(), vec![left, later], true, true),
+            ("the same without flushes", old.clone(), vec![unmarked], true, true),
+            ("the loss was accepted", salvaged, vec![later], false, false),
+        ] {
+            let all: Vec<Claim> = others.iter().copied().chain([kept]).collect();
+            assert_eq!(super::is_restored(&record, &all), is_restored, "{what}");
+            assert_eq!(judge(&record, &[kept], &others)[0].is_some(), is_stale, "{what}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::disk::{Blocks, ModelDisk};
 use super::rng::Rng;
 use super::stored::StoredDisk;
-use crate::ids::{FlushMark, Generation};
+use crate::ids::{Epoch, FlushMark, Generation};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
 use crate::wire::SnapshotInfo;
 
@@ -32,6 +32,11 @@ impl Disk {
 
     pub(crate) fn promised(&mut self) -> Generation {
         self.description().promised
+    }
+
+    /// The newest in-sync set that it was told of.
+    pub(crate) fn epoch(&mut self) -> Epoch {
+        self.description().epoch
     }
 
     /// The newest flush that it durably knows of.

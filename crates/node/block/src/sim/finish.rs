@@ -64,7 +64,8 @@ impl World {
     fn can_be_partial(&self) -> bool {
         let faults = self.plan.faults;
         let whole = !faults.power_cut && !faults.cluster_power_cut && !faults.rot;
-        whole && !faults.rollback && !faults.lose_all_but_one && self.hosts.len() > 1
+        let known = !faults.rollback && !faults.record_restored;
+        whole && known && !faults.lose_all_but_one && self.hosts.len() > 1
     }
 
     /// Some replicas stay away. As long as one of the in-sync set is there, the volume is served

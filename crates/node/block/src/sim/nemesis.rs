@@ -30,6 +30,10 @@ enum Fault {
     Copy,
     /// A replica's directory is replaced by the copy; the others may be killed too.
     Restore,
+    /// A backup is made of the control plane.
+    Backup,
+    /// The control plane is restored from it.
+    RecordRestored,
 }
 
 impl World {
@@ -62,10 +66,12 @@ impl World {
             (faults.close, Fault::Close),
             (faults.rollback && self.hosts[0].copy.is_none(), Fault::Copy),
             (faults.rollback && self.hosts[0].copy.is_some(), Fault::Restore),
+            (faults.record_restored && self.backup.saved.is_none(), Fault::Backup),
+            (faults.record_restored && self.backup.saved.is_some(), Fault::RecordRestored),
         ];
         let possible: Vec<Fault> =
             known.into_iter().filter(|(on, _)| *on).map(|(_, fault)| fault).collect();
-        if possible.is_empty() || self.calm {
+        if possible.is_empty() || self.calm || self.backup.is_restored() {
             return;
         }
         self.outcome.faults += 1;
@@ -154,6 +160,8 @@ impl World {
                 self.hosts[0].copy = Some(Copied { disk, flushed, answered });
             }
             Fault::Restore => self.restore_copy(),
+            Fault::Backup => self.backup.saved = Some(self.record.record.clone()),
+            Fault::RecordRestored => self.restore_record(),
             Fault::Close => {
                 if let Some(server) = self.live_engine() {
                     self.servers[server].busy = false;
@@ -296,6 +304,7 @@ impl World {
                 }
             }
         }
+        self.salvage_if_refused();
         let alive = (0..self.servers.len()).any(|server| {
             let engine = self.servers[server].engine.as_ref();
             engine.is_some_and(|it| !it.is_over()) && !self.servers[server].is_waiting()

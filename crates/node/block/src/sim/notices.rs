@@ -31,7 +31,7 @@ impl World {
             }
             Notice::StaleReplica { replica, why } => {
                 self.outcome.stale += 1;
-                if !self.plan.faults.rollback {
+                if !self.plan.faults.rollback && !self.backup.is_restored() {
                     self.wrong(format!("nothing was replaced, and {replica} is stale: {why}"));
                 }
             }
@@ -51,6 +51,9 @@ impl World {
             }
             // The only reason to give up: all that was left had lost power under a living guest.
             Notice::Faulted { why: Fault::LostWrites } if self.oracle.has_lost_power() => {}
+            Notice::Faulted { why: Fault::Stale(_) } if self.backup.is_restored() => {
+                self.backup.refused = true;
+            }
             Notice::Faulted { why } => self.wrong(format!("an engine gave up: {why}")),
             Notice::Fenced { .. } => self.outcome.fenced += 1,
             Notice::Ambiguous { offset, length } if self.may_be_disputed() => {

@@ -25,6 +25,8 @@ pub struct Faults {
     pub close: bool,
     /// A replica's directory is replaced by an older copy of itself.
     pub rollback: bool,
+    /// The control plane is restored from an older backup.
+    pub record_restored: bool,
     pub snapshots: bool,
     /// At the end only one in-sync replica is left.
     pub lose_all_but_one: bool,
@@ -96,6 +98,7 @@ impl Plan {
             rot,
             damaged_map,
             rollback,
+            record_restored: false,
             engine_crash: rng.chance(500),
             rival: rng.chance(200),
             migration: rng.chance(250),
@@ -107,18 +110,33 @@ impl Plan {
             replica_crash: faults.replica_crash || (rollback && witness && later.chance(300)),
             ..faults
         };
+        let faults = if later.chance(60) && !rot && !rollback {
+            // Members come and go, and nothing else is lost: what proves the record old is there.
+            Faults {
+                replica_crash: true,
+                record_restored: true,
+                engine_crash: faults.engine_crash,
+                close: faults.close,
+                snapshots: faults.snapshots,
+                ..Faults::default()
+            }
+        } else {
+            faults
+        };
+        let calm = rot || rollback || faults.record_restored;
         Self {
             seed,
-            replicas: [1, 2, 2, 3, 3, 3, 3][rng.index(7)].max(if rollback { 2 } else { 1 }),
+            replicas: [1, 2, 2, 3, 3, 3, 3][rng.index(7)]
+                .max(if rollback || faults.record_restored { 2 } else { 1 }),
             blocks: rng.between(4, 40),
             depth: [1, 2, 4, 8, 16, 32][rng.index(6)],
             requests: rng.between(30, 120),
-            trouble: rng.between(1, 8) + if rollback { 6 } else { 0 },
+            trouble: rng.between(1, 8) + if rollback || faults.record_restored { 6 } else { 0 },
             length: Time::from_millis(rng.between(200, 3000)),
             faults,
             // A slow member may be left out at activation, and then the rotten one is alone.
-            delay: [200, 1000, 5000][rng.index(if rot || rollback { 2 } else { 3 })],
-            disk: [200, 1000, 5000][rng.index(if rot || rollback { 2 } else { 3 })],
+            delay: [200, 1000, 5000][rng.index(if calm { 2 } else { 3 })],
+            disk: [200, 1000, 5000][rng.index(if calm { 2 } else { 3 })],
             reads: rng.between(50, 600),
             flushes: rng.between(if rollback { 80 } else { 0 }, 200),
             zeroes: rng.between(0, 150),

@@ -34,7 +34,7 @@ fn run_share(share: u64, of: u64) {
     }
     // A simulation in which nothing happens proves nothing.
     let Outcome { acked_writes, reads, activations, rebuilds, reconciles, isr_changes, .. } = total;
-    let Outcome { rollbacks, stale, damaged_maps, .. } = total;
+    let Outcome { rollbacks, stale, damaged_maps, restored_records, .. } = total;
     for (what, count) in [
         ("writes", acked_writes),
         ("reads", reads),
@@ -45,6 +45,7 @@ fn run_share(share: u64, of: u64) {
         ("replicas replaced by an older copy", rollbacks),
         ("stale replicas", stale),
         ("damaged maps", damaged_maps),
+        ("records restored from a backup", restored_records),
     ] {
         // The rarest of them is seen in about every twenty-fifth seed.
         let least = 1 + ran / 100;
@@ -188,6 +189,15 @@ fn a_replica_replaced_by_an_older_copy_is_noticed_when_it_counts_as_in_sync() {
         only(plan, Faults { rollback: true, close: true, ..Faults::default() });
         plan.flushes = 150;
         plan.trouble = 12;
+        plan.replicas = 2;
+    });
+}
+
+#[test]
+fn a_restored_record_that_names_a_replica_which_left_the_set_is_noticed() {
+    is_noticed(Sabotage::TrustStale, |plan| {
+        only(plan, Faults { replica_crash: true, record_restored: true, ..Faults::default() });
+        plan.trouble = 14;
         plan.replicas = 2;
     });
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::backup::Backup;
 use super::disk::ModelDisk;
 use super::disks::Disk;
 use super::hosts::{EngineHost, Host};
@@ -91,6 +92,7 @@ pub(crate) struct World {
     pub(crate) net: Net,
     pub(crate) record: Versioned,
     pub(crate) control_away: bool,
+    pub(crate) backup: Backup,
     pub(crate) oracle: Oracle,
     pub(crate) outcome: Outcome,
     pub(crate) next_guest: u64,
@@ -152,6 +154,7 @@ impl World {
             net: Net::default(),
             record: Versioned { version: Version(1), record },
             control_away: false,
+            backup: Backup::default(),
             oracle: Oracle::new(sectors),
             outcome: Outcome::default(),
             next_guest: 1,

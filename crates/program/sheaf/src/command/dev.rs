@@ -139,6 +139,14 @@ fn tell(notice: &Notice, places: &[String]) {
             )
         }
         Notice::Waiting => eprintln!("waiting: no replica that is in sync can be reached"),
+        Notice::RecordRestored { missing } => {
+            let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            eprintln!(
+                "waiting: the record is an older copy of itself, and these replicas may be newer \
+                 than those that it names: {}; start them, or accept the loss with salvage",
+                missing.join(", ")
+            );
+        }
         Notice::Fenced { by } => {
             eprintln!("fenced: another engine took the volume as generation {by}")
         }

@@ -102,6 +102,7 @@ impl Scene {
             disputed: vec![],
             lost: vec![],
             scrubbed_bytes: None,
+            waiting: None,
             snapshots: vec![],
         };
         let served = VolumeState { attachment, status: Some(status), error: None };

@@ -4,11 +4,17 @@
 //! promise, and waits a while for all of them. Those that promised and agree on the volume's shape
 //! become the in-sync set, by a second swap if they are fewer. If somebody did not promise, an old
 //! engine may still read from it until its lease is over; nothing is served before.
+//!
+//! Replicas outside of the recorded set are asked too, without a promise: one of them may prove
+//! that the record was restored from an older copy ([`evidence::is_restored`]). While nothing
+//! proves that, one that cannot be reached is waited for briefly, because it is usually just down.
+//! Once it is proven, every replica has to answer: the newest set may consist of those that are
+//! missing.
 
 use std::collections::BTreeSet;
 
 use super::event::Time;
-use super::member::Role;
+use super::member::{Link, Role};
 use super::notice::{Fault, Notice, Stale};
 use super::ops::Owner;
 use super::{Closing, Engine, Phase};
@@ -62,6 +68,33 @@ impl Engine {
             self.members[slot].role = Role::Candidate;
             self.connect(slot);
         }
+        if !skips!(self.sabotage, TrustStale) {
+            self.outsiders().iter().for_each(|slot| self.connect(slot));
+        }
+    }
+
+    /// Replicas of the volume outside of the set that the record names.
+    fn outsiders(&self) -> Slots {
+        self.slots(|member| member.wanted && matches!(member.role, Role::Outside))
+    }
+
+    /// What replicas say of themselves that have answered.
+    fn claims(&self, of: Slots) -> Vec<Claim> {
+        let answered = of.iter().map(|slot| &self.members[slot]).filter(|it| it.is_up());
+        answered.map(super::member::Member::claim).collect()
+    }
+
+    /// Whether to go on without the replicas outside of the set that have not answered.
+    fn has_asked(&self, since: Time, restored: bool) -> bool {
+        let missing = self.outsiders().iter().filter(|slot| !self.members[*slot].is_up());
+        let missing: Vec<usize> = missing.collect();
+        let pending = |slot: &usize| !matches!(self.members[*slot].link, Link::Down { .. });
+        let brief = self.config.suspect_after.min(self.config.open_wait);
+        match skips!(self.sabotage, TrustStale) {
+            true => true,
+            false if restored => missing.is_empty(),
+            false => self.now >= since + brief || !missing.iter().any(pending),
+        }
     }
 
     pub(super) fn drive_opening(&mut self) {
@@ -72,15 +105,21 @@ impl Engine {
         let answered = promised.or(self.slots(|member| member.stale.is_some()));
         let complete = candidates.without(answered).is_empty();
         let late = self.now >= since + self.config.open_wait;
-        let current =
-            if complete || late { self.without_stale(promised, complete) } else { promised };
+        let restored = self.is_restored(candidates);
+        let ready = self.has_asked(since, restored) && (complete || (late && !restored));
+        let current = if ready { self.without_stale(promised, complete) } else { promised };
         if late && !warned {
             self.phase = Phase::Opening { since, warned: true };
-            if current.is_empty() {
-                self.notice(Notice::Waiting);
+            if !ready {
+                let missing = self.outsiders().or(candidates).without(answered);
+                let missing = missing.iter().filter(|slot| !self.members[*slot].is_up());
+                let missing = missing.map(|slot| self.members[slot].id).collect();
+                self.wait_for(Notice::RecordRestored { missing });
+            } else if current.is_empty() {
+                self.wait_for(Notice::Waiting);
             }
         }
-        if !(complete || late) {
+        if !ready {
             return;
         }
         if current.is_empty() {
@@ -104,12 +143,37 @@ impl Engine {
         self.confirm(candidates, promised, current);
     }
 
+    /// Says in a notice and in the status why the volume is not served.
+    fn wait_for(&mut self, notice: Notice) {
+        self.waiting = match &notice {
+            Notice::RecordRestored { missing } => {
+                let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+                Some(format!(
+                    "the record of the volume is an older copy of itself, and replicas that do \
+                     not answer may be newer than those that it names: {}; start them, or choose \
+                     a replica with `sheaf volume salvage`",
+                    missing.join(", ")
+                ))
+            }
+            _ => Some("no in-sync replica can be reached".to_owned()),
+        };
+        self.notice(notice);
+    }
+
+    fn is_restored(&self, candidates: Slots) -> bool {
+        let claims = self.claims(candidates.or(self.outsiders()));
+        let record = self.control.record();
+        let restored = record.is_some_and(|record| evidence::is_restored(record, &claims));
+        restored && !skips!(self.sabotage, TrustStale)
+    }
+
     /// Of those that promised, the ones that nothing proves to be older than the others.
     fn without_stale(&mut self, promised: Slots, settled: bool) -> Slots {
         let Some(record) = self.control.record().cloned() else { return Slots::NONE };
         let claims: Vec<Claim> = promised.iter().map(|it| self.members[it].claim()).collect();
         let mut current = promised;
-        for (slot, why) in promised.iter().zip(evidence::judge(&record, &claims)) {
+        let others = self.claims(self.outsiders());
+        for (slot, why) in promised.iter().zip(evidence::judge(&record, &claims, &others)) {
             let Some(why) = why.filter(|_| !skips!(self.sabotage, TrustStale)) else { continue };
             current.remove(slot);
             // While somebody is still expected there may be more to know.
@@ -144,6 +208,8 @@ impl Engine {
         self.snapshots = shape.snapshots.clone();
         self.head_parent = shape.head_parent;
         self.unreconciled = Pieces::none(self.region);
+        // They are opened again when they can be rebuilt.
+        self.outsiders().iter().for_each(|slot| self.hang_up(slot));
         for slot in candidates.iter() {
             let same = self.members[slot].shape() == self.members[source].shape();
             if !current.has(slot) || !same {
@@ -169,7 +235,10 @@ impl Engine {
             false => {
                 let claims: Vec<Claim> = chosen.iter().map(|it| self.members[it].claim()).collect();
                 let complete = evidence::known_complete(record, &claims);
-                self.swap(Record { reconciling, ..record.confirmed(isr, complete) });
+                let known = self.members.iter().filter_map(|member| member.opened.as_ref());
+                let newest = known.map(|opened| opened.epoch).max().unwrap_or_default();
+                let next = record.confirmed(isr, complete).above_epoch(newest);
+                self.swap(Record { reconciling, ..next });
             }
         }
     }

@@ -120,6 +120,11 @@ impl Engine {
             },
             (Link::Opening { call, since }, result) if call == answer.id => match result {
                 Ok(Reply::Opened(opened)) => self.opened(slot, opened, since),
+                // Another engine has this very generation: the record was restored from a copy
+                // that did not know of it.
+                Err(Refusal::Fenced) if matches!(self.phase, Phase::Opening { .. }) => {
+                    self.outrun_by(self.generation.next());
+                }
                 Err(refusal) => self.rejected(slot, MemberFault::Refused(refusal)),
                 Ok(_) => self.rejected(slot, MemberFault::Refused(Refusal::Invalid)),
             },
@@ -152,7 +157,7 @@ impl Engine {
             return self.found_stale(slot, why);
         }
         let mode = match (&self.members[slot].role, self.phase) {
-            (_, Phase::Standby) => Mode::ReadOnly,
+            (_, Phase::Standby) | (Role::Outside, Phase::Opening { .. }) => Mode::ReadOnly,
             (Role::InSync, _) => match self.resumption(slot, life) {
                 Ok(mode) => mode,
                 Err(why) => {

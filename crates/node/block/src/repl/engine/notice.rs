@@ -19,6 +19,11 @@ pub enum Notice {
     StandingBy,
     /// No in-sync replica can be reached.
     Waiting,
+    /// The record is an older copy of itself: a replica belonged to a later in-sync set. Nothing is
+    /// served before these replicas have answered too, or one replica was salvaged.
+    RecordRestored {
+        missing: Vec<ReplicaId>,
+    },
     /// Members on other nodes have given no proof for too long that the volume was not taken over,
     /// and the record cannot be changed; or all have given it again.
     Proof {
@@ -176,6 +181,8 @@ pub struct Status {
     pub rebuild_rate: u64,
     /// Replicas that could not be rebuilt the last time, and why.
     pub rebuild_faults: Vec<(ReplicaId, MemberFault)>,
+    /// What an engine that does not serve yet waits for.
+    pub waiting: Option<String>,
     /// Regions that must be compared before they can be read.
     pub unreconciled: u64,
     pub snapshots: Vec<SnapshotInfo>,

@@ -24,6 +24,7 @@ impl Engine {
                 .iter()
                 .filter_map(|it| Some((it.id, it.rebuild_fault?)))
                 .collect(),
+            waiting: self.waiting.clone().filter(|_| matches!(self.phase, Phase::Opening { .. })),
             rebuild_rate: self.throttle.rate(),
             unreconciled: self.unreconciled.len(),
             snapshots: self.snapshots.clone(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::member::{Link, Role};
 use super::notice::{MemberFault, Notice};
 use super::{Engine, Phase};
+use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 
 /// A guest that was silent for so long is idle: heartbeats become rare.
@@ -113,6 +114,9 @@ impl Engine {
                 self.control.record().is_some_and(|record| record.isr.contains(&member.id))
             }
             (Phase::Opening { .. }, Role::Candidate) => member.stale.is_none(),
+            (Phase::Opening { .. }, Role::Outside) => {
+                member.wanted && !skips!(self.sabotage, TrustStale)
+            }
             (Phase::Settling { .. } | Phase::Active | Phase::Closing(_), Role::InSync) => {
                 member.fault.is_none_or(super::member::Member::is_curable)
             }

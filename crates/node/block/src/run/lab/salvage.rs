@@ -42,7 +42,10 @@ pub fn salvage(dir: &Path, index: usize, force: bool) -> Result<Salvaged, LabErr
     let now = control.read().map_err(fail)?;
     let given_up: Vec<ReplicaId> =
         now.record.isr.iter().copied().filter(|it| *it != kept).collect();
-    let stale = evidence::judge(&now.record, &[claim])[0];
+    let others = description.replicas.iter().enumerate();
+    let others = others.filter(|(_, id)| **id != kept && !now.record.isr.contains(id));
+    let others: Vec<Claim> = others.filter_map(|(at, id)| look(&dir, at, *id).ok()).collect();
+    let stale = evidence::judge(&now.record, &[claim], &others)[0];
     if given_up.is_empty() && now.record.isr.contains(&kept) && stale.is_none() {
         return Err(LabError::NothingToSalvage { index });
     }

@@ -384,6 +384,7 @@ impl Shard {
             disputed: status.disputed,
             lost: status.lost,
             scrubbed_bytes: status.scrub.map(|(done, _)| done),
+            waiting: status.waiting,
             snapshots: status.snapshots,
         }
     }

@@ -32,6 +32,47 @@ impl Bench {
 }
 
 #[test]
+fn a_replica_outside_of_the_set_that_knows_a_newer_one_proves_the_record_old() {
+    let mut bench = Bench::new(2);
+    bench.claims.insert(replica(2), (Epoch(4), Witnessed::Unknown));
+    bench.activate_with_an_outsider();
+    bench.pass(Duration::from_secs(10));
+    let faulted = |notice: &Notice| matches!(notice, Notice::Faulted { why: Fault::Stale(_) });
+    assert!(bench.notices.iter().any(faulted), "{:?}", bench.notices);
+    assert!(!bench.is_active());
+    assert_eq!(bench.stale(), [replica(1)]);
+}
+
+#[test]
+fn a_replica_outside_of_the_set_that_does_not_answer_does_not_hold_up_the_volume() {
+    let mut bench = Bench::new(2);
+    bench.silent.insert(replica(2));
+    bench.activate_with_an_outsider();
+    bench.pass(Duration::from_secs(2));
+    assert!(bench.is_active(), "{:?}", bench.notices);
+}
+
+#[test]
+fn a_record_that_is_known_to_be_old_waits_for_every_replica_and_says_so() {
+    let mut bench = Bench::new(2);
+    bench.claims.insert(replica(1), (Epoch(3), Witnessed::Unknown));
+    bench.silent.insert(replica(2));
+    bench.activate_with_an_outsider();
+    bench.pass(Duration::from_secs(10));
+    assert!(!bench.is_active(), "{:?}", bench.notices);
+    let expected = Notice::RecordRestored { missing: vec![replica(2)] };
+    assert!(bench.notices.contains(&expected), "{:?}", bench.notices);
+    let waiting = bench.engine.status().waiting.unwrap();
+    assert!(waiting.contains("older copy") && waiting.contains("salvage"), "{waiting}");
+    bench.silent.clear();
+    bench.claims.insert(replica(2), (Epoch(2), Witnessed::Unknown));
+    bench.pass(Duration::from_secs(10));
+    assert!(bench.is_active(), "{:?}", bench.notices);
+    assert_eq!(bench.engine.status().waiting, None);
+    assert!(bench.record.record.epoch > Epoch(3), "the record is not old any more");
+}
+
+#[test]
 fn a_replica_that_keeps_refusing_gets_a_full_copy_and_its_reason_is_told() {
     let mut bench = Bench::new(2);
     bench.refusing.insert(replica(2));

@@ -31,6 +31,10 @@ impl Engine {
         for slot in 0..self.members.len() {
             self.hang_up(slot);
             self.reroute(slot);
+            if self.phase == Phase::Standby {
+                // The engine that has the volume may have rebuilt it since.
+                self.members[slot].stale = None;
+            }
         }
         self.phase = Phase::Claiming;
         self.read_record();

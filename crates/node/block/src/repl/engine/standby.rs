@@ -12,6 +12,8 @@ use super::notice::Notice;
 use super::ops::Owner;
 use super::{Engine, Phase};
 use crate::repl::control::Record;
+use crate::repl::evidence;
+use crate::repl::sabotage::skips;
 use crate::wire::Request;
 
 impl Engine {
@@ -24,14 +26,24 @@ impl Engine {
         self.know_disputes(record);
         for replica in &record.isr {
             let slot = self.slot_or_new(*replica);
-            if matches!(self.members[slot].link, Link::Down { .. }) {
+            let is_stale = self.members[slot].stale.is_some();
+            if matches!(self.members[slot].link, Link::Down { .. }) && !is_stale {
                 self.connect(slot);
             }
         }
     }
 
-    /// A replica can be read: so can the volume.
+    /// A replica can be read: so can the volume, unless the replica is older than what the record
+    /// proves. What other replicas say is not compared: they were asked at other moments, and the
+    /// engine that has the volume goes on writing.
     pub(super) fn can_read(&mut self, slot: usize) {
+        let claim = self.members[slot].claim();
+        let record = self.control.record();
+        let stale = record.and_then(|record| evidence::judge(record, &[claim], &[])[0]);
+        if let Some(why) = stale.filter(|_| !skips!(self.sabotage, TrustStale)) {
+            self.hang_up(slot);
+            return self.found_stale(slot, why);
+        }
         let size = self.members[slot].opened.as_ref().map_or(0, |opened| opened.size);
         if self.size == 0 && size > 0 {
             self.size = size;

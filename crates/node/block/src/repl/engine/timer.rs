@@ -111,7 +111,9 @@ impl Engine {
         let member = &self.members[slot];
         match (self.phase, &member.role) {
             (Phase::Standby, _) => {
-                self.control.record().is_some_and(|record| record.isr.contains(&member.id))
+                let record = self.control.record();
+                member.stale.is_none()
+                    && record.is_some_and(|record| record.isr.contains(&member.id))
             }
             (Phase::Opening { .. }, Role::Candidate) => member.stale.is_none(),
             (Phase::Opening { .. }, Role::Outside) => {

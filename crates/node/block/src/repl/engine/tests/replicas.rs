@@ -73,6 +73,24 @@ fn a_record_that_is_known_to_be_old_waits_for_every_replica_and_says_so() {
 }
 
 #[test]
+fn a_standby_engine_does_not_read_a_replica_that_was_rolled_back() {
+    let mut bench = Bench::new(2);
+    bench.record.record = bench.record.record.claimed(EngineId::from_u128(9));
+    bench.claims.insert(replica(1), (Epoch(1), Witnessed::RolledBack));
+    let replicas = bench.replicas();
+    bench.on(Event::Command(Command::Standby { replicas, local: None }));
+    for id in 1..5 {
+        bench.read(id);
+        bench.pass(Duration::from_secs(1));
+        assert!(bench.is_answered(id));
+    }
+    let reads = bench.calls.iter().filter(|(_, call)| matches!(call, Request::Read { .. }));
+    let asked: BTreeSet<ReplicaId> = reads.map(|(replica, _)| *replica).collect();
+    assert_eq!(asked, [replica(2)].into());
+    assert_eq!(bench.stale(), [replica(1)]);
+}
+
+#[test]
 fn a_replica_that_keeps_refusing_gets_a_full_copy_and_its_reason_is_told() {
     let mut bench = Bench::new(2);
     bench.refusing.insert(replica(2));

@@ -31,6 +31,7 @@ pub use self::shard::{
 };
 pub use self::stream::Address;
 pub use self::tls::{Role, Tls, TlsError};
+pub use self::witness::check_answered;
 
 /// Names this life of the kernel.
 pub fn boot() -> crate::ids::BootId {

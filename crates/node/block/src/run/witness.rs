@@ -7,20 +7,26 @@
 //! and one outside, the witness. No system call is needed, and the end of the process loses neither.
 //!
 //! ```text
-//!  REPLICA/answered          boot id (16 bytes), changes answered (8 bytes)
+//!  REPLICA/answered          boot id (16 bytes), changes answered (8 bytes), checksum (8 bytes)
 //!  DIR/witness/REPLICA-ID    the same
 //! ```
+//!
+//! A count that is missing or damaged proves nothing, least of all that the replica is old: then
+//! flushes and generations decide, as after a restart of the kernel. Without the checksum it would
+//! look like a smaller count, and a single replica would be refused.
 //!
 //! The count in the directory grows first, so it is never behind unless the directory is older.
 //! That is known within one life of the kernel: after another the files may hold anything.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use vm_memory::{Bytes as _, FileOffset, MmapRegion, VolatileMemory as _};
 
+use crate::checksum::crc32c;
 use crate::ids::{BootId, ReplicaId};
+use crate::store::Problem;
 use crate::wire::Witnessed;
 
 /// The count in the replica's directory.
@@ -62,11 +68,14 @@ impl Witness {
 
     fn compare(&mut self) {
         let Some(counts) = &mut self.counts else { return };
-        let (boot, outside) = counts.outside.get();
-        self.found = match (boot == self.boot, counts.answered < outside) {
-            (false, _) => Witnessed::Unknown,
-            (true, true) => Witnessed::RolledBack,
-            (true, false) => Witnessed::Intact,
+        let own = counts.own.get().map(|(_, count)| count);
+        let outside = counts.outside.get();
+        let outside = outside.filter(|(boot, _)| *boot == self.boot).map(|(_, count)| count);
+        counts.answered = own.or(outside).unwrap_or(0);
+        self.found = match (own, outside) {
+            (Some(own), Some(outside)) if own < outside => Witnessed::RolledBack,
+            (Some(_), Some(_)) => Witnessed::Intact,
+            (None, _) | (_, None) => Witnessed::Unknown,
         };
         if self.found != Witnessed::RolledBack {
             counts.put(self.boot);
@@ -88,7 +97,8 @@ impl Witness {
     /// The replica has everything that its peers have: what it lacked does not matter any more.
     pub(super) fn rebuilt(&mut self) {
         if let (Some(counts), Witnessed::RolledBack) = (&mut self.counts, self.found) {
-            counts.answered = counts.outside.get().1;
+            let outside = counts.outside.get().map(|(_, count)| count);
+            counts.answered = outside.unwrap_or(counts.answered);
             counts.put(self.boot);
             self.found = Witnessed::Intact;
         }
@@ -108,8 +118,7 @@ impl Counts {
         }
         let outside = Counter::open(&path)?;
         let own = Counter::open(&replica_dir.join(ANSWERED))?;
-        let answered = own.get().1;
-        Ok(Self { own, outside, answered })
+        Ok(Self { own, outside, answered: 0 })
     }
 
     fn put(&self, boot: BootId) {
@@ -136,16 +145,56 @@ impl Counter {
         Ok(Self { memory: memory.map_err(io::Error::other)? })
     }
 
-    fn get(&self) -> (BootId, u64) {
-        let memory = self.memory.as_volatile_slice();
-        let boot: u128 = memory.read_obj(0).unwrap_or_default();
-        (BootId::from_u128(boot), memory.read_obj(16).unwrap_or_default())
+    fn get(&self) -> Option<(BootId, u64)> {
+        let mut bytes = [0; USED];
+        self.memory.as_volatile_slice().read_slice(&mut bytes, 0).ok()?;
+        decode(&bytes)
     }
 
     fn put(&self, boot: BootId, count: u64) {
         let memory = self.memory.as_volatile_slice();
-        let put = memory.write_obj(boot.as_u128(), 0).and_then(|()| memory.write_obj(count, 16));
+        let put = memory
+            .write_obj(boot.as_u128(), 0)
+            .and_then(|()| memory.write_obj(count, 16))
+            .and_then(|()| memory.write_obj(sum(boot.as_u128(), count), 24));
         debug_assert!(put.is_ok(), "the page is larger than that");
+    }
+}
+
+/// Bytes of a file that are used.
+const USED: usize = 32;
+
+/// Never zero, which stands for a file of a version without checksums.
+fn sum(boot: u128, count: u64) -> u64 {
+    let mut bytes = [0; 24];
+    bytes[..16].copy_from_slice(&boot.to_le_bytes());
+    bytes[16..].copy_from_slice(&count.to_le_bytes());
+    1 << 32 | u64::from(crc32c(&bytes))
+}
+
+/// The boot id and the count in a file, unless it is blank or damaged.
+fn decode(bytes: &[u8; USED]) -> Option<(BootId, u64)> {
+    let number = |at: usize| {
+        let word = bytes[at..at + 8].try_into().expect("a word has eight bytes");
+        u64::from_le_bytes(word)
+    };
+    let boot = u128::from(number(0)) | u128::from(number(8)) << 64;
+    let (count, found) = (number(16), number(24));
+    // The process may have been killed between the count and its checksum.
+    let fits = found == sum(boot, count)
+        || count.checked_sub(1).is_some_and(|before| found == sum(boot, before))
+        || (found == 0 && boot != 0);
+    fits.then_some((BootId::from_u128(boot), count))
+}
+
+/// Whether the count in the directory of a replica that was served is missing or damaged.
+pub fn check_answered(replica_dir: &Path) -> Option<Problem> {
+    let path = replica_dir.join(ANSWERED);
+    let mut bytes = [0; USED];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    match read.is_ok() && decode(&bytes).is_some() {
+        true => None,
+        false => Some(Problem::Answered),
     }
 }
 
@@ -171,13 +220,66 @@ mod tests {
         drop(second);
         std::fs::write(replica_dir.join(ANSWERED), &copied).unwrap();
         assert_eq!(open(boot).found(), Witnessed::RolledBack);
-        std::fs::remove_file(replica_dir.join(ANSWERED)).unwrap();
         let mut third = open(boot);
-        assert_eq!(third.found(), Witnessed::RolledBack, "it has not counted at all");
         third.count();
         assert_eq!(open(boot).found(), Witnessed::RolledBack);
         third.rebuilt();
         assert_eq!((third.found(), open(boot).found()), (Witnessed::Intact, Witnessed::Intact));
         assert_eq!(open(BootId::random()).found(), Witnessed::Unknown, "another kernel");
+    }
+
+    #[test]
+    fn a_count_that_is_lost_or_damaged_does_not_make_a_replica_old() {
+        let path = |dir: &Path| dir.join("r").join(ANSWERED);
+        type Damage = (&'static str, fn(&Path));
+        let damages: [Damage; 5] = [
+            ("removed", |file| std::fs::remove_file(file).unwrap()),
+            ("zeroed", |file| std::fs::write(file, [0; LENGTH]).unwrap()),
+            ("truncated", |file| std::fs::write(file, []).unwrap()),
+            ("a smaller count", |file| change(file, 16)),
+            ("another checksum", |file| change(file, 25)),
+        ];
+        fn change(file: &Path, at: usize) {
+            let mut bytes = std::fs::read(file).unwrap();
+            bytes[at] ^= 2;
+            std::fs::write(file, bytes).unwrap();
+        }
+        for (what, damage) in damages {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::create_dir(dir.path().join("r")).unwrap();
+            let (replica, boot) = (ReplicaId::random(), BootId::random());
+            let open = || Witness::open(&dir.path().join("r"), dir.path(), replica, boot);
+            let mut witness = open();
+            (0..3).for_each(|_| witness.count());
+            drop(witness);
+            assert_eq!(check_answered(&dir.path().join("r")), None, "{what}");
+            damage(&path(dir.path()));
+            assert_eq!(check_answered(&dir.path().join("r")), Some(Problem::Answered), "{what}");
+            assert_eq!(open().found(), Witnessed::Unknown, "{what}");
+            assert_eq!(open().found(), Witnessed::Intact, "{what}: it counts again");
+            assert_eq!(check_answered(&dir.path().join("r")), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_count_is_read_as_it_was_written_also_without_a_checksum_or_when_interrupted() {
+        let bytes = |boot: u128, count: u64, sum: u64| {
+            let mut bytes = [0; USED];
+            bytes[..16].copy_from_slice(&boot.to_le_bytes());
+            bytes[16..24].copy_from_slice(&count.to_le_bytes());
+            bytes[24..].copy_from_slice(&sum.to_le_bytes());
+            bytes
+        };
+        for (what, boot, count, sum, expected) in [
+            ("written", 7, 9, sum(7, 9), Some(9)),
+            ("interrupted", 7, 9, sum(7, 8), Some(9)),
+            ("of a version before", 7, 9, 0, Some(9)),
+            ("blank", 0, 0, 0, None),
+            ("another count", 7, 9, sum(7, 10), None),
+            ("another boot", 8, 9, sum(7, 9), None),
+        ] {
+            let found = decode(&bytes(boot, count, sum)).map(|(_, count)| count);
+            assert_eq!(found, expected, "{what}");
+        }
     }
 }

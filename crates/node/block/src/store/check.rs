@@ -27,6 +27,9 @@ use super::sums::{self, Mark};
 use super::super_block::SuperBlock;
 use crate::ids::BootId;
 
+/// The count of changes that the host keeps beside the store's files: see `run::witness`.
+const ANSWERED: &str = "answered";
+
 /// How much is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
@@ -110,7 +113,8 @@ impl Report {
         }
     }
 
-    fn add(&mut self, problem: Problem) {
+    /// Adds what was found beside the files of the store.
+    pub fn add(&mut self, problem: Problem) {
         self.findings.push(Finding { problem });
     }
 }
@@ -242,6 +246,7 @@ fn check_names(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) {
         match FileId::parse(&name) {
             Some(file) if !needed.contains(&file) => report.add(Problem::Orphan { file }),
             Some(_) => {}
+            None if name == ANSWERED => {}
             None => report.add(Problem::Foreign { name }),
         }
     }

@@ -56,7 +56,10 @@ fn check_directory(dir: &Path, depth: Depth, output: Option<Output>) -> Result<(
         }
     };
     let boot = Some(block::run::boot());
-    let report = check_under(&mut Directory::read_only(dir), depth, boot, &mut progress);
+    let mut report = check_under(&mut Directory::read_only(dir), depth, boot, &mut progress);
+    if report.meta.as_ref().is_some_and(|meta| meta.body.session > 0) {
+        block::run::check_answered(dir).into_iter().for_each(|problem| report.add(problem));
+    }
     if !report.is_replica() {
         return Err(NotReplica { dir: dir.to_owned() }.into());
     }

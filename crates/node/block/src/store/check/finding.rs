@@ -57,6 +57,11 @@ pub enum Problem {
     Missing { file: FileId },
     #[error("recent: {damage}; writes that were not flushed before the kill may be lost")]
     Recent { damage: RecentDamage },
+    #[error(
+        "answered is missing or damaged: whether the directory is an older copy of itself is told \
+         by its flushes only; the next start counts anew"
+    )]
+    Answered,
     #[error("{file} is missing, short or damaged; nothing is lost, the next open makes it anew")]
     Hint { file: FileId },
     #[error("{file} belongs to no layer; it will be removed when the replica is opened")]
@@ -108,6 +113,7 @@ impl Finding {
             Problem::SuperSlot { other_is_good: true, .. }
             | Problem::DamagedCopy { unclean: false, .. }
             | Problem::IndexSlot { unclean: false, .. }
+            | Problem::Answered
             | Problem::IndexRebuilt { .. } => Severity::Warning,
             // Pages of the map are lost, or they are not those that were counted.
             Problem::Count { .. }

@@ -21,6 +21,7 @@ const SERVICE_BOUND: Time = Time::from_secs(5);
 impl World {
     pub(crate) fn finish(&mut self) {
         self.calm = true;
+        self.troubled = self.troubled.max(self.now);
         for server in &mut self.servers {
             server.busy = false;
         }
@@ -46,6 +47,7 @@ impl World {
             self.serve_partially();
         }
         self.trace(|| "calm".into());
+        self.troubled = self.now;
         for host in 0..self.hosts.len() {
             self.start_host(host);
         }

@@ -10,6 +10,10 @@ use crate::ids::{Generation, SnapshotId};
 use crate::repl::engine::{Event, GuestError, GuestId, GuestReply, GuestRequest, GuestResult};
 use crate::wire::BLOCK;
 
+/// How long a request may take when no fault is left: longer than all timeouts of an engine here
+/// together.
+const LATENCY_BOUND: Time = Time::from_secs(2);
+
 const PER_BLOCK: usize = BLOCK as usize / SECTOR;
 
 impl World {
@@ -138,6 +142,11 @@ impl World {
         let Some(asked) = self.servers[server].waiting.remove(&id) else {
             return self.wrong(format!("request {id} was answered twice"));
         };
+        let limit = asked.at.max(self.troubled) + LATENCY_BOUND;
+        if self.now > limit {
+            let since = self.now - asked.at.max(self.troubled);
+            self.wrong(format!("{:?} was answered {since:?} after the last fault", asked.what));
+        }
         self.trace(|| match &result {
             Ok(GuestReply::Data(data)) => {
                 let tags: Vec<_> = data

@@ -7,6 +7,9 @@ use super::world::{Start, What, World};
 use crate::ids::{BootId, ReplicaId};
 use crate::repl::engine::{Command, Engine, Event};
 
+/// No fault lasts longer.
+const LONGEST_FAULT: Time = Time::from_millis(700);
+
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     EngineCrash,
@@ -83,6 +86,7 @@ impl World {
     fn inflict(&mut self, fault: Fault) {
         let host = self.rng.index(self.hosts.len());
         let length = self.rng.micros(1_000, 700_000);
+        self.troubled = self.troubled.max(self.now + LONGEST_FAULT);
         match fault {
             Fault::EngineCrash => self.crash_some_engine(),
             Fault::ReplicaCrash => {

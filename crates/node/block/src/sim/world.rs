@@ -101,6 +101,8 @@ pub(crate) struct World {
     /// The newest generation that served, and since when.
     pub(crate) served: (Generation, Time),
     pub(crate) calm: bool,
+    /// When the last fault ends: after that requests are answered within a bound.
+    pub(crate) troubled: Time,
     pub(crate) volume: VolumeId,
     pub(crate) notices: Vec<Notice>,
     /// What snapshots that were acknowledged may hold.
@@ -162,6 +164,7 @@ impl World {
             violation: None,
             served: (Generation(0), Time::ZERO),
             calm: false,
+            troubled: Time::ZERO,
             notices: Vec::new(),
             snapshots: BTreeMap::new(),
             disputed: BTreeSet::new(),

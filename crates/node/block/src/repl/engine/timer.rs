@@ -11,6 +11,10 @@ use crate::repl::slots::Slots;
 /// A guest that was silent for so long is idle: heartbeats become rare.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// A member that is silent for so long while others answer leaves, however slow the others are: a
+/// guest waits for it, and it comes back by copying what it missed.
+const SUSPICION_LIMIT: Duration = Duration::from_millis(1500);
+
 impl Engine {
     pub(super) fn tick(&mut self) {
         let idle = self.phase == Phase::Active
@@ -157,7 +161,8 @@ impl Engine {
         }
         let others = self.readable().without(Slots::one(slot));
         let slowest = others.iter().map(|other| self.members[other].latency.average()).max()?;
-        Some(self.config.suspect_after.max(slowest * 8).min(self.config.member_timeout / 2))
+        let relative = (slowest * 8).min(SUSPICION_LIMIT);
+        Some(self.config.suspect_after.max(relative).min(self.config.member_timeout / 2))
     }
 
     /// Calls that have not been answered for too long.

@@ -107,3 +107,19 @@ fn a_replica_that_keeps_refusing_gets_a_full_copy_and_its_reason_is_told() {
         "{faults:?}"
     );
 }
+
+#[test]
+fn a_silent_member_is_not_waited_for_longer_because_others_are_slow() {
+    for slow in [Duration::from_millis(1), Duration::from_millis(400), Duration::from_secs(2)] {
+        let mut bench = Bench::new(3);
+        bench.activate();
+        bench.pass(Duration::from_secs(1));
+        assert!(bench.is_active());
+        (0..3).for_each(|slot| bench.engine.members[slot].latency.add(slow));
+        bench.silent.insert(replica(3));
+        let request = GuestRequest::Write { offset: 0, data: vec![1; 4096].into(), fua: false };
+        bench.on(Event::Guest { id: 7, request });
+        bench.pass(Duration::from_millis(1900));
+        assert!(bench.is_answered(7), "others take {slow:?}: {:?}", bench.notices);
+    }
+}

@@ -188,16 +188,18 @@ impl VolumeReconciler {
     async fn node(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let node = self.objects.get(STORAGE_NODES, NAMESPACE, name).await.doing("get the node")?;
         let offer = node.as_ref().map(place::offer);
-        let mut next = ReconcileResult::Done;
+        let mut next = Ok(ReconcileResult::Done);
         for volume in self.watched.concerned(name, offer) {
-            if !matches!(self.volume(&volume).await, Ok(own) if own != ReconcileResult::Again(BUSY))
-            {
-                // Whoever looks at it now may have seen the node as it was.
-                self.watched.forget_offer(name);
-                next = ReconcileResult::Again(BUSY);
+            let looked = self.volume(&volume).await;
+            if matches!(looked, Ok(result) if result != ReconcileResult::Again(BUSY)) {
+                continue;
             }
+            // The volume may have been judged by the node as it was.
+            self.watched.forget_offer(name);
+            // An error is retried with a back-off, not as often as a volume that is busy.
+            next = next.and(looked);
         }
-        Ok(next)
+        next
     }
 
     async fn volume(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {

@@ -175,12 +175,13 @@ impl DiskScan {
                 ]);
             }
             Ok(found) => {
-                told["storageAvailable"] = json!(found.available);
+                let available = told_room(before["storageAvailable"].as_i64(), found);
+                told["storageAvailable"] = json!(available);
                 told["storageMaximum"] = json!(found.maximum);
                 let ready = format!("Disk {name}({path}) on node {} is ready", self.hands.node);
                 told["conditions"] = json!([
                     condition(old, "Ready", true, "", &ready, now),
-                    self.pressure(name, path, found, old),
+                    self.pressure(name, path, (available, found.maximum), old),
                 ]);
             }
         }
@@ -188,19 +189,20 @@ impl DiskScan {
     }
 
     /// Whether there is room for more.
-    fn pressure(&self, name: &str, path: &str, found: &DiskProbe, old: &Value) -> Value {
+    fn pressure(&self, name: &str, path: &str, room: (i64, i64), old: &Value) -> Value {
+        let (available, maximum) = room;
         let percent: i64 =
             self.setting("storage-minimal-available-percentage").parse().unwrap_or_default();
-        let least = found.maximum / 100 * percent;
+        let least = maximum / 100 * percent;
         let now = clock::now();
-        if found.available > least {
+        if available > least {
             let message = format!("Disk {name}({path}) on node {} is schedulable", self.hands.node);
             return condition(old, "Schedulable", true, "", &message, now);
         }
         let message = format!(
             "Disk {name} ({path}) on the node {} has {} available, but requires reserved minimal \
              {} to schedule more replicas",
-            self.hands.node, found.available, least
+            self.hands.node, available, least
         );
         condition(old, "Schedulable", false, "DiskPressure", &message, now)
     }
@@ -215,6 +217,16 @@ impl DiskScan {
             ..ObjectReference::default()
         }
     }
+}
+
+/// The free space to report: what was reported before, until it has changed enough to matter. The
+/// store of the API server is often on the same file system, where each report takes some space: a
+/// report of every change would be followed by another one without end.
+fn told_room(before: Option<i64>, found: &DiskProbe) -> i64 {
+    let step = (found.maximum / 4096).clamp(16 << 20, 256 << 20);
+    before
+        .filter(|old| old.abs_diff(found.available) < step.unsigned_abs())
+        .unwrap_or(found.available)
 }
 
 /// What people are told when a disk becomes usable or stops being so.
@@ -310,6 +322,22 @@ mod tests {
         scan_disk("d", &path, &first.uuid).unwrap_err();
         assert!(!path.exists(), "nothing is made where a disk is missing");
         assert!(scan_disk("d", Path::new("disk"), "").is_err());
+    }
+
+    #[test]
+    fn free_space_is_reported_in_steps() {
+        const MIB: i64 = 1 << 20;
+        let found = |available, maximum| DiskProbe { uuid: "u".into(), available, maximum };
+        for (before, available, maximum, told) in [
+            (None, 5, 100 * MIB, 5),
+            (Some(90 * MIB), 90 * MIB - 4096, 100 * MIB, 90 * MIB),
+            (Some(90 * MIB), 90 * MIB + 4096, 100 * MIB, 90 * MIB),
+            (Some(90 * MIB), 74 * MIB, 100 * MIB, 74 * MIB),
+            (Some(90 << 40), (90 << 40) - 200 * MIB, 100 << 40, 90 << 40),
+            (Some(90 << 40), (90 << 40) - 256 * MIB, 100 << 40, (90 << 40) - 256 * MIB),
+        ] {
+            assert_eq!(told_room(before, &found(available, maximum)), told, "{before:?}");
+        }
     }
 
     #[test]

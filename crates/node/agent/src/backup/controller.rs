@@ -30,6 +30,8 @@ pub(super) struct BackupController {
     targets: ObjectCache<TargetObject>,
     backups: ObjectCache<BackupObject>,
     volumes: ObjectCache<RestoredVolume>,
+    /// Volumes that are filled, and whose objects do not say so yet.
+    filled: BTreeSet<String>,
     jobs: JoinSet<JobEnd>,
     under_way: BTreeMap<BackupJob, AbortHandle>,
     /// The target that is being looked after, as it was when that began.
@@ -39,6 +41,7 @@ pub(super) struct BackupController {
 
 enum JobEnd {
     Job(BackupJob),
+    Filled(String),
     Sync,
 }
 
@@ -59,6 +62,7 @@ impl BackupController {
             targets: ObjectCache::default(),
             backups: ObjectCache::default(),
             volumes: ObjectCache::default(),
+            filled: BTreeSet::new(),
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
             watched: None,
@@ -102,8 +106,18 @@ impl BackupController {
         match news {
             BackupEvent::Target(event) => self.targets.apply(event, by_name(object::target)),
             BackupEvent::Backup(event) => self.backups.apply(event, by_name(object::backup)),
-            BackupEvent::Volume(event) => self.volumes.apply(event, by_name(object::volume)),
+            BackupEvent::Volume(event) => {
+                self.volumes.apply(event, by_name(object::volume));
+                let incomplete = self.volumes.all();
+                self.filled.retain(|volume| incomplete.contains_key(volume));
+            }
             BackupEvent::Ended(Ok(JobEnd::Job(job))) => drop(self.under_way.remove(&job)),
+            BackupEvent::Ended(Ok(JobEnd::Filled(volume))) => {
+                if self.volumes.all().contains_key(&volume) {
+                    self.filled.insert(volume.clone());
+                }
+                self.under_way.remove(&BackupJob::Restore { volume });
+            }
             BackupEvent::Ended(Ok(JobEnd::Sync)) => {}
             BackupEvent::Ended(Err(failure)) => {
                 if !failure.is_cancelled() {
@@ -125,6 +139,7 @@ impl BackupController {
                 backups: self.backups.all(),
                 volumes: self.volumes.all(),
                 filled_here: &filled_here,
+                filled: &self.filled,
                 under_way: &under_way,
             };
             (plan::plan(&world), plan::unwanted(&world), plan::own_target(&world).cloned())
@@ -190,12 +205,15 @@ impl BackupController {
                 let Some(volume) = self.volumes.all().get(volume).cloned() else { return };
                 self.jobs.spawn(async move {
                     let _turn = turns.acquire().await;
-                    if let Err(failure) = restore::fill(&context, &target, &volume).await {
-                        let error = Chain(&failure).to_string();
-                        warn!(volume = volume.name, error, "restore is held up");
-                        tokio::time::sleep(RETRY_DELAY).await;
+                    match restore::fill(&context, &target, &volume).await {
+                        Ok(()) => JobEnd::Filled(volume.name),
+                        Err(failure) => {
+                            let error = Chain(&failure).to_string();
+                            warn!(volume = volume.name, error, "restore is held up");
+                            tokio::time::sleep(RETRY_DELAY).await;
+                            JobEnd::Job(done)
+                        }
                     }
-                    JobEnd::Job(done)
                 })
             }
         };

@@ -14,6 +14,8 @@ pub(super) struct BackupWorld<'a> {
     pub(super) volumes: &'a BTreeMap<String, RestoredVolume>,
     /// Volumes that this node fills.
     pub(super) filled_here: &'a BTreeSet<String>,
+    /// Volumes that this process has filled, and that do not say so yet.
+    pub(super) filled: &'a BTreeSet<String>,
     pub(super) under_way: &'a BTreeSet<BackupJob>,
 }
 
@@ -39,6 +41,7 @@ pub(super) fn plan(world: &BackupWorld<'_>) -> Vec<BackupJob> {
         })
         .collect();
     let here = world.volumes.keys().filter(|name| world.filled_here.contains(*name));
+    let here = here.filter(|name| !world.filled.contains(*name));
     jobs.extend(here.map(|name| BackupJob::Restore { volume: name.clone() }));
     jobs.retain(|job| !world.under_way.contains(job));
     jobs
@@ -98,9 +101,10 @@ mod tests {
         let backups = all.into_iter().map(|own| (own.name.clone(), own)).collect();
         let restored =
             |name: &str| RestoredVolume { name: name.into(), from_backup: "s3://b@r/".into() };
-        let volumes =
-            ["here", "there"].map(|name| (name.to_owned(), restored(name))).into_iter().collect();
-        let filled_here = BTreeSet::from(["here".to_owned()]);
+        let volumes = ["here", "there", "full"];
+        let volumes = volumes.map(|name| (name.to_owned(), restored(name))).into_iter().collect();
+        let filled_here = ["here", "full"].map(str::to_owned).into();
+        let filled = BTreeSet::from(["full".to_owned()]);
         let world = |under_way: &BTreeSet<BackupJob>,
                      ask: fn(&BackupWorld<'_>) -> Vec<BackupJob>| {
             ask(&BackupWorld {
@@ -109,6 +113,7 @@ mod tests {
                 backups: &backups,
                 volumes: &volumes,
                 filled_here: &filled_here,
+                filled: &filled,
                 under_way,
             })
         };

@@ -87,7 +87,10 @@ pub(super) async fn fill(
         }
     };
     let filled: Result<(), FillVolumeError> = filled.await;
-    let reported = match filled {
+    // Before the report: once the volume is complete nobody comes back to a ticket that was left,
+    // and this job may be cancelled.
+    held.release().await;
+    match filled {
         Ok(()) => {
             info!(volume = volume.name, backup = url.backup, "volume is restored from its backup");
             let mut status = restore_status(&volume.from_backup, &url.backup, "complete", 100, "");
@@ -101,7 +104,5 @@ pub(super) async fn fill(
             let _ = context.report(ENGINES, &engine(&volume.name), status).await;
             Err(failure)
         }
-    };
-    held.release().await;
-    reported
+    }
 }

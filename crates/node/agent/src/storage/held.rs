@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use base::Chain;
+use tokio::runtime::Handle;
 use tracing::warn;
 
 use super::{AttachedVolume, LinkError, StorageHandle, TicketError};
@@ -22,25 +23,48 @@ pub(crate) enum HeldError {
     NotAttached { volume: String },
 }
 
-/// A volume that is here for a ticket, until it is [released](Self::release).
+/// A volume that is here for a ticket, until it is [released](Self::release) or dropped.
 pub(crate) struct HeldVolume {
-    storage: StorageHandle,
-    volume: String,
-    ticket: String,
+    ticket: TicketGuard,
     pub(crate) served: AttachedVolume,
+}
+
+/// A ticket that was written, and is taken back by whatever ends the work.
+struct TicketGuard {
+    /// Nothing once the ticket is taken back.
+    storage: Option<StorageHandle>,
+    volume: String,
+    id: String,
+}
+
+impl TicketGuard {
+    async fn take_back(mut self) {
+        if let Some(storage) = self.storage.take() {
+            take_back(&storage, &self.volume, &self.id).await;
+        }
+    }
+}
+
+impl Drop for TicketGuard {
+    /// The work was cancelled: its volume must not stay attached.
+    fn drop(&mut self) {
+        let Some(storage) = self.storage.take() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (volume, id) = (std::mem::take(&mut self.volume), std::mem::take(&mut self.id));
+        runtime.spawn(async move { take_back(&storage, &volume, &id).await });
+    }
 }
 
 impl StorageHandle {
     /// Asks for a volume and waits until it is here.
     pub(crate) async fn hold(&self, volume: &str, ticket: &str) -> Result<HeldVolume, HeldError> {
+        let guard =
+            TicketGuard { storage: Some(self.clone()), volume: volume.into(), id: ticket.into() };
         self.want(volume, ticket).await?;
         match tokio::time::timeout(ATTACH_TIMEOUT, self.until_held(volume, ticket)).await {
-            Ok(served) => {
-                let (storage, volume, ticket) = (self.clone(), volume.into(), ticket.into());
-                Ok(HeldVolume { storage, volume, ticket, served })
-            }
+            Ok(served) => Ok(HeldVolume { ticket: guard, served }),
             Err(_) => {
-                take_back(self, volume, ticket).await;
+                guard.take_back().await;
                 Err(HeldError::NotAttached { volume: volume.into() })
             }
         }
@@ -54,14 +78,15 @@ impl HeldVolume {
         user: Option<u32>,
         work: impl Future<Output = T>,
     ) -> Result<T, HeldError> {
-        self.storage.grant(&self.served, user, None).await?;
+        let Some(storage) = &self.ticket.storage else { return Ok(work.await) };
+        storage.grant(&self.served, user, None).await?;
         let done = work.await;
-        self.storage.grant(&self.served, None, None).await?;
+        storage.grant(&self.served, None, None).await?;
         Ok(done)
     }
 
     pub(crate) async fn release(self) {
-        take_back(&self.storage, &self.volume, &self.ticket).await;
+        self.ticket.take_back().await;
     }
 }
 

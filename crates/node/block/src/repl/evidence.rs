@@ -117,8 +117,8 @@ pub(crate) fn judge(record: &Record, claims: &[Claim], others: &[Claim]) -> Vec<
         let epoch = claim.epoch;
         let content = judge_content(claim, complete);
         judge_promise(record, claim.promised)
-            .or(content.filter(|why| !(accepted && *why == Stale::RolledBack)))
             .or((restored && epoch < newest).then_some(Stale::Epoch { epoch, newest }))
+            .or(content.filter(|why| !(accepted && *why == Stale::RolledBack)))
     };
     claims.iter().map(one).collect()
 }

@@ -27,7 +27,7 @@ pub(crate) use server::{Sheaf, binary};
 pub(crate) use small::Small;
 pub(crate) use socket::Socket;
 pub(crate) use tls::{anonymous_tls, tls};
-pub(crate) use wait::{eventually, poll};
+pub(crate) use wait::{ended, eventually, output_of, poll};
 
 /// Panics with both texts unless `text` contains `part`.
 #[track_caller]

@@ -7,7 +7,7 @@ use auth::token::join::JoinToken;
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Node};
+use crate::harness::{Http, Node, ended};
 
 /// The wire, and the namespace at its other end.
 pub(super) struct Wire {
@@ -187,8 +187,8 @@ pub(super) fn with_other_pin(token: &str) -> String {
 
 /// What a start that must fail says.
 pub(super) fn refusal(outsider: &Node) -> String {
-    let output = outsider.sheaf.spawn().wait().unwrap();
-    assert!(!output.success(), "it joined: {}", outsider.sheaf.log());
+    let status = ended(&mut outsider.sheaf.spawn(), || outsider.sheaf.log());
+    assert!(!status.success(), "it joined: {}", outsider.sheaf.log());
     outsider.sheaf.log()
 }
 

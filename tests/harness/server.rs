@@ -16,7 +16,7 @@ use super::etcd::Etcd;
 use super::http::Http;
 use super::kubectl::{Kubectl, kubectls};
 use super::template;
-use super::wait::poll;
+use super::wait::{output_of, poll};
 
 pub(crate) struct Sheaf {
     directory: TempDir,
@@ -278,13 +278,7 @@ impl Sheaf {
     }
 
     fn run_command(&self, mut command: Command, line: &str) -> Output {
-        command
-            .args(line.split_whitespace())
-            .arg("--data-dir")
-            .arg(self.data())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+        output_of(command.args(line.split_whitespace()).arg("--data-dir").arg(self.data()))
     }
 
     /// The same; it must succeed, and its output is the answer.

@@ -14,6 +14,9 @@ use crate::data_dir::Layout;
 
 /// How long a server may take to say that it is ready.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a server that has accepted a request may take to answer it; longer than the server
+/// itself waits for its store.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The manager of the fields that our commands write.
 const FIELD_MANAGER: &str = "sheaf";
 const OBJECTS: &str = "/apis/kubevirt.io/v1";
@@ -66,7 +69,7 @@ impl ClusterClient {
     /// One object; nothing if there is none.
     pub(super) async fn find(&self, path: &str) -> Result<Option<Value>> {
         let request = Request::get(path).body(Vec::new()).context("cannot build a request")?;
-        match self.client.request::<Value>(request).await {
+        match self.within(self.client.request::<Value>(request)).await? {
             Ok(object) => Ok(Some(object)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(self.describe(error)),
@@ -81,7 +84,7 @@ impl ClusterClient {
 
     pub(super) async fn text(&self, path: &str) -> Result<String> {
         let request = Request::get(path).body(Vec::new()).context("cannot build a request")?;
-        self.client.request_text(request).await.map_err(|error| self.describe(error))
+        self.answer(self.client.request_text(request)).await
     }
 
     pub(super) async fn post(&self, path: &str, object: &Value) -> Result<Value> {
@@ -94,12 +97,12 @@ impl ClusterClient {
             .header(CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(options).context("cannot encode the request")?)
             .context("cannot build a request")?;
-        self.client.request_text(request).await.map(drop).map_err(|error| self.describe(error))
+        self.answer(self.client.request_text(request)).await.map(drop)
     }
 
     pub(super) async fn delete(&self, path: &str) -> Result<()> {
         let request = Request::delete(path).body(Vec::new()).context("cannot build a request")?;
-        self.client.request_text(request).await.map(drop).map_err(|error| self.describe(error))
+        self.answer(self.client.request_text(request)).await.map(drop)
     }
 
     /// Applies a JSON merge patch.
@@ -108,7 +111,22 @@ impl ClusterClient {
             .header(CONTENT_TYPE, "application/merge-patch+json")
             .body(serde_json::to_vec(patch).context("cannot encode the patch")?)
             .context("cannot build a request")?;
-        self.client.request::<Value>(request).await.map_err(|error| self.describe(error))
+        self.answer(self.client.request::<Value>(request)).await
+    }
+
+    async fn answer<T>(&self, asked: impl Future<Output = kube::Result<T>>) -> Result<T> {
+        self.within(asked).await?.map_err(|error| self.describe(error))
+    }
+
+    /// Bounds a request: a command must not hang because a server does.
+    async fn within<T>(&self, asked: impl Future<Output = T>) -> Result<T> {
+        tokio::time::timeout(ANSWER_TIMEOUT, asked).await.map_err(|_| {
+            anyhow!(
+                "the cluster at {} did not answer within {} s",
+                self.config.cluster_url,
+                ANSWER_TIMEOUT.as_secs()
+            )
+        })
     }
 
     /// An error with the address of the cluster, where that matters.
@@ -123,7 +141,7 @@ impl ClusterClient {
             .header(CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(object).context("cannot encode the object")?)
             .context("cannot build a request")?;
-        self.client.request::<Value>(request).await.map_err(|error| self.describe(error))
+        self.answer(self.client.request::<Value>(request)).await
     }
 }
 

@@ -231,10 +231,38 @@ fn a_guest_moves_there_and_back_and_survives_what_goes_wrong() {
         let is_back = conditions.iter().any(over) && node["spec"]["unschedulable"].is_null();
         if is_back { Ok(()) } else { Err(node.to_string()) }
     });
+    moves_by_a_policy(&one);
+    assert!(counter(&one) > fourth, "it was started again");
     for node in [&mut one, &mut two] {
         // Both nodes are one host here, and share the control group of the machine.
         for part in ["migration failed", "cannot remove control group"] {
             node.sheaf.provokes(part);
         }
     }
+}
+
+/// A policy has it sent slowly, and stopped when its time is over so that the rest can be sent.
+fn moves_by_a_policy(one: &Node) {
+    one.kubectl().apply(
+        "
+apiVersion: migrations.kubevirt.io/v1alpha1
+kind: MigrationPolicy
+metadata: {name: slow}
+spec:
+  selectors:
+    namespaceSelector: {kubernetes.io/metadata.name: default}
+    virtualMachineInstanceSelector: {}
+  bandwidthPerMigration: 200Ki
+  completionTimeoutPerGiB: 1
+  allowWorkloadDisruption: true
+",
+    );
+    migrate(one, "slow", &json!({}));
+    until_over(one, "slow", "Succeeded");
+    until_on(one, "two");
+    let vmi = one.sheaf.http().get(&format!("{VMIS}/a")).ok();
+    let state = &vmi["status"]["migrationState"];
+    assert_eq!(state["migrationPolicyName"], "slow", "{state}");
+    assert_eq!(state["migrationConfiguration"]["completionTimeoutPerGiB"], 1, "{state}");
+    assert_eq!(state["mode"], "Paused", "{state}");
 }

@@ -4,6 +4,7 @@
 //! was marked by an eviction gets a migration of its own here.
 
 mod plan;
+mod policy;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use virt::v1::{MigrationConfiguration, VirtualMachineInstanceMigration};
 
 use self::plan::{MigrationInput, MigrationPhase, MigrationStep, ParallelLimits};
+use self::policy::EffectiveConfiguration;
 use crate::event::{self, About, EventType};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, text};
@@ -21,10 +23,11 @@ use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
-use crate::resource::{KUBEVIRTS, Objects, PODS, Resource, VMIS};
+use crate::resource::{KUBEVIRTS, NAMESPACES, Objects, PODS, Resource, VMIS};
 use crate::vmi::{TargetFinder, pod_name, pod_name_after};
 
 const MIGRATIONS: Resource = Resource::new("kubevirt.io", "v1", "virtualmachineinstancemigrations");
+const POLICIES: Resource = Resource::new("migrations.kubevirt.io", "v1alpha1", "migrationpolicies");
 const SOURCE: &str = "migration-controller";
 /// How often a migration looks whether its turn has come, or a target.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(2);
@@ -193,7 +196,7 @@ impl MigrationReconciler {
             return self.enter(object, MigrationPhase::Pending, None).await;
         };
         let uid = object::uid(object);
-        let config = serde_json::to_value(self.configuration().await?).unwrap_or_default();
+        let config = self.configuration_of(vmi).await?;
         let (source_pod, target_pod) = (pod_name(vmi), pod_name_after(vmi, uid));
         let patch = plan::announced(vmi, uid, target, (&source_pod, &target_pod), &config);
         self.write_vmi(vmi, &patch).await?;
@@ -278,6 +281,21 @@ impl MigrationReconciler {
         let all = self.objects.list(KUBEVIRTS, "", "").await.doing("get the configuration")?;
         let config = all.first().and_then(|own| own.pointer("/spec/configuration/migrations"));
         Ok(serde_json::from_value(config.cloned().unwrap_or_default()).unwrap_or_default())
+    }
+
+    /// The configuration of the cluster, and of the policy that is for this instance.
+    async fn configuration_of(
+        &self,
+        vmi: &Value,
+    ) -> Result<EffectiveConfiguration, ReconcileError> {
+        let cluster = self.configuration().await?;
+        let policies = self.objects.list(POLICIES, "", "").await.doing("list policies")?;
+        if policies.is_empty() {
+            return Ok(EffectiveConfiguration { values: cluster, policy: None });
+        }
+        let namespace = self.objects.get(NAMESPACES, "", object::namespace(vmi)).await;
+        let namespace = namespace.doing("get the namespace")?.unwrap_or_default();
+        Ok(policy::effective(cluster, &policies, &namespace, vmi))
     }
 
     /// An instance that has to leave its node gets a migration.

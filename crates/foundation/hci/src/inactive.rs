@@ -36,7 +36,6 @@ const KINDS: &[Row] = rows! {
         "virtualmachinebackups": "VirtualMachineBackup of backup.kubevirt.io",
         "virtualmachinebackuptrackers": "VirtualMachineBackupTracker",
     },
-    "migrations.kubevirt.io" => { "migrationpolicies": "MigrationPolicy" },
     HARVESTER => {
         "blockdevices": "BlockDevice",
         "lvmvolumegroups": "LVMVolumeGroup",

@@ -18,6 +18,7 @@ use virt::v1::{
     MigrationConfiguration, VirtualMachineInstanceMigration, VirtualMachineInstanceMigrationState,
 };
 
+use super::policy::EffectiveConfiguration;
 use crate::event::EventType;
 use crate::object::{self, text};
 
@@ -272,13 +273,14 @@ pub(super) fn announced(
     uid: &str,
     target: &str,
     pods: (&str, &str),
-    config: &Value,
+    config: &EffectiveConfiguration,
 ) -> Value {
     let mut meta = object::version(vmi);
     meta.insert("labels".into(), json!({TARGET_LABEL: target}));
     let state = json!({
         "migrationUid": uid, "sourceNode": text(vmi, "/status/nodeName"), "targetNode": target,
-        "sourcePod": pods.0, "targetPod": pods.1, "migrationConfiguration": config,
+        "sourcePod": pods.0, "targetPod": pods.1, "migrationConfiguration": config.values,
+        "migrationPolicyName": config.policy,
         "startTimestamp": null, "endTimestamp": null, "completed": null, "failed": null,
         "failureReason": null, "abortRequested": null, "abortStatus": null, "mode": null,
         "targetNodeAddress": null, "targetNodeDomainDetected": null,

@@ -19,6 +19,8 @@ const CAPABILITIES: &[&str] =
 const LATE_ACTIVATION: &str = "late-block-activate";
 /// Faster than any network: what is to be limited is limited by the policy.
 const UNLIMITED: u64 = 1 << 40;
+/// The longest pause that QEMU takes.
+const MOST_DOWNTIME_MILLIS: u64 = 2_000_000;
 
 /// What a migration may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +115,11 @@ impl Qmp {
         self.run("migrate-set-parameters", parameters).await?;
         self.run_with_fds("getfd", json!({ "fdname": STREAM }), vec![stream]).await?;
         self.run("migrate", json!({"uri": format!("fd:{STREAM}")})).await
+    }
+
+    /// Lets the guest stand still for as long as it takes to send the rest.
+    pub async fn allow_any_downtime(&self) -> Result<(), QmpError> {
+        self.run("migrate-set-parameters", json!({"downtime-limit": MOST_DOWNTIME_MILLIS})).await
     }
 
     /// Begins to take a machine in that comes over `stream`.

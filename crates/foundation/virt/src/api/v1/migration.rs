@@ -245,7 +245,7 @@ record! {
         unsafe_migration_override: Option<bool>,
         /// Let guests go on at the target before all memory is there; not supported here.
         allow_post_copy: Option<bool>,
-        /// Pause guests that do not converge; not supported here.
+        /// Pause guests that are not migrated in time, until the rest of their memory is sent.
         allow_workload_disruption: Option<bool>,
         /// Send memory without encryption; it is always encrypted here.
         disable_tls as "disableTLS": Option<bool>,
@@ -280,7 +280,7 @@ record! {
         unsafe_migration_override: Option<bool>,
         /// Let guests go on at the target before all memory is there; not supported here.
         allow_post_copy: Option<bool>,
-        /// Pause guests that do not converge; not supported here.
+        /// Pause guests that are not migrated in time, until the rest of their memory is sent.
         allow_workload_disruption: Option<bool>,
         /// Send memory without encryption; it is always encrypted here.
         disable_tls as "disableTLS": Option<bool>,

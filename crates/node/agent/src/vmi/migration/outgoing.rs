@@ -10,16 +10,16 @@ use base::{Stop, clock};
 use client::Fault;
 use hyper_util::rt::TokioIo;
 use qemu::machine::{DiskSource, Firmware};
-use qemu::qmp::{MigrationLimits, MigrationStatus, Qmp, QmpError, RunState};
+use qemu::qmp::{Event, MigrationLimits, MigrationStatus, Qmp, QmpError, RunState};
 use serde_json::Value;
 use tokio::net::UnixStream;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::offer::{self, Content, MigrationOffer, UnfitMachine};
 use super::peer::{Peer, PeerConnection, PeerError};
-use super::progress::{self, MigrationRequest, StallDetector};
+use super::progress::{self, MigrationPace, MigrationRequest, Pace};
 use super::{MigrationNote, OUTGOING};
 use crate::api;
 use crate::event::EventNote;
@@ -149,16 +149,16 @@ impl VmiActor {
         let message = "VirtualMachineInstance is migrating.";
         self.report(vmi, EventNote::normal("Migrating", message));
         let stream = peer.connect().await?.stream(&path(request, "stream")).await?;
-        let send = self.send(live, &qmp, request, stream);
+        let send = self.send(vmi, live, request, stream);
         unwanted.guard(send).await?;
         self.switch(vmi, &qmp, request, control).await
     }
 
     /// Sends the memory of the guest until it has stopped.
     async fn send(
-        &self,
+        &mut self,
+        vmi: &Arc<Vmi>,
         live: &LiveMachine,
-        qmp: &Qmp,
         request: &MigrationRequest,
         stream: hyper::upgrade::Upgraded,
     ) -> Result<(), MigrationFailure> {
@@ -171,37 +171,57 @@ impl VmiActor {
             let mut stream = TokioIo::new(stream);
             let _ = tokio::io::copy_bidirectional(&mut ours, &mut stream).await;
         });
+        let qmp = live.running.qmp().await?;
         qmp.set_migration_capabilities().await?;
         let limits = MigrationLimits {
             bandwidth: request.bandwidth,
             downtime_millis: request.downtime_millis,
             auto_converge: request.auto_converge,
         };
-        let mut events = live.running.events();
+        let events = live.running.events();
         qmp.migrate(OwnedFd::from(theirs), limits).await?;
-        let gib = live.running.spec().machine.memory.guest.div_ceil(1 << 30);
-        let limit = Duration::from_secs(request.completion_per_gib * gib.max(1));
-        let stall = request.progress_limit;
-        let mut detector = StallDetector::new(stall, std::time::Instant::now());
-        let sent = async {
-            loop {
-                let now = qmp.migration_progress().await?;
-                match now.status {
-                    MigrationStatus::PreSwitchover => return Ok(()),
-                    MigrationStatus::Failed | MigrationStatus::Completed => {
-                        return Err(broken(now.error));
-                    }
-                    _ => {}
+        let memory = live.running.spec().machine.memory.guest;
+        let pace = MigrationPace::new(request, memory, std::time::Instant::now());
+        let bound = pace.bound();
+        let late = |_| MigrationFailure::Deadline { limit: bound };
+        let sent = self.until_sent(vmi, request, &qmp, pace, events);
+        tokio::time::timeout(bound, sent).await.map_err(late)?
+    }
+
+    /// Waits until the guest has stopped because almost all of its memory is sent, or because it
+    /// may stand still for the rest.
+    async fn until_sent(
+        &mut self,
+        vmi: &Arc<Vmi>,
+        request: &MigrationRequest,
+        qmp: &Qmp,
+        mut pace: MigrationPace,
+        mut events: broadcast::Receiver<Event>,
+    ) -> Result<(), MigrationFailure> {
+        loop {
+            let now = qmp.migration_progress().await?;
+            match now.status {
+                MigrationStatus::PreSwitchover => return Ok(()),
+                MigrationStatus::Failed | MigrationStatus::Completed => {
+                    return Err(broken(now.error));
                 }
-                if detector.is_stalled(now.remaining, std::time::Instant::now()) {
-                    return Err(MigrationFailure::Stalled { limit: stall });
-                }
-                // An event that was missed is made up for by the next look.
-                let _ = tokio::time::timeout(LOOK, events.recv()).await;
+                _ => {}
             }
-        };
-        let late = |_| MigrationFailure::Deadline { limit };
-        tokio::time::timeout(limit, sent).await.map_err(late)?
+            match pace.judge(now.remaining, std::time::Instant::now()) {
+                Pace::Continue => {}
+                Pace::Pause => {
+                    info!(namespace = vmi.namespace, name = vmi.name, "guest stands still");
+                    qmp.allow_any_downtime().await?;
+                    let paused = |vmi: &Vmi| Some(progress::paused(vmi));
+                    self.write_until_known(vmi, request, paused).await?;
+                    continue;
+                }
+                Pace::Stalled(limit) => return Err(MigrationFailure::Stalled { limit }),
+                Pace::Late(limit) => return Err(MigrationFailure::Deadline { limit }),
+            }
+            // An event that was missed is made up for by the next look.
+            let _ = tokio::time::timeout(LOOK, events.recv()).await;
+        }
     }
 
     /// The guest stands still: its volumes and then its object are given to the target.

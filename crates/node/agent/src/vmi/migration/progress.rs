@@ -17,25 +17,71 @@ const COMPLETION_PER_GIB: u64 = 150;
 /// For how long the rest may not shrink, as KubeVirt has it.
 const PROGRESS: Duration = Duration::from_secs(150);
 
-/// Whether the memory that is left to send still shrinks: the least so far, and since when.
+/// The least time for the rest of a guest that stands still: a migration that is nearly over is not
+/// given up.
+const PAUSED_LIMIT: Duration = Duration::from_secs(60);
+
+/// What to do with a migration whose memory is being sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    Continue,
+    /// The guest is to stand still, so that the rest can be sent.
+    Pause,
+    /// What is left to send has not shrunk for this long.
+    Stalled(Duration),
+    /// It was not sent within this time.
+    Late(Duration),
+}
+
+/// Whether a migration comes to its end: by its time, and by the memory that is left to send.
 #[derive(Debug)]
-pub(super) struct StallDetector {
+pub(super) struct MigrationPace {
     limit: Duration,
+    stall: Duration,
+    allows_pause: bool,
+    began: Instant,
+    /// The least that was left so far, and since when.
     least: u64,
     since: Instant,
 }
 
-impl StallDetector {
-    pub(super) fn new(limit: Duration, now: Instant) -> Self {
-        Self { limit, least: u64::MAX, since: now }
+impl MigrationPace {
+    pub(super) fn new(request: &MigrationRequest, memory: u64, now: Instant) -> Self {
+        let gib = memory.div_ceil(1 << 30).max(1);
+        Self {
+            limit: Duration::from_secs(request.completion_per_gib.saturating_mul(gib)),
+            stall: request.progress_limit,
+            allows_pause: request.allows_pause,
+            began: now,
+            least: u64::MAX,
+            since: now,
+        }
     }
 
-    /// Whether less was left at no time since the limit.
-    pub(super) fn is_stalled(&mut self, remaining: u64, now: Instant) -> bool {
+    /// A time within which it is over, whatever is decided.
+    pub(super) fn bound(&self) -> Duration {
+        self.limit.saturating_add(self.limit.max(PAUSED_LIMIT)).saturating_add(PAUSED_LIMIT)
+    }
+
+    pub(super) fn judge(&mut self, remaining: u64, now: Instant) -> Pace {
         if remaining < self.least {
             (self.least, self.since) = (remaining, now);
         }
-        now.duration_since(self.since) > self.limit
+        let pace = if now.duration_since(self.began) > self.limit {
+            Pace::Late(self.limit)
+        } else if now.duration_since(self.since) > self.stall {
+            Pace::Stalled(self.stall)
+        } else {
+            return Pace::Continue;
+        };
+        if !self.allows_pause {
+            return pace;
+        }
+        // The same time again for the rest, of a guest that does not change it any more.
+        self.allows_pause = false;
+        (self.limit, self.stall) = (self.limit.max(PAUSED_LIMIT), self.stall.max(PAUSED_LIMIT));
+        (self.began, self.least, self.since) = (now, remaining, now);
+        Pace::Pause
     }
 }
 
@@ -49,6 +95,8 @@ pub(super) struct MigrationRequest {
     pub(super) downtime_millis: u64,
     pub(super) auto_converge: bool,
     pub(super) completion_per_gib: u64,
+    /// Whether the guest may stand still while the rest is sent, once its time is over.
+    pub(super) allows_pause: bool,
     /// For how long the rest of the memory may not shrink.
     pub(super) progress_limit: Duration,
 }
@@ -85,6 +133,7 @@ impl MigrationRequest {
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .filter(|seconds| *seconds > 0)
                 .unwrap_or(COMPLETION_PER_GIB),
+            allows_pause: config.allow_workload_disruption == Some(true),
             progress_limit: config
                 .progress_timeout
                 .and_then(|seconds| u64::try_from(seconds).ok())
@@ -113,6 +162,11 @@ pub(super) fn started(vmi: &Vmi, address: &str, now: Timestamp) -> Value {
     )
 }
 
+/// The guest stands still while the rest of its memory is sent.
+pub(super) fn paused(vmi: &Vmi) -> Value {
+    patch(vmi, json!({"mode": "Paused"}))
+}
+
 /// The guest is the target's from this write on.
 pub(super) fn handed_over(vmi: &Vmi, request: &MigrationRequest, now: Timestamp) -> Value {
     let mut patch = patch(vmi, json!({"completed": true, "endTimestamp": rfc3339(now)}));
@@ -139,36 +193,71 @@ mod tests {
     use super::*;
     use crate::vmi::fixture;
 
+    fn request(state: &Value) -> MigrationRequest {
+        let mut vmi = fixture::vmi(json!({"domain": {}}));
+        vmi.status = json!({"nodeName": "a", "migrationState": {"migrationUid": "m",
+            "sourceNode": "a", "targetNode": "b", "migrationConfiguration": state}});
+        MigrationRequest::of(&vmi, "a").unwrap()
+    }
+
     #[test]
-    fn a_migration_stalls_when_the_rest_does_not_shrink() {
-        let began = Instant::now();
-        let at = |seconds| began + Duration::from_secs(seconds);
-        let mut detector = StallDetector::new(Duration::from_secs(10), began);
-        for (second, remaining, stalled) in [
-            (0, 100, false),
-            (9, 100, false),
-            (10, 90, false),
-            (15, 99, false),
-            (20, 90, false),
-            (21, 95, true),
-            (22, 89, false),
+    fn a_migration_ends_when_the_rest_does_not_shrink_or_its_time_is_over() {
+        let (late, stalled) = (Duration::from_secs(30), Duration::from_secs(10));
+        let config = |pause: bool| {
+            request(&json!({"progressTimeout": 10, "completionTimeoutPerGiB": 30,
+                "allowWorkloadDisruption": pause}))
+        };
+        for (name, pause, looks) in [
+            (
+                "it stalls",
+                false,
+                vec![
+                    (0, 100, Pace::Continue),
+                    (10, 90, Pace::Continue),
+                    (20, 95, Pace::Continue),
+                    (21, 95, Pace::Stalled(stalled)),
+                ],
+            ),
+            (
+                "it shrinks, too slowly",
+                false,
+                vec![
+                    (10, 90, Pace::Continue),
+                    (20, 80, Pace::Continue),
+                    (30, 70, Pace::Continue),
+                    (31, 60, Pace::Late(late)),
+                ],
+            ),
+            (
+                "it may pause the guest, once",
+                true,
+                vec![
+                    (0, 90, Pace::Continue),
+                    (11, 90, Pace::Pause),
+                    (30, 80, Pace::Continue),
+                    (60, 70, Pace::Continue),
+                    (71, 60, Pace::Continue),
+                    (72, 50, Pace::Late(PAUSED_LIMIT)),
+                ],
+            ),
         ] {
-            assert_eq!(detector.is_stalled(remaining, at(second)), stalled, "second {second}");
+            let began = Instant::now();
+            let mut pace = MigrationPace::new(&config(pause), 1, began);
+            for (second, remaining, expected) in looks {
+                let now = began + Duration::from_secs(second);
+                assert_eq!(pace.judge(remaining, now), expected, "{name}: second {second}");
+            }
         }
     }
 
     #[test]
     fn the_configuration_of_the_cluster_is_obeyed() {
-        let request = |config: Value| {
-            let mut vmi = fixture::vmi(json!({"domain": {}}));
-            vmi.status = json!({"nodeName": "a", "migrationState": {"migrationUid": "m",
-                "sourceNode": "a", "targetNode": "b", "migrationConfiguration": config}});
-            MigrationRequest::of(&vmi, "a").unwrap()
-        };
-        let plain = request(json!({"bandwidthPerMigration": "0", "progressTimeout": 0}));
+        let plain = request(&json!({"bandwidthPerMigration": "0", "progressTimeout": 0}));
         assert_eq!((plain.bandwidth, plain.progress_limit), (None, PROGRESS));
-        let set = request(json!({"bandwidthPerMigration": "64Mi", "progressTimeout": 30,
-            "completionTimeoutPerGiB": 60, "allowAutoConverge": true, "maxDowntimeMs": 50}));
+        let set = request(&json!({"bandwidthPerMigration": "64Mi", "progressTimeout": 30,
+            "completionTimeoutPerGiB": 60, "allowAutoConverge": true, "maxDowntimeMs": 50,
+            "allowWorkloadDisruption": true}));
+        assert!(set.allows_pause && !plain.allows_pause);
         assert_eq!(set.bandwidth, Some(64 << 20));
         assert_eq!(set.progress_limit, Duration::from_secs(30));
         assert_eq!((set.completion_per_gib, set.downtime_millis), (60, 50));

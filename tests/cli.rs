@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::harness::{Sheaf, assert_has, binary, poll};
+use crate::harness::{Sheaf, assert_has, binary, output_of, poll};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -67,8 +67,7 @@ fn run_words(sheaf: &Sheaf, line: &str, word: &str) -> (bool, String) {
         words.splice(end..end, ["--data-dir".into(), sheaf.data().into()]);
     }
     let mut command = Command::new(binary());
-    command.args(words).current_dir(sheaf.scratch(".")).stdin(Stdio::null());
-    let output = command.output().unwrap();
+    let output = output_of(command.args(words).current_dir(sheaf.scratch(".")));
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -103,6 +102,7 @@ const NAMED: &[&str] = &[
     "node show {}",
     "node label {} a=b",
     "node maintenance {}",
+    "node what-if {}",
     "node maintenance {} --off",
     "node remove {}",
     "setting get {}",

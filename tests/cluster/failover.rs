@@ -170,11 +170,28 @@ fn restart(node: &mut Node, name: &str) {
     node.sheaf.begin();
 }
 
+/// What the loss of a node would mean is known before, to those who may see everything.
+fn predicts_the_loss(cluster: &Cluster) {
+    let sheaf = &cluster.lab.node.sheaf;
+    let told = sheaf.run("node what-if two");
+    for part in ["default/a   starts on three", "default/root   2 of 3        degraded"] {
+        assert_has(&told, part);
+    }
+    let path = "/sheaf/v1/what-if/nodes/two";
+    let loss = sheaf.http().get(path).ok();
+    assert_eq!(loss["machines"][0]["node"], "three", "{loss}");
+    assert_has(sheaf.http().get("/sheaf/v1/what-if/nodes/nine").refused(404), "nine");
+    let jane = sheaf.http().with("impersonate-user", "jane");
+    assert_has(jane.get(path).refused(403), "cannot list");
+}
+
 #[test]
 fn a_guest_survives_the_loss_of_its_node_and_never_runs_twice() {
     let mut cluster = Cluster::start();
     cluster.boot();
     until_writes(&cluster.two);
+
+    predicts_the_loss(&cluster);
 
     // Everything on its node dies: it starts on another with all that was acknowledged.
     let written = until_writes(&cluster.two);

@@ -74,3 +74,4 @@ pub use certificate::{CertificateAsk, CertificateSigner, ReviewedRequest};
 pub use installation::UploadProxy;
 pub use service_account::TokenMinter;
 pub use start::{Config, ControllerSet, Leadership, start};
+pub use vmi::what_if::{ClusterLists, MachineFate, MachineLoss, NodeLoss, VolumeLoss, lose_node};

@@ -286,3 +286,4 @@ impl VmiReconciler {
 
 #[cfg(test)]
 mod tests;
+pub(crate) mod what_if;

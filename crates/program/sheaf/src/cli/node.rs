@@ -62,6 +62,17 @@ pub(crate) enum NodeCommand {
         #[arg(long)]
         off: bool,
     },
+    /// Show what the loss of a node would mean; changes nothing.
+    ///
+    /// Lists the machines that would start on other nodes, those that would wait for room and those
+    /// that would stay down, each with the reason, and the volumes that would lose a copy.
+    WhatIf {
+        #[command(flatten)]
+        place: ClusterScope,
+        /// Name of the node.
+        #[arg(value_parser = node_name)]
+        name: String,
+    },
     /// Remove a node from the cluster; its certificate gets in nowhere from then on.
     ///
     /// Nothing on the node itself is changed. A node with machines or replicas is removed only

@@ -2,6 +2,7 @@
 
 mod maintenance;
 mod view;
+mod what_if;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
@@ -15,6 +16,8 @@ use super::{interrupt, table};
 use crate::cli::{ClusterCommand, ClusterScope, NodeCommand};
 
 const NODES: &str = "/api/v1/nodes";
+/// What the loss of a node would mean; the name of the node follows.
+pub(super) const WHAT_IF_NODES: &str = "/sheaf/v1/what-if/nodes/";
 const MACHINES: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
@@ -33,6 +36,7 @@ pub(super) fn run(command: &NodeCommand) -> Result<()> {
                     maintenance::DrainOptions { force: *force, dry_run: *dry_run, wait: !*no_wait };
                 maintenance::enable(place, name, how).await
             }
+            NodeCommand::WhatIf { place, name } => what_if::show(place, name).await,
             NodeCommand::Remove { place, name, force } => remove(place, name, *force).await,
         }
     })

@@ -156,7 +156,7 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), SecretTokenMinter(mint()));
     let (extensions, handles) = extensions::new(args.ui_dir.clone());
-    let ExtensionHandles { door, rest, root_ca, management: peers } = handles;
+    let ExtensionHandles { door, rest, root_ca, management: peers, what_if } = handles;
     root_ca.set(pki.ca_pem());
     let started = Api::start(config, settings, extensions, tokens, &tasks).await;
     if started.is_err() {
@@ -183,6 +183,7 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     let reports =
         node_report::ClusterReports { client: gateway.clone(), nodes: Arc::clone(&reached) };
     door.open(gateway, steve.clone(), reached);
+    what_if.open(steve.clone());
     let live = LiveSettings { client: steve, log, tls: tls.clone() };
     rest.open(live.client.clone(), &pki.ca_pem(), Arc::new(reports));
     let password = first_login(args, layout, live.client.clone()).await?;

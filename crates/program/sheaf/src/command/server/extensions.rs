@@ -8,6 +8,7 @@ mod pages;
 mod rest;
 mod root_ca;
 mod rules;
+mod what_if;
 
 use std::io;
 use std::path::PathBuf;
@@ -29,12 +30,13 @@ use serde_json::Value;
 pub(super) use management::{ManagementFacts, ManagementHandle, StoreKindInUse};
 pub(super) use rest::RestHandle;
 pub(super) use root_ca::RootCa;
+pub(super) use what_if::WhatIfHandle;
 
 /// The additions, and the places where their clients are put once there is a server to be a
 /// client of. `ui_dir` has the dashboard's pages if they are not the built-in ones.
 pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
     let handles = ExtensionHandles::default();
-    let ExtensionHandles { door, rest, root_ca, management } = handles.clone();
+    let ExtensionHandles { door, rest, root_ca, management, what_if } = handles.clone();
     let machines: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::GROUP,
@@ -92,6 +94,7 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
             Arc::new(rest),
             Arc::new(root_ca),
             Arc::new(management),
+            Arc::new(what_if),
             Arc::new(pages::DashboardPages(ui::Dashboard::new(ui_dir))),
         ],
         credentials: vec![Arc::new(rest::LocalUsers)],
@@ -109,6 +112,7 @@ pub(super) struct ExtensionHandles {
     pub(super) rest: RestHandle,
     pub(super) root_ca: RootCa,
     pub(super) management: ManagementHandle,
+    pub(super) what_if: WhatIfHandle,
 }
 
 /// The gateway, as soon as it can be reached.

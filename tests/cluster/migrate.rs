@@ -199,11 +199,18 @@ fn a_guest_moves_there_and_back_and_survives_what_goes_wrong() {
     // Cancelled on its way.
     migrate(&one, "cancelled", &json!({}));
     one.until(&format!("{MIGRATIONS}/cancelled"), "/status/phase", "Running");
+    let marks = http.get(&format!("{VMIS}/a")).ok()["metadata"]["annotations"].clone();
+    assert_eq!(marks["harvesterhci.io/migrationState"], "Migrating", "{marks}");
+    assert_eq!(marks["harvesterhci.io/migrationTargetNodeName"], "one", "{marks}");
     http.delete(&format!("{MIGRATIONS}/cancelled")).ok();
     eventually("it is cancelled", || http.get(&format!("{MIGRATIONS}/cancelled")).status == 404);
     let vmi = http.get(&format!("{VMIS}/a")).ok();
     assert_eq!(vmi["status"]["migrationState"]["abortStatus"], "Succeeded");
     assert!(counter(&one) > third);
+    eventually("the marks of the migration are gone", || {
+        let vmi = http.get(&format!("{VMIS}/a")).ok();
+        vmi["metadata"]["annotations"]["harvesterhci.io/migrationState"].is_null()
+    });
     let fast = json!({"spec": {"configuration": {"migrations": {"bandwidthPerMigration": null}}}});
     http.merge("/apis/kubevirt.io/v1/namespaces/kubevirt/kubevirts/kubevirt", &fast).ok();
 

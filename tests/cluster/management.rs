@@ -1,12 +1,14 @@
 //! Three management nodes: the move into etcd, the API from each of them, and the loss of any one.
 
+use std::process::Command;
+
 use http::{Request, request};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::join::until_ready;
 use super::lab::{Switch, as_node, refusal, token};
-use crate::harness::{Http, Node, assert_has, poll};
+use crate::harness::{Http, Node, assert_has, binary, output_of, poll};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const KEYS: &str = "/sheaf/v1/management-keys";
@@ -141,6 +143,16 @@ fn three_management_nodes_outlive_any_one_of_them() {
         let found = endpoints(&nodes[0].sheaf.http());
         if found == all { Ok(()) } else { Err(format!("{found:?}\n{}", evidence(&nodes[0]))) }
     });
+
+    let backup = nodes[1].sheaf.scratch("backup.db");
+    let told = nodes[1].sheaf.run(&format!("store backup --to {}", backup.display()));
+    assert_has(&told, "backed up to");
+    let restored = nodes[1].sheaf.scratch("restored");
+    let restore = ["store", "restore", "--from"].map(std::ffi::OsString::from);
+    let told = output_of(
+        Command::new(binary()).args(restore).arg(&backup).arg("--data-dir").arg(&restored),
+    );
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
 
     any_one_dies_and_comes_back(&mut nodes);
 

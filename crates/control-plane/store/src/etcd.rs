@@ -8,6 +8,7 @@
 
 mod compact;
 mod copy;
+mod export;
 mod fence;
 mod key;
 mod link;
@@ -31,6 +32,7 @@ use crate::store::{FenceError, Unhealthy};
 use crate::write::{Cause, Write, WriteError, Written};
 
 pub use copy::{CopyError, CopyProgress, copy};
+pub use export::{EtcdBackupError, backup_etcd};
 use fence::Fence;
 use link::EtcdLink;
 pub use link::LinkError;

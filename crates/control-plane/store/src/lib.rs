@@ -33,7 +33,10 @@ mod watch;
 mod write;
 
 pub use config::{Config, Engine, EtcdConfig, EtcdTls, Retention, SqliteConfig};
-pub use etcd::{CopyError, CopyProgress, LinkError, OpenError as EtcdOpenError, copy};
+pub use etcd::{
+    CopyError, CopyProgress, EtcdBackupError, LinkError, OpenError as EtcdOpenError, backup_etcd,
+    copy,
+};
 pub use mirror::{Compacted, Page, Range};
 pub use reencrypt::{ReencryptError, reencrypt};
 pub use revision::Revision;

@@ -10,6 +10,7 @@ mod backup;
 mod batch;
 mod compact;
 mod database;
+mod export;
 mod load;
 mod read;
 mod writer;
@@ -34,6 +35,7 @@ use crate::write::{Write, WriteError, Written};
 pub(crate) use backup::scrub;
 pub use backup::{BackupError, RestoreError, backup, restore};
 use database::Database;
+pub(crate) use export::{BackupWriter, ExportedRow};
 pub(crate) use read::SqliteReader;
 use writer::{SqliteWriter, WriterRequest};
 

@@ -251,6 +251,13 @@ pub(crate) struct ServerArgs {
     /// How long events are kept, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub(crate) event_ttl: u64,
+    /// Hours between two backups of the store into store-backups in the data directory; 0 for none.
+    #[arg(long, value_name = "HOURS", default_value_t = 12)]
+    pub(crate) store_backup_hours: u32,
+    /// How many of these backups are kept.
+    #[arg(long, value_name = "COUNT", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) store_backup_keep: u32,
     /// Run the control plane alone, without the agent that runs virtual machines.
     #[arg(long)]
     pub(crate) no_agent: bool,
@@ -380,7 +387,8 @@ pub(crate) struct KubeconfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Write a consistent copy of the embedded store, also while the server runs.
+    /// Write a consistent copy of all objects, also while the server runs: of the embedded store, or
+    /// of the etcd that this management node is a member of.
     Backup {
         #[command(flatten)]
         data: DataDir,

@@ -50,6 +50,11 @@ impl Layout {
         self.root.join("state.db")
     }
 
+    /// Backups of the store that are made by time.
+    pub(crate) fn store_backups(&self) -> PathBuf {
+        self.root.join("store-backups")
+    }
+
     pub(crate) fn admin_kubeconfig(&self) -> PathBuf {
         self.root.join("admin.kubeconfig")
     }

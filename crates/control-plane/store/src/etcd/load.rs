@@ -99,14 +99,14 @@ impl<S: Shape> Loading<'_, S> {
 }
 
 /// The first key that may follow another.
-fn after(kv: &KeyValue) -> Vec<u8> {
+pub(super) fn after(kv: &KeyValue) -> Vec<u8> {
     let mut key = kv.key().to_vec();
     key.push(0);
     key
 }
 
 /// The first key that does not begin with `prefix`, which ends in a slash.
-fn end_of_prefix(prefix: &str) -> Vec<u8> {
+pub(super) fn end_of_prefix(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
         *last += 1;

@@ -125,17 +125,17 @@ fn leap(path: &Path) -> rusqlite::Result<()> {
 }
 
 /// A file being written; removed again unless it is finished.
-struct Partial(PathBuf);
+pub(super) struct Partial(pub(super) PathBuf);
 
 impl Partial {
-    fn new(target: &Path) -> Self {
+    pub(super) fn new(target: &Path) -> Self {
         let path = beside(target, ".partial");
         // Left over from an earlier attempt that was killed.
         let _ = fs::remove_file(&path);
         Self(path)
     }
 
-    fn finish(self, target: &Path) -> io::Result<()> {
+    pub(super) fn finish(self, target: &Path) -> io::Result<()> {
         File::open(&self.0)?.sync_all()?;
         fs::rename(&self.0, target)?;
         let directory = match target.parent() {

@@ -261,6 +261,14 @@ fn check_format(connection: &Connection, path: &Path) -> Result<Format, OpenErro
     }
 }
 
+/// Makes an empty file one of ours.
+pub(super) fn lay_out(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!(
+        "BEGIN IMMEDIATE; {LAYOUT}
+         PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"
+    ))
+}
+
 /// Sets how this connection works and lays out a new file.
 fn prepare(connection: &Connection, quota: Option<u64>) -> rusqlite::Result<()> {
     // All reads are served from memory, so the page cache only carries B-tree inner
@@ -287,10 +295,7 @@ fn prepare(connection: &Connection, quota: Option<u64>) -> rusqlite::Result<()> 
         |row| row.get(0),
     )?;
     if !laid_out {
-        connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; {LAYOUT}
-             PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"
-        ))?;
+        lay_out(connection)?;
     }
     Ok(())
 }

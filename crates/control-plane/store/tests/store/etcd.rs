@@ -9,7 +9,7 @@ use std::time::Duration;
 use etcd_client::Client;
 use store::{
     Config, CopyError, CopyProgress, EtcdConfig, Expect, Retention, Revision, Store, Unhealthy,
-    WatchError, WriteError, copy,
+    WatchError, WriteError, backup_etcd, copy,
 };
 
 use crate::etcd_server::EtcdServer;
@@ -332,6 +332,38 @@ async fn a_store_moves_from_its_file_to_etcd() {
     assert!(store.watch("things", last).is_err(), "revisions of the file are too old");
     let old = store.write(put("things", "ns/1", "x", Expect::At(last))).await;
     assert!(matches!(old, Err(WriteError::Conflict { .. })));
+    let current = store.get("things", "ns/1").unwrap().revision;
+    store.write(put("things", "ns/1", "x", Expect::At(current))).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_etcd_is_restored_into_a_file() {
+    let world = World::etcd().await;
+    let session = world.open().await;
+    for number in 0..1200 {
+        set(&session, "things", &format!("ns/{number}"), &format!("v{number}")).await;
+    }
+    set(&session, "group.io/others", "x", "1").await;
+    set(&session, "group.io/others", "x", "2").await;
+    remove(&session, "things", "ns/7").await;
+    let (last, expected) = (session.revision(), contents(&all(&session, "things")));
+    let store::Engine::Etcd(etcd) = world.config().engine else { panic!() };
+    let file = World::sqlite().await;
+    let backup = file.directory.path().join("backup.db");
+    // The store is in use meanwhile.
+    assert_eq!(backup_etcd(&etcd, &backup).await.unwrap(), 1200);
+    set(&session, "things", "later", "1").await;
+    session.close().await;
+    let again = backup_etcd(&etcd, &backup).await.unwrap_err();
+    assert!(again.to_string().contains("exists already"), "{again}");
+
+    store::restore(&backup, &file.directory.path().join("store.sqlite")).unwrap();
+    let store = file.open().await;
+    assert_eq!(contents(&all(&store, "things")), expected);
+    assert_eq!(contents(&all(&store, "group.io/others")), ["x=2"]);
+    assert!(store.revision() > last);
+    assert!(store.watch("things", last).is_err(), "what clients know is too old");
     let current = store.get("things", "ns/1").unwrap().revision;
     store.write(put("things", "ns/1", "x", Expect::At(current))).await.unwrap();
     store.close().await;

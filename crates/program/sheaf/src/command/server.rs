@@ -11,6 +11,7 @@ pub(super) mod names;
 pub(super) mod node_report;
 mod nodes;
 mod signer;
+mod store_backups;
 pub(super) mod tokens;
 
 use std::net::SocketAddr;
@@ -40,6 +41,7 @@ use crate::logging::LogLevel;
 use crate::{in_process, logging, memory};
 use extensions::ExtensionHandles;
 use live_settings::LiveSettings;
+use store_backups::{BackupSource, StoreBackups};
 
 /// Who issues service-account tokens, as upstream calls it by default.
 pub(super) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -194,6 +196,9 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     )
     .await;
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
+    if let Some(backups) = store_backups(args, layout, managed.as_ref()) {
+        tasks.spawn("store-backups", backups.run(tasks.stop_signal()));
+    }
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
     let reconcilers = Tasks::default();
@@ -238,6 +243,26 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     reconcilers.stop(SHUTDOWN_TIMEOUT / 3).await;
     tasks.stop(SHUTDOWN_TIMEOUT).await;
     Ok(end)
+}
+
+/// Backups of a store that is ours to look after, unless they are switched off.
+fn store_backups(
+    args: &ServerArgs,
+    layout: &Layout,
+    managed: Option<&ManagedEtcd>,
+) -> Option<StoreBackups> {
+    if args.store == StoreKind::Etcd || args.store_backup_hours == 0 {
+        return None;
+    }
+    Some(StoreBackups {
+        source: managed.map_or_else(
+            || BackupSource::File(layout.database()),
+            |managed| BackupSource::Etcd(managed.config()),
+        ),
+        directory: layout.store_backups(),
+        interval: Duration::from_secs(u64::from(args.store_backup_hours) * 3600),
+        keep: usize::try_from(args.store_backup_keep).unwrap_or(usize::MAX),
+    })
 }
 
 /// Where objects are stored and how, and a key that was made for it.

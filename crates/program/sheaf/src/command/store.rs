@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use store::{Config, CopyProgress, EtcdConfig, EtcdTls};
 
 use super::encryption;
+use super::management::{self, ManagedEtcd};
 use crate::cli::{EncryptedStore, EncryptionArgs, EtcdArgs, StoreCommand};
 use crate::data_dir::Layout;
 
@@ -15,10 +16,7 @@ pub(super) fn run(command: StoreCommand) -> Result<()> {
     match command {
         StoreCommand::Backup { data, to } => {
             let layout = Layout::new(data.data_dir.as_deref())?;
-            let from = layout.database();
-            require_file(&from)?;
-            store::backup(&from, &to)
-                .with_context(|| format!("cannot back up {}", from.display()))?;
+            back_up(&layout, &to)?;
             let size = std::fs::metadata(&to).map(|file| file.len()).unwrap_or(0);
             super::print(&format!(
                 "backed up to {} ({:.1} MB)\nrestore it with: sheaf store restore --data-dir NEW_DIR --from {}\nSecrets in it are encrypted: keep a copy of {}, and not beside the backup\n",
@@ -104,6 +102,22 @@ fn reencrypt(layout: &Layout, args: &EncryptionArgs, new_key: bool, etcd: &EtcdA
         "plain"
     };
     super::print(&format!("{count} objects were written again; everything is kept {kept}\n"))
+}
+
+/// Copies all objects, wherever they are.
+fn back_up(layout: &Layout, to: &Path) -> Result<()> {
+    let record = management::record(layout)?.filter(quorum::EtcdRecord::is_voter);
+    let Some(record) = record else {
+        let from = layout.database();
+        require_file(&from)?;
+        return store::backup(&from, to)
+            .with_context(|| format!("cannot back up {}", from.display()));
+    };
+    let process = management::etcd_process(layout, &record)?;
+    let from = ManagedEtcd { record, process }.config();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let copied = runtime.block_on(store::backup_etcd(&from, to));
+    copied.map(drop).context("cannot back up etcd")
 }
 
 fn require_file(path: &Path) -> Result<()> {

@@ -79,6 +79,35 @@ fn machines_are_stopped_started_cloned_and_made_templates_of() {
 }
 
 #[test]
+fn a_tenant_who_may_not_read_settings_backs_a_machine_up() {
+    let sheaf = server();
+    let admin = sheaf.http();
+    machine(&client_of(&sheaf, "admin", PASSWORD), "web");
+    assert_has(sheaf.run(&format!("user create jane --password {PASSWORD}")), "created");
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "jane"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    });
+    admin.post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", &binding).ok();
+    let jane = client_of(&sheaf, "jane", PASSWORD);
+    let setting = "/apis/harvesterhci.io/v1beta1/settings/backup-target";
+    assert_eq!(jane.get(setting).status, 403);
+    let act = |body: &Value| jane.post(&format!("{MACHINES}/web?action=backup"), body);
+    let none = act(&json!({"name": "b"}));
+    assert_eq!((none.status, &*none.text()), (500, "backup target is invalid"));
+    let target = json!({"value": r#"{"type":"nfs","endpoint":"nfs://192.0.2.1:/backups"}"#});
+    admin.merge(setting, &target).ok();
+    let negative = act(&json!({"name": "b", "fsFreezeDeadline": "-1s"}));
+    assert_eq!(negative.status, 422, "{}", negative.text());
+    let made = act(&json!({"name": "b", "fsFreezeDeadline": "10s"}));
+    assert_eq!(made.status, 204, "{}", made.text());
+    let path = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups/b";
+    assert_eq!(jane.get(path).ok()["spec"]["fsFreezeDeadline"], "10s");
+}
+
+#[test]
 fn a_kubeconfig_of_a_local_user_works() {
     let sheaf: Sheaf = server();
     let http = client_of(&sheaf, "admin", PASSWORD);

@@ -9,7 +9,8 @@ use crate::reply::{self, SteveResult};
 use crate::request::RequestHead;
 use crate::{Steve, bundle, route::SteveRoute};
 
-const BACKUP_TARGET: &str = "/apis/harvesterhci.io/v1beta1/settings/backup-target";
+pub(crate) const BACKUP_TARGET: &str = "/apis/harvesterhci.io/v1beta1/settings/backup-target";
+
 /// Answers for the path, or nothing if it is not one of these.
 pub(crate) async fn answer(
     steve: &Steve,

@@ -33,14 +33,11 @@ pub(super) enum RestoreError {
     Delete,
 }
 
-/// KubeVirt's snapshot for a backup.
+/// KubeVirt's snapshot for a backup. The time that the guest may stay frozen does not limit it: a
+/// guest is frozen only for the instant at which its disks are captured.
 pub(super) fn snapshot(backup: &Value) -> Value {
     let mut spec = json!({"source": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine",
         "name": text(backup, "/spec/source/name")}});
-    let deadline = text(backup, "/spec/fsFreezeDeadline");
-    if !deadline.is_empty() {
-        spec["failureDeadline"] = json!(deadline);
-    }
     if is_true(backup, "/spec/memory") {
         spec["memory"] = json!(true);
     }
@@ -286,6 +283,14 @@ mod tests {
         ] {
             assert_eq!(ask(new, policy, backup, vm), Err(expected.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_snapshot_may_take_longer_than_the_guest_may_be_frozen() {
+        let backup = json!({"metadata": {"name": "b", "namespace": "n"},
+            "spec": {"source": {"name": "m"}, "fsFreezeDeadline": "1s", "memory": true}});
+        let spec = snapshot(&backup)["spec"].clone();
+        assert_eq!((spec.get("failureDeadline"), &spec["memory"]), (None, &json!(true)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::{
 use crate::error::SteveError;
 use crate::objects::ResourceCall;
 use crate::reply::{self, SteveResult};
+use crate::well_known::BACKUP_TARGET;
 
 const ACTIONS: &str = "/apis/subresources.kubevirt.io/v1";
 const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1";
@@ -153,11 +154,19 @@ impl Machine<'_> {
         if input.text("name").is_empty() {
             return Err(invalid("Parameter `name` is required"));
         }
+        let mut spec = json!({"type": "backup", "source": self.reference()});
+        match input.text("fsFreezeDeadline") {
+            "" => {}
+            deadline if deadline.starts_with('-') => {
+                return Err(invalid("Parameter `fsFreezeDeadline` must not be negative"));
+            }
+            deadline => spec["fsFreezeDeadline"] = json!(deadline),
+        }
         self.require_backup_target().await?;
         let body = json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup",
             "metadata": {"name": input.text("name"), "namespace": self.target.namespace},
-            "spec": {"type": "backup", "source": self.reference()},
+            "spec": spec,
         });
         let path =
             format!("{HARVESTER}/namespaces/{}/virtualmachinebackups", self.target.namespace);
@@ -168,9 +177,10 @@ impl Machine<'_> {
         })
     }
 
+    /// The setting is read as the server: that there is a target is told to everybody who may
+    /// back a machine up, and nothing else of it is.
     async fn require_backup_target(&self) -> Result<(), SteveError> {
-        let path = format!("{HARVESTER}/settings/backup-target");
-        let setting = self.call.session.find(&path).await?.unwrap_or_default();
+        let setting = self.call.steve.setting(BACKUP_TARGET).await?;
         let value = setting["value"].as_str().unwrap_or_default();
         if matches!(value, "" | "{}") {
             return Err(impossible("backup target is invalid"));

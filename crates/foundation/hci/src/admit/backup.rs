@@ -9,11 +9,21 @@ use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
 const RESTORES: &str = "virtualmachinerestores";
 const BACKUPS: &str = "virtualmachinebackups";
 
+/// On a backup of a schedule: `NAMESPACE/NAME` of the schedule.
+const SCHEDULE_ID: &str = "harvesterhci.io/svmbackupId";
+
 pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
+    if write.object.is_some_and(|own| text(own, "/spec/fsFreezeDeadline").starts_with('-')) {
+        return Err(Refusal::invalid("spec.fsFreezeDeadline", "must not be negative"));
+    }
     match (write.object, write.old) {
         (Some(object), None) => validate_creation(write, object),
         (Some(object), Some(old)) if kind(object) != kind(old) => {
             Err(Refusal::invalid("spec.type", "VMBackup type is immutable"))
+        }
+        (Some(object), Some(old)) if schedule_id(object) != schedule_id(old) => {
+            let message = format!("annotation {SCHEDULE_ID} isn't allowed for updating");
+            Err(Refusal::new(400, "", message))
         }
         (None, Some(_)) => validate_removal(write),
         _ => Ok(()),
@@ -26,6 +36,10 @@ fn kind(backup: &Value) -> &str {
         "" => "backup",
         kind => kind,
     }
+}
+
+fn schedule_id(backup: &Value) -> Option<&str> {
+    backup.pointer("/metadata/annotations")?.get(SCHEDULE_ID)?.as_str()
 }
 
 fn validate_creation(write: &Write<'_>, backup: &Value) -> AdmissionResult {

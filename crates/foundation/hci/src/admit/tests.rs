@@ -619,6 +619,16 @@ fn a_backup_needs_its_machine_and_a_place() {
     ] {
         assert_eq!(judged(kind, Some(&own), None, &cluster), expected, "{own}");
     }
+    let mut own = backup("m", "snapshot");
+    own["spec"]["fsFreezeDeadline"] = json!("-1s");
+    let negative = judged(kind, Some(&own), None, &cluster);
+    assert_eq!(negative, refused(422, "must not be negative"));
+    let old = backup("m", "snapshot");
+    let mut claimed = old.clone();
+    claimed["metadata"]["annotations"] = json!({"harvesterhci.io/svmbackupId": "default/s"});
+    let moved = judged(kind, Some(&claimed), Some(&old), &cluster);
+    let message = "annotation harvesterhci.io/svmbackupId isn't allowed for updating";
+    assert_eq!(moved, refused(400, message));
 }
 
 #[test]

@@ -1,10 +1,22 @@
 //! Cron schedules, as custom kinds write them: five fields, `@daily` and its like, or
 //! `@every DURATION`. Times are UTC.
 
+use std::time::Duration;
+
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+
+/// The annotation of an object with a schedule: the run that was done last, as Kubernetes' cron jobs
+/// note it in their status.
+pub const LAST_RUN: &str = "sheaf.io/last-schedule-time";
+/// By how much clocks of two nodes may differ.
+const SKEW: SignedDuration = SignedDuration::from_mins(5);
+/// A Monday, from which schedules are compared: 2024-01-01, midnight.
+const REFERENCE: Timestamp = Timestamp::constant(1_704_067_200, 0);
+/// How many runs are looked at to tell how close they are.
+const COMPARED_RUNS: usize = 50;
 
 /// When something is done again and again.
 #[derive(Debug, Clone)]
@@ -27,6 +39,17 @@ pub enum ScheduleError {
     Duration { text: String },
     #[error("{why}")]
     Field { why: String },
+}
+
+/// The runs of a schedule, seen from one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunTimes {
+    /// The run that is to be done now: of several that were missed, the last.
+    pub due: Option<Timestamp>,
+    /// When the next one is due.
+    pub next: Option<Timestamp>,
+    /// The run that counts as the last one from now on, if that changes.
+    pub mark: Option<Timestamp>,
 }
 
 impl Schedule {
@@ -82,6 +105,40 @@ impl Schedule {
         };
         (last > since && last <= now).then_some(last)
     }
+
+    /// What is to be done after the run `last`, or since the schedule exists.
+    ///
+    /// A last run in the future was noted by a clock that has been put back. The schedule begins
+    /// anew then, so that it does not stand still until that time has come again.
+    pub fn times(&self, last: Timestamp, now: Timestamp) -> RunTimes {
+        if last.duration_since(now) > SKEW {
+            return RunTimes { due: None, next: self.next_after(now), mark: Some(now) };
+        }
+        let due = self.due(last, now);
+        let next = self.next_after(due.unwrap_or(last)).filter(|next| *next > now);
+        RunTimes { due, next: next.or_else(|| self.next_after(now)), mark: due }
+    }
+
+    /// The shortest time between two runs; nothing if there are not two.
+    pub fn granularity(&self) -> Option<Duration> {
+        let mut last = self.next_after(REFERENCE)?;
+        let mut shortest = None;
+        for _ in 1..COMPARED_RUNS {
+            let Some(next) = self.next_after(last) else { break };
+            let pause = Duration::try_from(next.duration_since(last)).unwrap_or_default();
+            shortest = Some(shortest.map_or(pause, |least: Duration| least.min(pause)));
+            last = next;
+        }
+        shortest
+    }
+
+    /// The time between the runs of two schedules that are repeated after the same `period`.
+    pub fn offset(&self, other: &Self, period: Duration) -> Option<Duration> {
+        let (own, other) = (self.next_after(REFERENCE)?, other.next_after(REFERENCE)?);
+        let apart = own.duration_since(other).unsigned_abs().as_secs();
+        let apart = apart.checked_rem(period.as_secs())?;
+        Some(Duration::from_secs(apart.min(period.as_secs() - apart)))
+    }
 }
 
 #[cfg(test)]
@@ -127,5 +184,60 @@ mod tests {
         assert_eq!(every.due(since, at("2026-11-16T07:09:00Z")), None);
         assert_eq!(every.due(since, at("2026-11-16T07:25:00Z")), Some(at("2026-11-16T07:20:00Z")));
         assert_eq!(every.due(late, since), None, "a clock that went back");
+    }
+
+    #[test]
+    fn a_schedule_goes_on_whatever_the_clock_did() {
+        let hourly = Schedule::parse("0 * * * *").unwrap();
+        let (eight, nine) = (at("2026-11-16T08:00:00Z"), at("2026-11-16T09:00:00Z"));
+        for (last, now, due, next, mark) in [
+            ("2026-11-16T07:00:00Z", "2026-11-16T07:30:00Z", None, eight, None),
+            ("2026-11-16T07:00:00Z", "2026-11-16T08:00:07Z", Some(eight), nine, Some(eight)),
+            ("2026-11-10T07:00:00Z", "2026-11-16T08:20:00Z", Some(eight), nine, Some(eight)),
+            ("2026-11-16T08:00:00Z", "2026-11-16T08:20:00Z", None, nine, None),
+            // Another node's clock is a few seconds behind: the run is not repeated.
+            ("2026-11-16T08:00:00Z", "2026-11-16T07:59:50Z", None, nine, None),
+            // The clock was a year ahead.
+            (
+                "2027-11-16T08:00:00Z",
+                "2026-11-16T07:10:00Z",
+                None,
+                eight,
+                Some(at("2026-11-16T07:10:00Z")),
+            ),
+        ] {
+            let expected = RunTimes { due, next: Some(next), mark };
+            assert_eq!(hourly.times(at(last), at(now)), expected, "{last} {now}");
+        }
+        // Times are UTC, in which no hour is left out or repeated.
+        let daily = Schedule::parse("30 2 * * *").unwrap();
+        let run = daily.times(at("2026-03-28T02:30:00Z"), at("2026-03-29T02:30:00Z"));
+        assert_eq!(run.due, Some(at("2026-03-29T02:30:00Z")));
+    }
+
+    #[test]
+    fn schedules_are_compared_by_how_often_and_when_they_run() {
+        let parse = |text: &str| Schedule::parse(text).unwrap();
+        for (text, minutes) in [
+            ("* * * * *", 1),
+            ("*/20 * * * *", 20),
+            ("0,5 3 * * *", 5),
+            ("0 * * * *", 60),
+            ("0 2 * * *", 24 * 60),
+            ("@every 90m", 90),
+        ] {
+            let expected = Some(Duration::from_secs(minutes * 60));
+            assert_eq!(parse(text).granularity(), expected, "{text}");
+        }
+        assert_eq!(parse("0 0 30 2 *").granularity(), None);
+        let day = Duration::from_secs(24 * 3600);
+        for (own, other, minutes) in [
+            ("0 2 * * *", "5 2 * * *", 5),
+            ("58 23 * * *", "2 0 * * *", 4),
+            ("0 2 * * *", "0 14 * * *", 12 * 60),
+        ] {
+            let expected = Some(Duration::from_secs(minutes * 60));
+            assert_eq!(parse(own).offset(&parse(other), day), expected, "{own} {other}");
+        }
     }
 }

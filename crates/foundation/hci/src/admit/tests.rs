@@ -764,32 +764,62 @@ fn an_encrypted_class_needs_a_passphrase_or_a_template_for_its_secret() {
 fn a_machine_has_one_schedule_that_can_be_read() {
     let kind = ("harvesterhci.io", "schedulevmbackups");
     let schedule = |name: &str, machine: &str, cron: &str, failures: i64| {
-        let source = json!({"source": {"name": machine}, "type": "backup"});
+        let source = json!({"source": {"name": machine}, "type": "snapshot"});
         let spec = json!({"cron": cron, "retain": 5, "maxFailure": failures, "vmbackup": source});
         named(name, &json!({"spec": spec}))
     };
     let old = schedule("a", "web", "0 2 * * *", 4);
     let cluster = Cluster(vec![(kind.0, kind.1, old.clone())]);
+    let close = "same granularity as schedule a and offset less than 10m0s";
+    let mut fast = schedule("b", "db", "*/5 * * * *", 4);
+    fast["metadata"]["annotations"] = json!({"harvesterhci.io/svmbackupSkipCronCheck": "enable"});
+    let mut far = schedule("b", "db", "30 2 * * *", 4);
+    far["spec"]["vmbackup"]["type"] = json!("backup");
+    let (mut asleep, mut awake) = (far.clone(), far.clone());
+    asleep["spec"]["suspend"] = json!(true);
+    awake["spec"]["suspend"] = json!(false);
     for (object, old, expected) in [
-        (schedule("b", "db", "0 2 * * *", 4), None, Ok(())),
+        (schedule("b", "db", "10 2 * * *", 4), None, Ok(())),
+        (schedule("b", "db", "0 2 * * 1", 4), None, Ok(())),
+        (schedule("b", "db", "9 2 * * *", 4), None, refused(422, close)),
+        (
+            schedule("b", "db", "*/5 * * * *", 4),
+            None,
+            refused(422, "schedule granularity 5m0s less than 1h0m0s"),
+        ),
+        (
+            schedule("b", "db", "@every 30s", 4),
+            None,
+            refused(422, "schedule granularity 30s less than 1h0m0s"),
+        ),
+        (fast, None, Ok(())),
         (schedule("a", "web", "0 3 * * *", 4), Some(&old), Ok(())),
         (schedule("b", "db", "at two", 4), None, refused(422, "invalid cron format")),
         (
-            schedule("b", "db", "0 2 * * *", 5),
+            schedule("b", "db", "30 2 * * *", 5),
             None,
             refused(422, "max failure should be less than retain"),
         ),
         (
-            schedule("b", "web", "0 2 * * *", 4),
+            schedule("b", "web", "30 2 * * *", 4),
             None,
-            refused(422, "VM default/web already has backup schedule"),
+            refused(422, "VM default/web already has snapshot schedule"),
         ),
         (
             schedule("a", "db", "0 2 * * *", 4),
             Some(&old),
             refused(422, "source vm can't be changed"),
         ),
+        (far, None, refused(422, "setting backup-target is not set")),
+        (asleep.clone(), Some(&awake), Ok(())),
+        (awake.clone(), Some(&asleep), refused(422, "setting backup-target is not set")),
     ] {
         assert_eq!(judged(kind, Some(&object), old, &cluster), expected, "{object}");
     }
+    let mut other = schedule("b", "db", "0 2 * * *", 4);
+    other["metadata"]["namespace"] = json!("closed");
+    let cluster = Cluster(vec![(kind.0, kind.1, other)]);
+    let hidden = judged(kind, Some(&old), None, &cluster);
+    let close = "same granularity as schedule of another namespace and offset less than 10m0s";
+    assert_eq!(hidden, refused(422, close));
 }

@@ -131,3 +131,63 @@ fn harvesters_snapshots_become_new_machines_or_replace_their_own() {
     assert_has(&taken, "VM web is already exists");
     nodes.stop();
 }
+
+#[test]
+fn a_schedule_makes_snapshots_and_keeps_the_newest() {
+    const SCHEDULES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/schedulevmbackups";
+    const LAST_RUN: &str = "sheaf.io/last-schedule-time";
+    let sheaf = Sheaf::start();
+    let http = sheaf.http();
+    let nodes = Nodes::start(&sheaf, &["one"]);
+    machine(&http);
+    let schedule = |cron: &str| {
+        json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "ScheduleVMBackup",
+            // A run is due since the last one is long ago.
+            "metadata": {"name": "yearly", "annotations": {LAST_RUN: "2020-01-01T00:00:00Z"}},
+            "spec": {"cron": cron, "retain": 3, "maxFailure": 2,
+                "vmbackup": {"source": reference("web"), "type": "snapshot"}}})
+    };
+    let often = http.post(SCHEDULES, &schedule("*/5 * * * *")).refused(422);
+    assert_has(&often, "schedule granularity 5m0s less than 1h0m0s");
+    let made = http.post(SCHEDULES, &schedule("0 0 1 1 *")).ok();
+    let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
+    let path = format!("{SCHEDULES}/yearly");
+    let ready = || {
+        let all = http.get(BACKUPS).ok()["items"].as_array().cloned().unwrap_or_default();
+        let ready = all.iter().filter(|own| own["status"]["readyToUse"] == true);
+        let names = ready.map(|own| own["metadata"]["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    eventually("the run that was missed is made once", || ready().len() == 1);
+    let first = ready()[0].clone();
+    assert!(first.starts_with(&format!("svmb-{uid}-")) && first.ends_with("0101.0000"), "{first}");
+    eventually("it is told", || {
+        let told = http.get(&path).ok();
+        told["status"]["vmbackupInfo"][0]
+            == json!({"name": first, "readyToUse": true,
+            "volumeBackupInfo": told["status"]["vmbackupInfo"][0]["volumeBackupInfo"]})
+            && told["metadata"]["annotations"][LAST_RUN] != "2020-01-01T00:00:00Z"
+    });
+    assert_has(sheaf.kubectl().run("get svmbackup yearly"), "0 0 1 1 *");
+
+    // Other days are other runs; the oldest goes when there are too many.
+    for day in 2..=4 {
+        let again = json!({"metadata": {"annotations": {LAST_RUN: "2020-01-01T00:00:00Z"}},
+            "spec": {"cron": format!("0 0 {day} 1 *")}});
+        http.merge(&path, &again).ok();
+        let end = format!("010{day}.0000");
+        eventually("it is made", || ready().iter().any(|name| name.ends_with(&end)));
+    }
+    eventually("three are kept", || ready().len() == 3 && !ready().contains(&first));
+
+    http.merge(&path, &json!({"spec": {"suspend": true}})).ok();
+    eventually("it is suspended", || http.get(&path).ok()["status"]["suspended"] == true);
+    let told = http.get(&path).ok();
+    assert_eq!(told["status"]["conditions"][0]["reason"], "Proactive Schedule Suspend");
+    http.merge(&path, &json!({"spec": {"suspend": false}})).ok();
+    eventually("it goes on", || http.get(&path).ok()["status"]["suspended"] == false);
+    http.delete(&path).ok();
+    eventually("it is gone", || http.get(&path).status == 404);
+    assert_eq!(ready().len(), 3, "what it made stays");
+    nodes.stop();
+}

@@ -57,6 +57,7 @@ mod support_bundle;
 mod tests;
 mod vm;
 mod vm_backup;
+mod vm_backup_schedule;
 mod vm_claims;
 mod vm_clone;
 mod vm_export;

@@ -17,9 +17,9 @@ use crate::service_account::TokenMinter;
 use crate::{
     addon, api_endpoints, claim, cluster_setting, data_import_cron, data_source, data_volume, hub,
     image, installation, key_pair, load_balancer, longhorn, maintenance, node_requests, populator,
-    project, storage_profile, storage_protection, support_bundle, vm, vm_backup, vm_claims,
-    vm_clone, vm_export, vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template,
-    vm_template_request, vmi, vmi_migration, vmi_replica_set,
+    project, storage_profile, storage_protection, support_bundle, vm, vm_backup,
+    vm_backup_schedule, vm_claims, vm_clone, vm_export, vm_memory_dump, vm_pool, vm_restore,
+    vm_snapshot, vm_template, vm_template_request, vmi, vmi_migration, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, guest_address, horizontal_pod_autoscaler, namespace, node, quota,
@@ -356,6 +356,9 @@ impl Started<'_> {
         outlets.push(self.add("vm-clone", asked, cloner));
         let clerk = vm_backup::VmBackupReconciler::new(client());
         outlets.push(self.add("vm-backup", vm_backup::VmBackupMapper, clerk));
+        let schedules = vm_backup_schedule::ScheduleMapper::default();
+        let scheduler = vm_backup_schedule::ScheduleReconciler::new(client(), schedules.0.clone());
+        outlets.push(self.add("vm-backup-schedule", schedules, scheduler));
         let stored = image::Stored::default();
         let importer = image::ImageReconciler::new(client(), stored.waiting.clone());
         outlets.push(self.add("image", stored, importer));

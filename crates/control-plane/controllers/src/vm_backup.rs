@@ -22,7 +22,8 @@ use crate::reconcile::{
 };
 use crate::resource::{Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMS, is_refused};
 
-const BACKUPS: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachinebackups");
+pub(crate) const BACKUPS: Resource =
+    Resource::new("harvesterhci.io", "v1beta1", "virtualmachinebackups");
 const RESTORES: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachinerestores");
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 

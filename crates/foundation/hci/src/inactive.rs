@@ -40,7 +40,6 @@ const KINDS: &[Row] = rows! {
         "blockdevices": "BlockDevice",
         "lvmvolumegroups": "LVMVolumeGroup",
         "resourcequotas": "ResourceQuota of harvesterhci.io",
-        "schedulevmbackups": "ScheduleVMBackup",
         "upgradelogs": "UpgradeLog",
         "upgrades": "Upgrade",
         "versions": "Version of harvesterhci.io",
@@ -108,7 +107,8 @@ mod tests {
         let setting = json!({"metadata": {"name": "vip-pools"}, "value": "{}"});
         for (group, resource, object, expected) in [
             ("networking.k8s.io", "networkpolicies", json!({}), None),
-            ("harvesterhci.io", "schedulevmbackups", json!({}), Some("ScheduleVMBackup")),
+            ("harvesterhci.io", "schedulevmbackups", json!({}), None),
+            ("harvesterhci.io", "upgrades", json!({}), Some("Upgrade")),
             ("", "services", balancer, Some("the load balancer of this Service")),
             ("", "services", json!({"spec": {"type": "ClusterIP"}}), None),
             ("", "services", json!({"spec": {"type": "NodePort"}}), None),

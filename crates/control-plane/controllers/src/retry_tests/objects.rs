@@ -19,6 +19,7 @@ pub(super) const WRITTEN: &[&str] = &[
     "export.kubevirt.io/virtualmachineexports",
     "harvesterhci.io/addons",
     "harvesterhci.io/keypairs",
+    "harvesterhci.io/schedulevmbackups",
     "harvesterhci.io/settings",
     "harvesterhci.io/supportbundles",
     "harvesterhci.io/virtualmachinebackups",
@@ -173,6 +174,9 @@ fn populate_copies(fake: &Fake) {
     let backup = json!({"metadata": {"name": "backup"}, "spec": {"type": "snapshot",
         "source": vm}});
     fake.create("harvesterhci.io/virtualmachinebackups", "n", backup);
+    let schedule = json!({"metadata": {"name": "schedule"}, "spec": {"cron": "0 2 * * *",
+        "suspend": true, "vmbackup": {"type": "snapshot", "source": vm}}});
+    fake.create("harvesterhci.io/schedulevmbackups", "n", schedule);
     let migration = json!({"metadata": {"name": "move"}, "spec": {"vmiName": "vm"}});
     fake.create("kubevirt.io/virtualmachineinstancemigrations", "n", migration);
     let dumped = json!({"metadata": {"name": "dumped", "generation": 1},

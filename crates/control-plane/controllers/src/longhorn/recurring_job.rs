@@ -1,9 +1,10 @@
 //! Longhorn's recurring jobs: at the times of their schedule they take and remove snapshots of
-//! the volumes that are labelled for them.
+//! the volumes that are labelled for them, and back them up (`backup`).
 //!
 //! A run is repeated until it is noted on the job: the names of its snapshots follow from its
 //! time, so that a second attempt makes none twice.
 
+mod backup;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use hci::longhorn::job::RecurringJob;
 use hci::longhorn::snapshot::Snapshot;
 use hci::longhorn::volume::Volume;
 use hci::longhorn::{NAMESPACE, VOLUME_LABEL};
+use hci::schedule::LAST_RUN;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Client;
@@ -23,8 +25,8 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use self::plan::{JOB_LABEL, LAST_RUN, RecurringTask, SOURCE_LABEL};
-use super::{API, LONGHORN_VOLUMES, SETTINGS, SNAPSHOTS, snapshot};
+use self::plan::{JOB_LABEL, RecurringTask, SOURCE_LABEL};
+use super::{API, BACKUPS, LONGHORN_VOLUMES, SETTINGS, SNAPSHOTS, snapshot};
 use crate::event::{self, About, EventType};
 use crate::object::text;
 use crate::reconcile::{
@@ -42,6 +44,8 @@ pub(crate) enum RecurringJobKey {
     Job(Arc<str>),
     /// A snapshot that is ready may make an older one expire.
     Snapshot(Arc<str>),
+    /// The same for one that is complete.
+    Backup(Arc<str>),
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +64,11 @@ impl EventMapper for Jobs {
             {
                 vec![RecurringJobKey::Snapshot(Arc::clone(name))]
             }
+            ObjectChange::Object { kind, name, state: ObjectState::Live, .. }
+                if BACKUPS.is(kind) =>
+            {
+                vec![RecurringJobKey::Backup(Arc::clone(name))]
+            }
             _ => Vec::new(),
         }
     }
@@ -74,6 +83,7 @@ impl Reconciler for JobReconciler {
         match work {
             RecurringJobKey::Job(name) => self.job(name, clock::now()).await,
             RecurringJobKey::Snapshot(name) => self.snapshot(name).await,
+            RecurringJobKey::Backup(name) => self.backup(name).await,
         }
     }
 }
@@ -97,6 +107,8 @@ impl JobReconciler {
         };
         if let Some(due) = times.due {
             self.run(&job, due).await?;
+        } else if let Some(mark) = times.mark {
+            self.mark(&job, name, mark).await?;
         }
         let wait = times.next.map(|next| next.duration_since(clock::now()));
         let wait = wait.map(|wait| Duration::try_from(wait).unwrap_or_default());
@@ -115,6 +127,7 @@ impl JobReconciler {
                 RecurringTask::Snapshot => self.take(job, volume, due).await?,
                 RecurringTask::Cleanup | RecurringTask::Delete => self.expire(job, volume).await?,
                 RecurringTask::Trim => self.trim(job, volume, due).await?,
+                RecurringTask::Backup => self.back_up(job, volume, due).await?,
                 RecurringTask::Unsupported => {
                     let task = spec.task.as_deref().unwrap_or_default();
                     let message = format!("volume {volume}: task {task} is not supported");
@@ -160,21 +173,33 @@ impl JobReconciler {
         if plan::is_pending(own, &self.snapshots(volume).await?) {
             return Ok(());
         }
+        self.take_snapshot(job, volume, due).await.map(drop)
+    }
+
+    /// The name of the snapshot of a run; nothing if it was refused.
+    async fn take_snapshot(
+        &self,
+        job: &RecurringJob,
+        volume: &str,
+        due: Timestamp,
+    ) -> Result<Option<String>, ReconcileError> {
+        let own = job.metadata.name.as_deref().unwrap_or_default();
         let mut labels = job.spec.clone().unwrap_or_default().labels;
         labels.insert(JOB_LABEL.to_owned(), own.to_owned());
         let seed = format!("{}/{volume}/{due}", job.metadata.uid.as_deref().unwrap_or_default());
         let unique = Uuid::new_v5(&Uuid::NAMESPACE_OID, seed.as_bytes());
         // As Longhorn's: the first letters of the name of its cron job.
         let begin: String = format!("{own}-c").chars().take(8).collect();
-        let wanted = snapshot::wanted(&format!("{begin}-{unique}"), volume, &json!(labels));
+        let name = format!("{begin}-{unique}");
+        let wanted = snapshot::wanted(&name, volume, &json!(labels));
         match self.0.create(SNAPSHOTS, NAMESPACE, &wanted).await {
-            Err(failure) if is_refused(&failure, 409) => Ok(()),
+            Err(failure) if is_refused(&failure, 409) => Ok(Some(name)),
             Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
                 let message = format!("volume {volume}: {}", refusal.message);
                 self.complain(job, "FailedCreating", message).await;
-                Ok(())
+                Ok(None)
             }
-            made => made.map(drop).doing("create a snapshot"),
+            made => made.map(|_| Some(name)).doing("create a snapshot"),
         }
     }
 
@@ -206,7 +231,7 @@ impl JobReconciler {
     /// Removes the snapshots of a volume that a job does not keep.
     async fn expire(&self, job: &RecurringJob, volume: &str) -> Result<(), ReconcileError> {
         let own = job.metadata.name.as_deref().unwrap_or_default();
-        let spec = job.spec.clone().unwrap_or_default();
+        let spec = self.snapshot_retention(job).await?;
         let snapshots = self.snapshots(volume).await?;
         for name in plan::expired(own, &spec, &snapshots, clock::now()) {
             let uid = snapshots.iter().find(|it| it.metadata.name.as_deref() == Some(name));
@@ -237,11 +262,20 @@ impl JobReconciler {
         name: &str,
         due: Timestamp,
     ) -> Result<(), ReconcileError> {
-        let uid = job.metadata.uid.as_deref().unwrap_or_default();
         let count = job.status.clone().unwrap_or_default().execution_count.unwrap_or_default();
         let patch = json!({"status": {"executionCount": count.saturating_add(1)}});
         let written = self.0.merge_status(JOBS, NAMESPACE, name, &patch).await;
         written.doing("count the run of a recurring job")?;
+        self.mark(job, name, due).await
+    }
+
+    async fn mark(
+        &self,
+        job: &RecurringJob,
+        name: &str,
+        due: Timestamp,
+    ) -> Result<(), ReconcileError> {
+        let uid = job.metadata.uid.as_deref().unwrap_or_default();
         let annotations = json!({LAST_RUN: clock::rfc3339(due)});
         let patch = json!({"metadata": {"uid": uid, "annotations": annotations}});
         let written = self.0.merge(JOBS, NAMESPACE, name, &patch).await;

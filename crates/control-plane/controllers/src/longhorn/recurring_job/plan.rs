@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use hci::longhorn::job::{RecurringJob, RecurringJobSpec};
 use hci::longhorn::snapshot::Snapshot;
 use hci::longhorn::volume::Volume;
-use hci::schedule::{Schedule, ScheduleError};
+use hci::schedule::{LAST_RUN, RunTimes, Schedule, ScheduleError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::object::{list, name, text};
 use crate::vmi::any_claim_name;
 
-/// The run that was done last, as Kubernetes' cron jobs note it in their status.
-pub(super) const LAST_RUN: &str = "sheaf.io/last-schedule-time";
 /// On every snapshot of a job, among `spec.labels`.
 pub(super) const JOB_LABEL: &str = "RecurringJob";
 /// On a claim: its labels decide about the jobs of its volume.
@@ -34,7 +32,9 @@ pub(super) enum RecurringTask {
     /// Remove old snapshots, whoever made them.
     Delete,
     Trim,
-    /// Backups, which do not exist here.
+    /// Back a new snapshot up, and remove old backups of the same job.
+    Backup,
+    /// Backups of the system, which do not exist here.
     Unsupported,
 }
 
@@ -45,30 +45,20 @@ impl RecurringTask {
             "snapshot-cleanup" => Self::Cleanup,
             "snapshot-delete" => Self::Delete,
             "filesystem-trim" => Self::Trim,
+            "backup" | "backup-force-create" => Self::Backup,
             _ => Self::Unsupported,
         }
     }
 }
 
 /// When a job runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct JobTimes {
-    /// The run that is to be done now.
-    pub(super) due: Option<Timestamp>,
-    pub(super) next: Option<Timestamp>,
-}
-
-/// Of several runs that were missed, the last is due.
-pub(super) fn times(job: &RecurringJob, now: Timestamp) -> Result<JobTimes, ScheduleError> {
+pub(super) fn times(job: &RecurringJob, now: Timestamp) -> Result<RunTimes, ScheduleError> {
     let cron = job.spec.as_ref().and_then(|spec| spec.cron.as_deref()).unwrap_or_default();
     let schedule = Schedule::parse(cron)?;
     let noted = job.metadata.annotations.get(LAST_RUN).and_then(|time| time.parse().ok());
     let created = job.metadata.creation_timestamp.as_ref();
     let created = created.and_then(|time| time.to_string().parse().ok());
-    let since = noted.or(created).unwrap_or(now);
-    let due = schedule.due(since, now);
-    let next = schedule.next_after(due.unwrap_or(since)).filter(|next| *next > now);
-    Ok(JobTimes { due, next: next.or_else(|| schedule.next_after(now)) })
+    Ok(schedule.times(noted.or(created).unwrap_or(now), now))
 }
 
 /// Whether a volume with these labels takes part in a job.
@@ -135,11 +125,11 @@ pub(super) fn expired<'a>(
     now: Timestamp,
 ) -> Vec<&'a str> {
     let task = RecurringTask::of(spec);
-    let mut own: Vec<(Timestamp, &str)> = snapshots
+    let own: Vec<(Timestamp, &str)> = snapshots
         .iter()
         .filter(|own| own.metadata.deletion_timestamp.is_none())
         .filter(|own| match task {
-            RecurringTask::Snapshot => made_by(own, job) && is_taken(own),
+            RecurringTask::Snapshot | RecurringTask::Backup => made_by(own, job) && is_taken(own),
             RecurringTask::Delete => is_taken(own),
             RecurringTask::Cleanup => {
                 is_taken(own)
@@ -152,9 +142,20 @@ pub(super) fn expired<'a>(
             Some((made, own.metadata.name.as_deref()?))
         })
         .collect();
+    if task == RecurringTask::Cleanup {
+        return own.into_iter().map(|(_, name)| name).collect();
+    }
+    surplus(own, spec, now)
+}
+
+/// What is beyond the number or the age that a job keeps, oldest first.
+pub(super) fn surplus<'a>(
+    mut own: Vec<(Timestamp, &'a str)>,
+    spec: &RecurringJobSpec,
+    now: Timestamp,
+) -> Vec<&'a str> {
     own.sort_unstable();
     let is_old: Box<dyn Fn(usize, Timestamp) -> bool> = match spec.retention_policy.as_deref() {
-        _ if task == RecurringTask::Cleanup => Box::new(|_, _| true),
         Some("age-based") => {
             let age = spec.retain_age.as_deref().and_then(|age| age.parse().ok());
             let age = age.filter(|age: &SignedDuration| age.is_positive());
@@ -200,12 +201,13 @@ mod tests {
         let eight = Some(at("2026-11-16T08:00:00Z"));
         let times_at = |last, now| times(&job(hourly.clone(), last), at(now)).unwrap();
         let first = times_at(None, "2026-11-16T07:30:00Z");
-        assert_eq!(first, JobTimes { due: None, next: eight });
+        assert_eq!((first.due, first.next), (None, eight));
         let nine = Some(at("2026-11-16T09:00:00Z"));
-        assert_eq!(times_at(None, "2026-11-16T08:00:05Z"), JobTimes { due: eight, next: nine });
+        let run = times_at(None, "2026-11-16T08:00:05Z");
+        assert_eq!((run.due, run.next, run.mark), (eight, nine, eight));
         let missed = times_at(Some("2026-11-16T08:00:00Z"), "2026-11-17T03:20:00Z");
         let last = Some(at("2026-11-17T03:00:00Z"));
-        assert_eq!(missed, JobTimes { due: last, next: Some(at("2026-11-17T04:00:00Z")) });
+        assert_eq!((missed.due, missed.next), (last, Some(at("2026-11-17T04:00:00Z"))));
         let done = times_at(Some("2026-11-17T03:00:00Z"), "2026-11-17T03:20:00Z");
         assert_eq!(done.due, None);
         assert!(times(&job(json!({"cron": "x"}), None), at("2026-11-16T08:00:00Z")).is_err());

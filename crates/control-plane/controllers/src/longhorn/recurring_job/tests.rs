@@ -85,3 +85,41 @@ async fn a_trim_is_requested_of_the_instance_with_the_volume() {
     let requested = &vmi["metadata"]["annotations"][virt::FILESYSTEM_TRIM_AT];
     assert_eq!(requested, "2031-01-01T08:00:00Z");
 }
+
+#[tokio::test]
+async fn a_run_backs_a_new_snapshot_up_and_removes_what_is_too_old() {
+    const BACKUP_KIND: &str = "longhorn.io/backups";
+    let spec = json!({"task": "backup", "cron": "0 * * * *", "groups": ["default"], "retain": 1,
+        "labels": {"team": "red"}});
+    let (fake, jobs) = cluster(spec);
+    jobs.job("nightly", at("2031-01-01T07:00:01Z")).await.unwrap();
+    assert!(fake.any("/events", |event| {
+        text(event, "/message") == "volume v1: backup target is not set"
+    }));
+    let target = json!({"metadata": {"name": "default"},
+        "spec": {"backupTargetURL": "s3://b@r/"}});
+    fake.create("longhorn.io/backuptargets", NAMESPACE, target);
+    let mut made = Vec::new();
+    for hour in ["08", "09"] {
+        let now = format!("2031-01-01T{hour}:00:01Z");
+        jobs.job("nightly", at(&now)).await.unwrap();
+        let names = fake.names(BACKUP_KIND);
+        let name = names.iter().find(|name| !made.contains(*name)).unwrap().clone();
+        let backup = fake.get(BACKUP_KIND, NAMESPACE, &name).unwrap();
+        assert_eq!(backup["spec"]["labels"], json!({"team": "red", "RecurringJob": "nightly"}));
+        let snapshot = text(&backup, "/spec/snapshotName").to_owned();
+        let at = json!({"metadata": {"creationTimestamp": now, "finalizers": []}});
+        let ready = json!({"status": {"readyToUse": true, "creationTime": now}});
+        for patch in [&at, &ready] {
+            fake.merge(SNAPSHOT_KIND, NAMESPACE, &snapshot, patch);
+        }
+        let complete = json!({"status": {"state": "Completed"}});
+        for patch in [&at, &complete] {
+            fake.merge(BACKUP_KIND, NAMESPACE, &name, patch);
+        }
+        jobs.backup(&name).await.unwrap();
+        made.push(name);
+    }
+    assert_eq!(fake.names(BACKUP_KIND), [made[1].clone()]);
+    assert_eq!(fake.names(SNAPSHOT_KIND).len(), 1);
+}

@@ -27,6 +27,7 @@ const SCREENS: Partial<Record<string, Loader>> = {
   volumes: async () => (await import("./screens/Volumes.tsx")).Volumes,
   images: async () => (await import("./screens/Images.tsx")).Images,
   snapshots: async () => (await import("./screens/Snapshots.tsx")).Snapshots,
+  backups: async () => (await import("./screens/Backups.tsx")).Backups,
   templates: async () => (await import("./screens/Templates.tsx")).Templates,
   keys: async () => (await import("./screens/Keys.tsx")).Keys,
   networks: async () => (await import("./screens/Networks.tsx")).Networks,
@@ -67,7 +68,7 @@ function useGlobalKeys(showShortcuts: () => void): void {
       }
       const typing = target.closest("input, textarea, select, [contenteditable], .console-pane, .cm-editor, dialog, [role=menu]");
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      const go: Record<string, string> = { m: "/machines", v: "/volumes", i: "/images", h: "/hosts", e: "/events", o: "/", s: "/snapshots", t: "/tasks", n: "/networks" };
+      const go: Record<string, string> = { m: "/machines", v: "/volumes", i: "/images", h: "/hosts", e: "/events", o: "/", s: "/snapshots", b: "/backups", t: "/tasks", n: "/networks" };
       if (Date.now() - went < 1000 && go[event.key]) {
         event.preventDefault();
         event.stopPropagation();

@@ -153,3 +153,32 @@ test("a migration goes to its own target, not to that of the one before", async 
   for (const [one, target] of cases) assert.equal(targetOf(one, instance), target);
   assert.equal(newestMigration([migration("1"), migration("2"), { ...migration("3"), spec: { vmiName: "other" } }], "vm").metadata.name, "2");
 });
+
+test("backups tell how far they are, and schedules whether they run", async () => {
+  const { backupStatus, progressOf, scheduleStatus, sizeOf } = await load("model/backup.ts");
+  const backup = (status) => ({ metadata: { name: "b" }, spec: {}, status });
+  for (const [status, word, progress] of [[undefined, "In progress", 0], [{ progress: 40 }, "In progress", 40], [{ readyToUse: true, progress: 100 }, "Ready", undefined], [{ error: { message: "no" } }, "Failed", undefined]]) {
+    assert.deepEqual([backupStatus(backup(status)).word, progressOf(backup(status))], [word, progress]);
+  }
+  assert.equal(sizeOf(backup({ volumeBackups: [{ volumeSize: 3 }, {}, { volumeSize: 4 }] })), 7);
+  const schedule = (suspend, status) => ({ metadata: { name: "s" }, spec: { suspend }, status });
+  const conditions = [{ type: "BackupSuspend", status: "True", message: "failure backups 4 reach max tolerance 4" }];
+  for (const [one, tone, word] of [
+    [schedule(false, {}), "ok", "Active"], [schedule(false, { failure: 1 }), "warn", "Failing"], [schedule(true, { failure: 0 }), "off", "Suspended"],
+    [schedule(true, { failure: 4, conditions }), "bad", "Suspended"], [schedule(false, { suspended: true }), "busy", "Resuming"],
+  ]) assert.deepEqual([scheduleStatus(one).tone, scheduleStatus(one).word], [tone, word]);
+});
+
+test("a backup target is read, checked and written", async () => {
+  const { NO_TARGET, targetMissing, targetOf, targetStatus, targetValue } = await load("model/backup.ts");
+  const s3 = { ...NO_TARGET, type: "s3", bucketName: "b", bucketRegion: "r", accessKeyId: "a", secretAccessKey: "s" };
+  assert.deepEqual(targetOf(targetValue(s3)), s3);
+  assert.deepEqual([targetOf(""), targetOf("no json"), targetOf(targetValue(NO_TARGET))], [NO_TARGET, NO_TARGET, NO_TARGET]);
+  assert.equal(targetValue({ ...s3, type: "nfs", endpoint: "nfs://a:/b" }), '{"type":"nfs","endpoint":"nfs://a:/b"}');
+  for (const [target, why] of [[s3, undefined], [NO_TARGET, undefined], [{ ...s3, bucketName: "" }, /bucket/], [{ ...s3, secretAccessKey: "" }, /keys/], [{ ...NO_TARGET, type: "nfs", endpoint: "a:/b" }, /nfs:/]]) {
+    if (why) assert.match(targetMissing(target), why);
+    else assert.equal(targetMissing(target), undefined);
+  }
+  const setting = (conditions) => ({ metadata: { name: "backup-target" }, value: targetValue(s3), status: { conditions } });
+  for (const [conditions, word] of [[[], "Connecting"], [[{ type: "configured", status: "True" }], "Reached"], [[{ type: "configured", status: "False", message: "no" }], "Not reached"]]) assert.equal(targetStatus(setting(conditions)).word, word);
+});

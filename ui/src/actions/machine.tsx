@@ -9,6 +9,7 @@ import { perform, performAll } from "../model/activity.ts";
 import { claimsOf, type MachineRow } from "../model/machine.ts";
 import { invalidName } from "../model/name.ts";
 import { machinePath } from "../router.ts";
+import { backupOf, createBackup } from "./backup.tsx";
 import { migrate, migrationQuestion, migrationRefusal } from "./migration.tsx";
 
 export interface MachineAction {
@@ -108,6 +109,11 @@ export const MACHINE_ACTIONS: MachineAction[] = [
     id: "snapshot", label: "Take snapshot", icon: "camera", separated: true, refusal: () => undefined,
     run: (row) => takeSnapshot(row, `${row.name}-${stamp()}`),
     command: (row) => `kubectl create -f - <<< '${JSON.stringify(snapshotOf(row, `${row.name}-${stamp()}`))}'`,
+  },
+  {
+    id: "backup", label: "Back up", icon: "history", refusal: () => undefined,
+    run: (row) => createBackup(row.namespace, row.name, `${row.name}-${stamp()}`),
+    command: (row) => `kubectl create -f - <<< '${JSON.stringify(backupOf(row.namespace, row.name, `${row.name}-${stamp()}`))}'`,
   },
   {
     id: "clone", label: "Clone", icon: "copy", refusal: () => undefined, run: cloneMachine,

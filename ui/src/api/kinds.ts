@@ -48,6 +48,8 @@ export const TEMPLATE_VERSION = namespaced(
   "VirtualMachineTemplateVersion",
 );
 export const BACKUP = namespaced("harvesterhci.io", "v1beta1", "virtualmachinebackups", "VirtualMachineBackup");
+export const MACHINE_RESTORE = namespaced("harvesterhci.io", "v1beta1", "virtualmachinerestores", "VirtualMachineRestore");
+export const BACKUP_SCHEDULE = namespaced("harvesterhci.io", "v1beta1", "schedulevmbackups", "ScheduleVMBackup");
 export const SETTING = cluster("harvesterhci.io", "v1beta1", "settings", "Setting");
 export const NETWORK = namespaced(
   "k8s.cni.cncf.io",

@@ -7,6 +7,7 @@ export type Machine = Read<generated.VirtualMachine>;
 export type Instance = Read<generated.VirtualMachineInstance>;
 export type Migration = Read<generated.VirtualMachineInstanceMigration>;
 export type MachineBackup = Read<generated.VirtualMachineBackup>;
+export type BackupSchedule = Read<generated.ScheduleVMBackup>;
 export type MachineSnapshot = Read<generated.VirtualMachineSnapshot>;
 export type MachineRestore = Read<generated.VirtualMachineRestore>;
 export type InstanceType = Read<generated.VirtualMachineClusterInstancetype>;

@@ -23,6 +23,8 @@ interface Props<R extends Filterable> {
   actions?: ComponentChildren;
   empty: ComponentChildren;
   hint?: string;
+  /** Between the title and the filter: parts of the page, a note. */
+  before?: ComponentChildren;
   children?: ComponentChildren;
 }
 
@@ -36,6 +38,7 @@ export function ListPage<R extends Filterable>(props: Props<R>) {
   const empty = waiting ? <Waiting freshness={freshness} error={source.error.value} /> : rows.length === 0 ? props.empty : none;
   return (
     <Page title={title} actions={actions} full>
+      {props.before}
       <div class="toolbar">
         <FilterBox placeholder={props.hint} shown={shown.length} all={rows.length} />
       </div>

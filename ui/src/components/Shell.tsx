@@ -27,6 +27,7 @@ export const SECTIONS: { title?: string; entries: Entry[] }[] = [
       { path: "/volumes", label: "Volumes", icon: "disk", needs: ["", "persistentvolumeclaims"] },
       { path: "/images", label: "Images", icon: "image", needs: ["harvesterhci.io", "virtualmachineimages"] },
       { path: "/snapshots", label: "Snapshots", icon: "camera", needs: ["snapshot.kubevirt.io", "virtualmachinesnapshots"] },
+      { path: "/backups", label: "Backups", icon: "history", needs: ["harvesterhci.io", "virtualmachinebackups"] },
       { path: "/templates", label: "Templates", icon: "layers", needs: ["harvesterhci.io", "virtualmachinetemplates"] },
       { path: "/keys", label: "SSH keys", icon: "key", needs: ["harvesterhci.io", "keypairs"] },
       { path: "/networks", label: "Networks", icon: "network", needs: ["k8s.cni.cncf.io", "network-attachment-definitions"] },

@@ -8,6 +8,7 @@ const KEYS: [string, string][] = [
   ["g m", "Go to machines"],
   ["g v", "Go to volumes"],
   ["g i", "Go to images"],
+  ["g b", "Go to backups"],
   ["g n", "Go to networks"],
   ["g h", "Go to hosts"],
   ["g t", "Go to tasks"],

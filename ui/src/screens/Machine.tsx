@@ -24,6 +24,7 @@ const TABS: { id: string; label: string; full?: boolean; load: () => Promise<Tab
   { id: "disks", label: "Disks", load: async () => (await import("./machine/Disks.tsx")).MachineDisks },
   { id: "networks", label: "Networks", load: async () => (await import("./machine/Networks.tsx")).MachineNetworks },
   { id: "snapshots", label: "Snapshots", load: async () => (await import("./machine/Snapshots.tsx")).MachineSnapshots },
+  { id: "backups", label: "Backups", load: async () => (await import("./machine/Backups.tsx")).MachineBackups },
   { id: "events", label: "Events", load: async () => (await import("./machine/Events.tsx")).MachineEvents },
   { id: "yaml", label: "YAML", full: true, load: async () => (await import("./machine/Yaml.tsx")).MachineYaml },
 ];

@@ -1,5 +1,5 @@
 import { snapshotMenu, snapshotStatus, sourceOf } from "../actions/snapshot.tsx";
-import { backupMenu, backupStatus, isOffCluster } from "../actions/backup.tsx";
+import { backupMenu } from "../actions/backup.tsx";
 import { claimOf, volumeSnapshotMenu, volumeSnapshotStatus } from "../actions/volumeSnapshot.tsx";
 import { BACKUP, SNAPSHOT, VOLUME_SNAPSHOT } from "../api/kinds.ts";
 import type { KubeObject } from "../api/objects.ts";
@@ -12,6 +12,7 @@ import { ListPage } from "../components/ListPage.tsx";
 import { Menu, type MenuItem } from "../components/Menu.tsx";
 import { StatusMark } from "../components/StatusMark.tsx";
 import { t } from "../messages.ts";
+import { backupStatus, isOffCluster } from "../model/backup.ts";
 import type { Filterable } from "../model/filter.ts";
 import type { Status } from "../model/status.ts";
 import { href, machinePath, volumePath } from "../router.ts";

@@ -10,6 +10,7 @@
 //!   nftables  two tables of one name, in the families `bridge` and `inet`, a third of that
 //!             name with `_seen`, two with `_services`, in the families `inet` and `netdev`, and
 //!             two with `_policies` and `_overlay`, in the family `inet`
+//!   addresses of load balancers, with the label `sheaf:lb`
 //!   sysctls   net.ipv4.ip_forward stays on when the network is removed; the others belong to
 //!             the bridge and go with it
 //! ```
@@ -19,6 +20,7 @@
 //! which lets one stateful filter judge it on every host, whether or not `br_netfilter` is loaded.
 //! Guests of other nodes are routed to in the same way, through a tunnel: see [`Overlay`].
 
+mod announce;
 mod apply;
 mod available;
 mod conntrack;
@@ -44,6 +46,7 @@ mod user;
 mod vlan;
 mod want;
 
+pub use announce::{AnnounceError, AnnounceLink, Announcer, ObservedAnnouncements};
 pub use apply::ApplyError;
 pub use available::{Unavailable, available};
 pub use dhcp::server::{Dhcp, DhcpError};

@@ -31,7 +31,7 @@ use crate::vlan::{PortVlan, VlanId};
 
 pub use apply::UplinkError;
 pub(crate) use apply::{add_vlan, remove_vlan};
-pub(crate) use observe::port_vlans;
+pub(crate) use observe::{observe, port_vlans};
 pub use plan::{UplinkPlan, UplinkStep, plan as plan_uplinks};
 pub use service::{UplinkReport, Uplinks};
 

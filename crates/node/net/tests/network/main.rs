@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something unexpected happens")]
 
+mod announce;
 mod balance;
 mod filter;
 mod life;

@@ -4,6 +4,7 @@
 pub mod addon;
 pub mod address_pool;
 pub mod admit;
+pub mod announcement;
 mod bootstrap;
 mod claim_template;
 pub mod cluster;

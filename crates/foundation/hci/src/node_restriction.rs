@@ -10,6 +10,7 @@ mod volume;
 use crd::lookup::Objects;
 use serde_json::Value;
 
+use crate::announcement::{self, AnnouncementLease};
 use crate::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, JOIN_TOKEN, MANAGED, NODE_KEY};
 use crate::failover::{LOST, SUSPECT};
 use crate::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
@@ -220,7 +221,33 @@ fn lease(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     if write.namespace == "kube-node-lease" && write.name == write.node {
         return Ok(());
     }
+    if write.namespace == announcement::NAMESPACE {
+        return announced_address(write);
+    }
     Err(write.not_placed())
+}
+
+/// A node renews the leases of addresses that it holds, and gives them back.
+fn announced_address(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (Some(object), Some(old)) = (write.object, write.old) else {
+        return Err(write.not_placed());
+    };
+    let held = AnnouncementLease::read(old).filter(|lease| lease.holder == write.node);
+    if held.is_none() {
+        return Err(write.not_placed());
+    }
+    let holder = text(&object["spec"], "holderIdentity");
+    if !holder.is_empty() && holder != write.node {
+        return Err(write.field(format!("the holder of the lease {:?}", write.name)));
+    }
+    let mut renewed = object.clone();
+    for field in ["holderIdentity", "renewTime"] {
+        renewed["spec"][field] = old["spec"][field].clone();
+    }
+    if let Some(spec) = renewed["spec"].as_object_mut() {
+        spec.retain(|_, value| !value.is_null());
+    }
+    keeps_all_but_status(write, &renewed, old)
 }
 
 /// Whether the node gives the instance to the node that it was to migrate to.

@@ -330,3 +330,38 @@ fn a_node_reports_its_own_uplinks_and_whether_networks_are_ready() {
     assert!(write(networks, "lan", Value::Null, was()).is_err());
     assert!(write(("network.harvesterhci.io", "vlanconfigs"), "vc", was(), was()).is_err());
 }
+
+#[test]
+fn a_node_renews_and_gives_back_addresses_that_it_holds() {
+    let address = std::net::Ipv4Addr::new(10, 0, 0, 9);
+    let held_by = |node: &str| AnnouncementLease::object(address, node, "t");
+    let with = |pointer: &str, value: Value| {
+        let mut lease = held_by("a");
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        lease.pointer_mut(parent).unwrap()[field] = value;
+        lease
+    };
+    for (object, old, allowed) in [
+        (with("/spec/renewTime", json!("u")), held_by("a"), true),
+        (with("/spec/holderIdentity", Value::Null), held_by("a"), true),
+        (with("/spec/holderIdentity", json!("b")), held_by("a"), false),
+        (with("/spec/leaseTransitions", json!(7)), held_by("a"), false),
+        (with("/metadata/annotations", json!({})), held_by("a"), false),
+        (held_by("a"), held_by("b"), false),
+        (held_by("a"), Value::Null, false),
+        (Value::Null, held_by("a"), false),
+    ] {
+        let outcome = check(&NodeWrite {
+            node: "a",
+            is_management: false,
+            group: "coordination.k8s.io",
+            resource: "leases",
+            namespace: announcement::NAMESPACE,
+            name: "announce-10.0.0.9",
+            object: Some(&object).filter(|own| !own.is_null()),
+            old: Some(&old).filter(|own| !own.is_null()),
+            objects: &World,
+        });
+        assert_eq!(outcome.is_ok(), allowed, "{object} from {old}: {outcome:?}");
+    }
+}

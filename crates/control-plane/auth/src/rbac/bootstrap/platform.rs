@@ -62,7 +62,7 @@ fn node_rules() -> Vec<PolicyRule> {
     vec![
         on(&["get", "list", "watch", "create", "update", "patch"], CORE, &["nodes"]),
         on(&["update", "patch"], CORE, &["nodes/status"]),
-        on(&["get", "create", "update", "patch"], COORDINATION, &["leases"]),
+        on(&["get", "list", "watch", "create", "update", "patch"], COORDINATION, &["leases"]),
         on_groups(&["create", "update", "patch"], &[CORE, EVENTS], &["events"]),
         on(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
         on(READ, CORE, &["services", "namespaces", "pods"]),

@@ -6,6 +6,7 @@
 
 mod active;
 mod addon;
+mod announcement;
 mod api_endpoints;
 mod certificate;
 mod claim;

@@ -2,7 +2,7 @@
 //! leads to the machines they select.
 //!
 //! Who has which address is written to the pool before a load balancer shows it, so that no two
-//! ever have the same one.
+//! ever have the same one. It is shown when the service has it, which `announcement` decides.
 
 mod plan;
 #[cfg(test)]
@@ -19,11 +19,13 @@ use crate::reconcile::{
     Reconciler,
 };
 use crate::resource::{Objects, Resource, VMIS, is_refused};
+pub(crate) use plan::OWNED;
 use plan::{BalancerChange, BalancerState, ManagedKind};
 
-const BALANCERS: Resource = Resource::new(hci::address_pool::GROUP, "v1beta1", "loadbalancers");
-const POOLS: Resource = Resource::new(hci::address_pool::GROUP, "v1beta1", "ippools");
-const SERVICES: Resource = Resource::new("", "v1", "services");
+pub(crate) const BALANCERS: Resource =
+    Resource::new(hci::address_pool::GROUP, "v1beta1", "loadbalancers");
+pub(crate) const POOLS: Resource = Resource::new(hci::address_pool::GROUP, "v1beta1", "ippools");
+pub(crate) const SERVICES: Resource = Resource::new("", "v1", "services");
 const SLICES: Resource = Resource::new("discovery.k8s.io", "v1", "endpointslices");
 
 /// Addresses are allocated by one reconciliation for all load balancers, under one key. Remembers
@@ -90,9 +92,6 @@ impl BalancerReconciler {
             }
             BalancerChange::Patch { kind, namespace, name, patch } => {
                 self.0.merge(resource(kind), &namespace, &name, &patch).await.map(drop)
-            }
-            BalancerChange::Status { namespace, name, patch } => {
-                self.0.merge_status(SERVICES, &namespace, &name, &patch).await.map(drop)
             }
             BalancerChange::Delete { kind, namespace, name, uid } => {
                 self.0.delete(resource(kind), &namespace, &name, &uid).await

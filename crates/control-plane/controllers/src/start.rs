@@ -15,11 +15,11 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
-    addon, api_endpoints, claim, cluster_setting, data_import_cron, data_source, data_volume, hub,
-    image, installation, key_pair, load_balancer, longhorn, maintenance, node_requests, populator,
-    project, storage_profile, storage_protection, support_bundle, vm, vm_backup,
-    vm_backup_schedule, vm_claims, vm_clone, vm_export, vm_memory_dump, vm_pool, vm_restore,
-    vm_snapshot, vm_template, vm_template_request, vmi, vmi_migration, vmi_replica_set,
+    addon, announcement, api_endpoints, claim, cluster_setting, data_import_cron, data_source,
+    data_volume, hub, image, installation, key_pair, load_balancer, longhorn, maintenance,
+    node_requests, populator, project, storage_profile, storage_protection, support_bundle, vm,
+    vm_backup, vm_backup_schedule, vm_claims, vm_clone, vm_export, vm_memory_dump, vm_pool,
+    vm_restore, vm_snapshot, vm_template, vm_template_request, vmi, vmi_migration, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, guest_address, horizontal_pod_autoscaler, namespace, node, quota,
@@ -225,6 +225,11 @@ impl Started<'_> {
             "cluster-setting",
             cluster_setting::SettingMapper,
             cluster_setting::SettingReconciler::new(client()),
+        ));
+        outlets.push(self.add(
+            "announcement",
+            announcement::AnnouncementMapper,
+            announcement::AnnouncementReconciler::new(client()),
         ));
         outlets.push(self.add(
             "load-balancer",

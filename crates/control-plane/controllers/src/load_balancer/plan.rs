@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::condition::{self, Condition};
 use crate::object::{is_deleting, is_merged, name, namespace};
 use address::{Allocation, OpenPool};
-use service::Backend;
+use service::{Backend, ShownAddress};
 
 /// The label of the services and slices that are made here.
-pub(super) const OWNED: &str = "loadbalancer.harvesterhci.io/servicelb=true";
+pub(crate) const OWNED: &str = "loadbalancer.harvesterhci.io/servicelb=true";
 
 #[derive(Debug, Default)]
 pub(super) struct BalancerState {
@@ -46,12 +46,6 @@ pub(super) enum BalancerChange {
         name: String,
         patch: Value,
     },
-    /// The status of a service, which is kept apart.
-    Status {
-        namespace: String,
-        name: String,
-        patch: Value,
-    },
     Delete {
         kind: ManagedKind,
         namespace: String,
@@ -72,7 +66,8 @@ pub(super) fn plan(state: &BalancerState, now: Timestamp) -> Vec<BalancerChange>
         let allocation = address::allocate(&mut pools, balancer, &typed);
         let backends = service::backends(balancer, &typed, &state.instances);
         later.extend(service::serve(state, balancer, &typed, &allocation, &backends));
-        later.extend(status(balancer, &typed, &allocation, &backends, now));
+        let shown = service::shown_address(state, balancer);
+        later.extend(status(balancer, &typed, &allocation, &shown, &backends, now));
     }
     let mut changes: Vec<BalancerChange> =
         pools.iter().filter_map(|pool| address::pool_status(pool, now)).collect();
@@ -84,6 +79,7 @@ fn status(
     balancer: &Value,
     typed: &LoadBalancer,
     allocation: &Allocation,
+    shown: &ShownAddress<'_>,
     backends: &[Backend<'_>],
     now: Timestamp,
 ) -> Option<BalancerChange> {
@@ -93,6 +89,10 @@ fn status(
             Condition::new("Ready", "False").because("NoAddress", message.clone())
         }
         Allocation::Address(_) if of_cluster => Condition::new("Ready", "True"),
+        Allocation::Address(own) if own.ip.as_deref() != Some(shown.address) => {
+            let message = format!("service is waiting for external IP{}", shown.why());
+            Condition::new("Ready", "False").because("NoExternalIP", message)
+        }
         Allocation::Address(_) if backends.is_empty() => {
             Condition::new("Ready", "False").because("NoBackend", "no running backend servers")
         }
@@ -109,7 +109,8 @@ fn status(
             wanted["allocatedAddress"] = json!(address);
             // The cloud provider of a guest cluster writes the address when it has announced it.
             if !of_cluster {
-                wanted["address"] = json!(address.ip);
+                let shown = address.ip.as_deref().filter(|own| *own == shown.address);
+                wanted["address"] = json!(shown);
             }
         }
         Allocation::None(_) => {

@@ -64,8 +64,17 @@ fn objects(state: &mut BalancerState, kind: ManagedKind) -> &mut Vec<Value> {
     }
 }
 
-/// Carries out changes until there are none.
+/// Carries out changes until there are none, and lets services have their addresses.
 fn settle(state: &mut BalancerState) {
+    settle_unannounced(state);
+    for service in &mut state.services {
+        let address = service["spec"]["loadBalancerIP"].clone();
+        service["status"] = json!({"loadBalancer": {"ingress": [{"ip": address}]}});
+    }
+    settle_unannounced(state);
+}
+
+fn settle_unannounced(state: &mut BalancerState) {
     for _ in 0..5 {
         let changes = plan(state, Timestamp::UNIX_EPOCH);
         if changes.is_empty() {
@@ -86,10 +95,6 @@ fn carry_out(state: &mut BalancerState, change: BalancerChange) {
         }
         BalancerChange::Patch { kind, name: wanted, patch, .. } => {
             let own = objects(state, kind).iter_mut().find(|own| name(own) == wanted);
-            merge(own.unwrap(), &patch);
-        }
-        BalancerChange::Status { name: wanted, patch, .. } => {
-            let own = state.services.iter_mut().find(|own| name(own) == wanted);
             merge(own.unwrap(), &patch);
         }
     }
@@ -133,6 +138,28 @@ fn a_load_balancer_gets_an_address_and_leads_to_its_machines() {
     assert_eq!(slice["metadata"]["labels"]["kubernetes.io/service-name"], "lb");
     assert_eq!(slice["ports"], json!([{"name": "web", "port": 8080, "protocol": "TCP"}]));
     assert_eq!(slice["endpoints"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn an_address_is_shown_when_the_service_has_it() {
+    let mut state = BalancerState {
+        balancers: vec![balancer("lb")],
+        pools: vec![pool("p", "10.0.0.10", "10.0.0.11")],
+        instances: vec![instance("a", "web", "10.52.0.1")],
+        ..BalancerState::default()
+    };
+    settle_unannounced(&mut state);
+    assert_eq!(text(&state.balancers[0], "/status/allocatedAddress/ip"), "10.0.0.10");
+    assert_eq!(state.balancers[0]["status"].get("address"), None);
+    assert_eq!(ready(&state.balancers[0]), ("False", "service is waiting for external IP"));
+    let condition = json!({"type": "Announced", "status": "False", "message": "no node"});
+    state.services[0]["status"] = json!({"conditions": [condition]});
+    settle_unannounced(&mut state);
+    let message = "service is waiting for external IP: no node";
+    assert_eq!(ready(&state.balancers[0]), ("False", message));
+    settle(&mut state);
+    assert_eq!(state.balancers[0]["status"]["address"], "10.0.0.10");
+    assert_eq!(ready(&state.balancers[0]), ("True", ""));
 }
 
 #[test]

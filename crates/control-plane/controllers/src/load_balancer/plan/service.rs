@@ -20,6 +20,36 @@ pub(super) struct Backend<'a> {
     ready: bool,
 }
 
+/// The address that the service of a load balancer shows, and why it shows none.
+pub(super) struct ShownAddress<'a> {
+    pub(super) address: &'a str,
+    message: &'a str,
+}
+
+impl ShownAddress<'_> {
+    /// The reason, to be appended to a message.
+    pub(super) fn why(&self) -> String {
+        if self.message.is_empty() { String::new() } else { format!(": {}", self.message) }
+    }
+}
+
+pub(super) fn shown_address<'a>(state: &'a BalancerState, balancer: &Value) -> ShownAddress<'a> {
+    let Some(service) = of(&state.services, balancer) else {
+        return ShownAddress { address: "", message: "" };
+    };
+    let announced = condition::find(list(service, "/status/conditions"), "Announced");
+    ShownAddress {
+        address: text(service, "/status/loadBalancer/ingress/0/ip"),
+        message: announced.map(|own| text(own, "/message")).unwrap_or_default(),
+    }
+}
+
+/// The object of the same name that a load balancer controls.
+fn of<'a>(all: &'a [Value], balancer: &Value) -> Option<&'a Value> {
+    let same = |own: &&Value| namespace(own) == namespace(balancer) && name(own) == name(balancer);
+    all.iter().find(same).filter(|own| is_controlled_by(own, balancer))
+}
+
 /// Machines of the namespace with one of the values of every label.
 pub(super) fn backends<'a>(
     balancer: &Value,
@@ -59,12 +89,7 @@ pub(super) fn serve(
     allocation: &Allocation,
     backends: &[Backend<'_>],
 ) -> Vec<BalancerChange> {
-    let of = |all: &[Value]| {
-        let same =
-            |own: &&Value| namespace(own) == namespace(balancer) && name(own) == name(balancer);
-        all.iter().find(same).filter(|own| is_controlled_by(own, balancer)).cloned()
-    };
-    let (service, slice) = (of(&state.services), of(&state.slices));
+    let (service, slice) = (of(&state.services, balancer), of(&state.slices, balancer));
     let address = match allocation {
         Allocation::Address(AllocatedAddress { ip: Some(address), .. })
             if typed.spec.workload_type.as_deref() != Some("cluster") =>
@@ -74,7 +99,7 @@ pub(super) fn serve(
         _ => {
             let old = [(ManagedKind::Service, service), (ManagedKind::Slice, slice)];
             let old = old.into_iter().filter_map(|(kind, own)| Some((kind, own?)));
-            return old.map(|(kind, own)| delete(kind, &own)).collect();
+            return old.map(|(kind, own)| delete(kind, own)).collect();
         }
     };
     let spec = json!({
@@ -82,27 +107,8 @@ pub(super) fn serve(
         "ports": typed.spec.listeners.iter().map(service_port).collect::<Vec<_>>(),
     });
     let mut changes = Vec::new();
-    changes.extend(ensure(
-        ManagedKind::Service,
-        balancer,
-        service.as_ref(),
-        "Service",
-        "v1",
-        "spec",
-        spec,
-    ));
-    let ingress =
-        json!({"status": {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}});
-    if let Some(service) = &service
-        && !is_merged(service, &ingress)
-    {
-        changes.push(BalancerChange::Status {
-            namespace: namespace(service).to_owned(),
-            name: name(service).to_owned(),
-            patch: ingress,
-        });
-    }
-    changes.extend(ensure_slice(balancer, typed, slice.as_ref(), backends));
+    changes.extend(ensure(ManagedKind::Service, balancer, service, "Service", "v1", "spec", spec));
+    changes.extend(ensure_slice(balancer, typed, slice, backends));
     changes
 }
 

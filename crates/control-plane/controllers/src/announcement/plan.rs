@@ -1,0 +1,247 @@
+//! Which node announces which address, and what services say of it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use base::clock;
+use hci::announcement::{self, AnnouncementLease, HANDOVER};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::condition::{self, Condition};
+use crate::object::{
+    annotation, entries, is_deleting, is_merged, name, namespace, text, uid, version,
+};
+
+/// The condition of a service that says whether its address is announced.
+const ANNOUNCED: &str = "Announced";
+
+#[derive(Debug, Default)]
+pub(super) struct AnnouncementState {
+    pub(super) pools: Vec<Value>,
+    pub(super) balancers: Vec<Value>,
+    /// Of load balancers.
+    pub(super) services: Vec<Value>,
+    pub(super) nodes: Vec<Value>,
+    pub(super) leases: Vec<Value>,
+    /// How long each lease has been unchanged, by name; those that have just vanished, too.
+    pub(super) unchanged: BTreeMap<String, Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum AnnouncementChange {
+    CreateLease(Value),
+    PatchLease {
+        name: String,
+        patch: Value,
+    },
+    DeleteLease {
+        name: String,
+        uid: String,
+    },
+    /// The status of a service.
+    Status {
+        namespace: String,
+        name: String,
+        patch: Value,
+    },
+}
+
+/// An address that somebody uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct UsedAddress {
+    address: Ipv4Addr,
+    /// The load balancer, and its service: NAMESPACE/NAME.
+    user: String,
+    /// Routers lead to it, and no node announces it.
+    is_external: bool,
+}
+
+/// Addresses that pools have given to load balancers of machines. Only administrators and this
+/// platform write pools; what a service asks for does not count.
+fn used(state: &AnnouncementState) -> Vec<UsedAddress> {
+    let users: BTreeSet<String> = state
+        .balancers
+        .iter()
+        .filter(|own| !is_deleting(own) && text(own, "/spec/workloadType") != "cluster")
+        .map(|own| format!("{}/{}", namespace(own), name(own)))
+        .collect();
+    let mut all = Vec::new();
+    for pool in &state.pools {
+        let is_external = annotation(pool, announcement::ANNOUNCEMENT) == Some("external");
+        for (address, user) in entries(pool, "/status/allocated") {
+            let user = user.as_str().unwrap_or_default().to_owned();
+            if let Ok(address) = address.parse()
+                && users.contains(&user)
+            {
+                all.push(UsedAddress { address, user, is_external });
+            }
+        }
+    }
+    all
+}
+
+/// Whether there is no address to look after.
+pub(super) fn is_idle(state: &AnnouncementState) -> bool {
+    state.leases.is_empty() && used(state).is_empty()
+}
+
+/// Whether an address is on its way to a node, or from one.
+pub(super) fn is_waiting(state: &AnnouncementState) -> bool {
+    let mut leases = state.leases.iter().filter_map(AnnouncementLease::read);
+    leases.any(|lease| {
+        let is_moving = lease.holder != lease.wanted;
+        !lease.holder.is_empty() && (is_moving || lease.renewed.is_empty())
+    })
+}
+
+pub(super) fn plan(state: &AnnouncementState, now: Timestamp) -> Vec<AnnouncementChange> {
+    let used = used(state);
+    let mut changes = Vec::new();
+    let mut load: BTreeMap<&str, usize> =
+        state.nodes.iter().map(|node| (name(node), 0_usize)).collect();
+    for lease in &state.leases {
+        *load.entry(text(lease, "/spec/holderIdentity")).or_default() += 1;
+    }
+    let announced: Vec<&UsedAddress> = used.iter().filter(|own| !own.is_external).collect();
+    for own in &announced {
+        let (holder, change) = assign(state, own.address, find(state, own.address), &load, now);
+        if change.is_some() {
+            *load.entry(holder.unwrap_or_default()).or_default() += 1;
+        }
+        changes.extend(change);
+    }
+    for lease in &state.leases {
+        let is_used =
+            announced.iter().any(|own| announcement::lease_name(own.address) == name(lease));
+        if !is_used {
+            changes.extend(retire(state, lease));
+        }
+    }
+    changes.extend(used.iter().filter_map(|own| service_status(state, own, now)));
+    changes
+}
+
+fn find(state: &AnnouncementState, address: Ipv4Addr) -> Option<&Value> {
+    let wanted = announcement::lease_name(address);
+    state.leases.iter().find(|lease| name(lease) == wanted)
+}
+
+fn is_silent(state: &AnnouncementState, lease: &str) -> bool {
+    state.unchanged.get(lease).is_some_and(|time| *time >= HANDOVER)
+}
+
+/// The node that is to announce an address, and what makes its lease say so.
+fn assign<'a>(
+    state: &'a AnnouncementState,
+    address: Ipv4Addr,
+    lease: Option<&Value>,
+    load: &BTreeMap<&str, usize>,
+    now: Timestamp,
+) -> (Option<&'a str>, Option<AnnouncementChange>) {
+    let candidates = announcement::candidates(&state.nodes, address);
+    let time = clock::rfc3339_micro(now);
+    let key = announcement::lease_name(address);
+    let Some(lease) = lease else {
+        // Whoever held a lease that somebody deleted may still announce.
+        if state.unchanged.contains_key(&key) && !is_silent(state, &key) {
+            return (None, None);
+        }
+        let chosen = announcement::choose(&candidates, "", None, load);
+        let object = chosen.map(|node| AnnouncementLease::object(address, node, &time));
+        return (chosen, object.map(AnnouncementChange::CreateLease));
+    };
+    let Some(known) = AnnouncementLease::read(lease) else { return (None, None) };
+    let is_free = known.holder.is_empty();
+    let is_expired = !is_free && is_silent(state, &key);
+    if candidates.is_empty() && !is_free && !is_expired {
+        // A node that still announces is better than none.
+        return (None, None);
+    }
+    let failed = is_expired.then_some(known.holder.as_str());
+    let chosen = announcement::choose(&candidates, &known.holder, failed, load);
+    let mut patch = json!({"metadata": {"annotations": {
+        announcement::ANNOUNCE_ON: chosen.unwrap_or_default(),
+    }}});
+    if let Some(chosen) = chosen.filter(|_| is_free || is_expired) {
+        let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default() + 1;
+        patch["spec"] = json!({
+            "holderIdentity": chosen, "acquireTime": time, "renewTime": null,
+            "leaseTransitions": transitions,
+        });
+    } else if is_expired {
+        patch["spec"] = json!({"holderIdentity": null, "renewTime": null});
+    }
+    (chosen, patch_lease(lease, patch))
+}
+
+/// A write is refused if the lease has changed since it was read.
+fn patch_lease(lease: &Value, mut patch: Value) -> Option<AnnouncementChange> {
+    if is_merged(lease, &patch) {
+        return None;
+    }
+    patch["metadata"]["resourceVersion"] =
+        version(lease).get("resourceVersion").cloned().unwrap_or_default();
+    Some(AnnouncementChange::PatchLease { name: name(lease).to_owned(), patch })
+}
+
+/// The lease of an address that nobody uses goes once nobody announces it.
+fn retire(state: &AnnouncementState, lease: &Value) -> Option<AnnouncementChange> {
+    let is_held = !text(lease, "/spec/holderIdentity").is_empty();
+    if is_held && !is_silent(state, name(lease)) {
+        let patch = json!({"metadata": {"annotations": {announcement::ANNOUNCE_ON: ""}}});
+        return patch_lease(lease, patch);
+    }
+    Some(AnnouncementChange::DeleteLease {
+        name: name(lease).to_owned(),
+        uid: uid(lease).to_owned(),
+    })
+}
+
+/// A service shows its address when a node has announced it, and while another takes over.
+fn service_status(
+    state: &AnnouncementState,
+    own: &UsedAddress,
+    now: Timestamp,
+) -> Option<AnnouncementChange> {
+    let is_own = |service: &&Value| {
+        format!("{}/{}", namespace(service), name(service)) == own.user
+            && text(service, "/spec/loadBalancerIP") == own.address.to_string()
+    };
+    let service = state.services.iter().find(is_own)?;
+    let address = own.address.to_string();
+    let shown = text(service, "/status/loadBalancer/ingress/0/ip") == address;
+    let lease = find(state, own.address).and_then(AnnouncementLease::read);
+    let holder = lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default();
+    let is_renewed = lease.as_ref().is_some_and(|lease| !lease.renewed.is_empty());
+    let condition =
+        Condition::new(ANNOUNCED, if own.is_external || is_renewed { "True" } else { "False" });
+    let condition = if own.is_external {
+        condition.because("External", "routers outside of the cluster lead to the address")
+    } else if is_renewed {
+        condition.because("Announced", format!("node {holder} announces the address"))
+    } else if holder.is_empty() {
+        condition.because(
+            "NoNode",
+            format!("no node that is ready has an interface in the subnet of {address}"),
+        )
+    } else {
+        condition.because("Assigned", format!("node {holder} has not announced the address yet"))
+    };
+    let is_taken_over = shown && !holder.is_empty();
+    let mut conditions = condition::of(service);
+    condition::set(&mut conditions, &condition, now);
+    let mut patch = json!({"status": {"conditions": conditions}});
+    if condition.status == "True" || is_taken_over {
+        let ingress = json!([{"ip": address, "ipMode": "VIP"}]);
+        patch["status"]["loadBalancer"] = json!({"ingress": ingress});
+    } else if !text(service, "/status/loadBalancer/ingress/0/ip").is_empty() {
+        patch["status"]["loadBalancer"] = json!({"ingress": null});
+    }
+    (!is_merged(service, &patch)).then(|| AnnouncementChange::Status {
+        namespace: namespace(service).to_owned(),
+        name: name(service).to_owned(),
+        patch,
+    })
+}

@@ -7,6 +7,7 @@
 //! QEMU processes outlive it. Everything it must know to find them again lies in its
 //! directory, written before the process exists; see `vmi`.
 
+mod announce;
 mod api;
 mod backup;
 mod change_notifier;

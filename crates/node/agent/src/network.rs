@@ -192,6 +192,11 @@ impl Networks {
         Some(OverlayTarget { node: node.to_owned(), network, dns, remote })
     }
 
+    /// Whether services are reachable through this node, so that it can announce their addresses.
+    pub(crate) fn has_services(&self) -> bool {
+        matches!(self.mode, Mode::Nat(_))
+    }
+
     /// The uplinks, unless another process of the network namespace owns them.
     pub(crate) fn uplinks(&self) -> Option<UplinkTarget> {
         let Mode::Nat(nat) = &self.mode else { return None };

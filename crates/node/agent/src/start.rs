@@ -14,6 +14,7 @@ use qemu::{Launcher, RunDir, Spec};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::announce;
 use crate::backup;
 use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
@@ -96,6 +97,10 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         policies(&client, &config, &networks, &all);
         if let Some(target) = networks.overlay(&config.node_name) {
             all.spawn("overlay", overlay::run(client.clone(), target, all.stop_signal()));
+        }
+        if networks.has_services() {
+            let run = announce::run(client.clone(), config.node_name.clone(), all.clone());
+            all.spawn("announcements", run);
         }
         if let Some(target) = networks.uplinks() {
             let run = uplink::run(client.clone(), config.node_name.clone(), target, all.clone());

@@ -5,6 +5,7 @@ pub mod addon;
 pub mod address_pool;
 pub mod admit;
 pub mod announcement;
+pub mod backend_health;
 mod bootstrap;
 mod claim_template;
 pub mod cluster;

@@ -17,6 +17,7 @@ mod egress;
 mod endpoint;
 mod event;
 mod guard;
+mod health_check;
 mod history;
 mod host;
 mod image;

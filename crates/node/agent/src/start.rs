@@ -22,6 +22,7 @@ use crate::context::{Context, Users};
 use crate::egress::Egress;
 use crate::endpoint::{self, Endpoint};
 use crate::event::Reporter;
+use crate::health_check;
 use crate::history::{self, UsageHistory};
 use crate::host::{self, AcceleratorProbe};
 use crate::image::Images;
@@ -101,6 +102,8 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         if networks.has_services() {
             let run = announce::run(client.clone(), config.node_name.clone(), all.clone());
             all.spawn("announcements", run);
+            let (own, name) = (client.clone(), config.node_name.clone());
+            all.spawn("health-checks", health_check::run(own, name, all.stop_signal()));
         }
         if let Some(target) = networks.uplinks() {
             let run = uplink::run(client.clone(), config.node_name.clone(), target, all.clone());

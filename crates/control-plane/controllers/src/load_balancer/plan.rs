@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::condition::{self, Condition};
 use crate::object::{is_deleting, is_merged, name, namespace};
 use address::{Allocation, OpenPool};
-use service::{Backend, ShownAddress};
+use service::{Backends, ShownAddress};
 
 /// The label of the services and slices that are made here.
 pub(crate) const OWNED: &str = "loadbalancer.harvesterhci.io/servicelb=true";
@@ -35,23 +35,9 @@ pub(super) enum ManagedKind {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum BalancerChange {
-    Create {
-        kind: ManagedKind,
-        namespace: String,
-        object: Value,
-    },
-    Patch {
-        kind: ManagedKind,
-        namespace: String,
-        name: String,
-        patch: Value,
-    },
-    Delete {
-        kind: ManagedKind,
-        namespace: String,
-        name: String,
-        uid: String,
-    },
+    Create { kind: ManagedKind, namespace: String, object: Value },
+    Patch { kind: ManagedKind, namespace: String, name: String, patch: Value },
+    Delete { kind: ManagedKind, namespace: String, name: String, uid: String },
 }
 
 pub(super) fn plan(state: &BalancerState, now: Timestamp) -> Vec<BalancerChange> {
@@ -65,7 +51,8 @@ pub(super) fn plan(state: &BalancerState, now: Timestamp) -> Vec<BalancerChange>
         let Ok(typed) = serde_json::from_value::<LoadBalancer>(balancer.clone()) else { continue };
         let allocation = address::allocate(&mut pools, balancer, &typed);
         let backends = service::backends(balancer, &typed, &state.instances);
-        later.extend(service::serve(state, balancer, &typed, &allocation, &backends));
+        let servers = &backends.servers;
+        later.extend(service::serve(state, balancer, &typed, &allocation, servers));
         let shown = service::shown_address(state, balancer);
         later.extend(status(balancer, &typed, &allocation, &shown, &backends, now));
     }
@@ -80,7 +67,7 @@ fn status(
     typed: &LoadBalancer,
     allocation: &Allocation,
     shown: &ShownAddress<'_>,
-    backends: &[Backend<'_>],
+    backends: &Backends<'_>,
     now: Timestamp,
 ) -> Option<BalancerChange> {
     let of_cluster = typed.spec.workload_type.as_deref() == Some("cluster");
@@ -93,15 +80,16 @@ fn status(
             let message = format!("service is waiting for external IP{}", shown.why());
             Condition::new("Ready", "False").because("NoExternalIP", message)
         }
-        Allocation::Address(_) if backends.is_empty() => {
-            Condition::new("Ready", "False").because("NoBackend", "no running backend servers")
-        }
-        Allocation::Address(_) => Condition::new("Ready", "True"),
+        Allocation::Address(_) => match backends.problem() {
+            Some(message) => Condition::new("Ready", "False").because("NoBackend", message),
+            None => Condition::new("Ready", "True"),
+        },
     };
     let mut conditions = condition::of(balancer);
     condition::set(&mut conditions, &ready, now);
+    let healthy = backends.servers.iter().filter(|server| server.healthy);
     let mut wanted = json!({
-        "backendServers": backends.iter().map(|backend| backend.address).collect::<Vec<_>>(),
+        "backendServers": healthy.map(|server| server.address).collect::<Vec<_>>(),
         "conditions": conditions,
     });
     match allocation {

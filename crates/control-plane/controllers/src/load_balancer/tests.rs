@@ -163,6 +163,53 @@ fn an_address_is_shown_when_the_service_has_it() {
 }
 
 #[test]
+fn machines_that_do_not_answer_the_health_check_are_left_out() {
+    let health = |mut instance: Value, port: u16, healthy: bool| {
+        let text = json!({"lb": {"port": port, "healthy": healthy}}).to_string();
+        instance["metadata"]["annotations"] = json!({"sheaf.io/backend-health": text});
+        instance
+    };
+    let (a, b) = (instance("a", "web", "10.52.0.1"), instance("b", "web", "10.52.0.2"));
+    let mut bare = instance("c", "web", "");
+    bare["status"]["interfaces"] = json!([]);
+    let none = "running backend servers are not probed as healthy total:2, healthy:0";
+    for (what, instances, servers, ready_count, message) in [
+        ("none run", vec![], json!([]), 0, "no running backend servers"),
+        ("no address", vec![bare], json!([]), 0, "running backend servers have no IP"),
+        ("not probed", vec![a.clone(), b.clone()], json!([]), 0, none),
+        (
+            "another port",
+            vec![health(a.clone(), 81, true), health(b.clone(), 8080, false)],
+            json!([]),
+            0,
+            none,
+        ),
+        (
+            "one answers",
+            vec![health(a, 8080, false), health(b, 8080, true)],
+            json!(["10.52.0.2"]),
+            1,
+            "",
+        ),
+    ] {
+        let mut own = balancer("lb");
+        own["spec"]["healthCheck"] = json!({"port": 8080, "successThreshold": 2});
+        let mut state = BalancerState {
+            balancers: vec![own],
+            pools: vec![pool("p", "10.0.0.10", "10.0.0.11")],
+            instances,
+            ..BalancerState::default()
+        };
+        settle(&mut state);
+        assert_eq!(ready(&state.balancers[0]).1, message, "{what}");
+        assert_eq!(state.balancers[0]["status"]["backendServers"], servers, "{what}");
+        let endpoints = state.slices[0]["endpoints"].as_array().unwrap();
+        let ready = endpoints.iter().filter(|own| own["conditions"]["ready"] == true).count();
+        assert_eq!(ready, ready_count, "{what}");
+    }
+}
+
+#[test]
 fn addresses_come_back_and_are_kept_for_those_who_had_them() {
     let mut state = BalancerState {
         balancers: vec![balancer("one"), balancer("two"), balancer("three")],

@@ -77,6 +77,7 @@ fn node_rules() -> Vec<PolicyRule> {
         on(READ, CDI, &["datavolumes", "dataimportcrons", "cdiconfigs"]),
         on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
         on(READ, NETWORK, &["vlanconfigs"]),
+        on(READ, "loadbalancer.harvesterhci.io", &["loadbalancers"]),
         on(&["get", "list", "watch", "patch"], NETWORK, &["clusternetworks"]),
         on(
             &["get", "list", "watch", "create", "update", "patch", "delete"],

@@ -1,7 +1,6 @@
 //! The machines behind a load balancer, and the service and the slice that lead to them.
 
-use std::net::Ipv4Addr;
-
+use hci::backend_health::{self, ActiveCheck};
 use hci::harvester::load_balancer::{AllocatedAddress, Listener, LoadBalancer};
 use serde_json::{Value, json};
 
@@ -18,6 +17,33 @@ pub(super) struct Backend<'a> {
     instance: &'a Value,
     pub(super) address: &'a str,
     ready: bool,
+    /// It answers the health check, or there is none.
+    pub(super) healthy: bool,
+}
+
+/// The machines behind a load balancer.
+pub(super) struct Backends<'a> {
+    /// How many are selected and run.
+    pub(super) running: usize,
+    /// Those of them that have an address.
+    pub(super) servers: Vec<Backend<'a>>,
+}
+
+impl Backends<'_> {
+    /// Why connections go nowhere, in upstream's words.
+    pub(super) fn problem(&self) -> Option<String> {
+        if self.running == 0 {
+            Some("no running backend servers".to_owned())
+        } else if self.servers.is_empty() {
+            Some("running backend servers have no IP".to_owned())
+        } else if !self.servers.iter().any(|server| server.healthy) {
+            let total = self.servers.len();
+            let text = "running backend servers are not probed as healthy";
+            Some(format!("{text} total:{total}, healthy:0"))
+        } else {
+            None
+        }
+    }
 }
 
 /// The address that the service of a load balancer shows, and why it shows none.
@@ -50,35 +76,38 @@ fn of<'a>(all: &'a [Value], balancer: &Value) -> Option<&'a Value> {
     all.iter().find(same).filter(|own| is_controlled_by(own, balancer))
 }
 
-/// Machines of the namespace with one of the values of every label.
+/// Machines of the namespace that run and are selected.
 pub(super) fn backends<'a>(
     balancer: &Value,
     typed: &LoadBalancer,
     instances: &'a [Value],
-) -> Vec<Backend<'a>> {
-    let selector = &typed.spec.backend_server_selector;
-    if selector.is_empty() {
-        return Vec::new();
-    }
-    let selected = instances.iter().filter(|instance| {
-        let labels = &instance["metadata"]["labels"];
-        namespace(instance) == namespace(balancer)
-            && text(instance, "/status/phase") == "Running"
-            && selector.iter().all(|(key, values)| {
-                labels[key].as_str().is_some_and(|own| values.iter().any(|value| value == own))
-            })
-    });
-    let mut found: Vec<Backend<'_>> = selected
-        .filter_map(|instance| {
-            let interfaces = list(instance, "/status/interfaces").iter();
-            let mut addresses = interfaces.map(|interface| text(interface, "/ipAddress"));
-            let address = addresses.find(|address| address.parse::<Ipv4Addr>().is_ok())?;
-            let ready = condition::is(instance, "Ready", "True");
-            Some(Backend { instance, address, ready })
+) -> Backends<'a> {
+    let selected: Vec<&Value> = instances
+        .iter()
+        .filter(|instance| {
+            namespace(instance) == namespace(balancer)
+                && text(instance, "/status/phase") == "Running"
+                && backend_health::selects(&typed.spec, &instance["metadata"]["labels"])
         })
         .collect();
-    found.sort_by_key(|backend| name(backend.instance));
-    found
+    let check = ActiveCheck::of(typed);
+    let answers = |instance: &Value| {
+        check.is_none_or(|check| {
+            let reported = backend_health::reported(instance);
+            let own = reported.get(name(balancer));
+            own.is_some_and(|own| own.healthy && own.port == check.port)
+        })
+    };
+    let mut servers: Vec<Backend<'_>> = selected
+        .iter()
+        .filter_map(|instance| {
+            let address = backend_health::address(instance)?;
+            let ready = condition::is(instance, "Ready", "True");
+            Some(Backend { instance, address, ready, healthy: answers(instance) })
+        })
+        .collect();
+    servers.sort_by_key(|backend| name(backend.instance));
+    Backends { running: selected.len(), servers }
 }
 
 /// The service and the slice of a load balancer of machines.
@@ -144,7 +173,8 @@ fn ensure_slice(
         .map(|backend| {
             let instance = backend.instance;
             json!({
-                "addresses": [backend.address], "conditions": {"ready": backend.ready},
+                "addresses": [backend.address],
+                "conditions": {"ready": backend.ready && backend.healthy},
                 "nodeName": text(instance, "/status/nodeName"),
                 "targetRef": {
                     "kind": "VirtualMachineInstance", "namespace": namespace(instance),

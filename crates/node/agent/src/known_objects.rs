@@ -3,12 +3,34 @@
 use std::collections::BTreeMap;
 
 use kube::runtime::watcher::Event;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// The namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+/// Records of objects that were listed; what cannot be read is left out.
+pub(crate) fn read_all<Object, Record>(
+    objects: &[Value],
+    read: fn(Object) -> Option<Record>,
+) -> BTreeMap<ObjectKey, Record>
+where
+    Object: DeserializeOwned + kube::Resource<DynamicType = ()>,
+{
+    let records = objects.iter().filter_map(|object| {
+        let object: Object = serde_json::from_value(object.clone()).ok()?;
+        let meta = object.meta();
+        let key = ObjectKey {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+        };
+        Some((key, read(object)?))
+    });
+    records.collect()
 }
 
 /// The objects of one kind, in the part that matters to its user.

@@ -31,6 +31,7 @@ mod processors;
 mod service;
 mod start;
 mod storage;
+mod trace;
 mod uplink;
 mod usage;
 mod vmi;
@@ -43,3 +44,4 @@ pub use config::{
 pub use ipnet::IpNet;
 pub use net::LinkName;
 pub use start::{StartError, start};
+pub use trace::{TraceError, TraceObjects, TracePath, TraceProtocol, TraceQuery, TraceStep, trace};

@@ -35,7 +35,7 @@ use crate::vmi::{InterfaceBackend, Vmi};
 
 pub(crate) use claim::read as read_claim;
 use ownership::own;
-pub(crate) use plan::{Binding, BridgeNetwork, binding, definition_of, names_below};
+pub(crate) use plan::{Binding, BridgeNetwork, binding, definition_of, inbound_ports, names_below};
 use port::{bare_port, is_bridge, port};
 
 /// The file in a machine's folder that remembers its attachments.

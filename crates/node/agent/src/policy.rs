@@ -6,6 +6,7 @@
 
 mod object;
 mod plan;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -27,6 +28,7 @@ use crate::known_objects::KnownObjects;
 use crate::overlay::RemoteGuests;
 use object::{NamespaceRecord, PodRecord, PolicyRecord};
 pub(crate) use plan::LocalGuest;
+pub(crate) use snapshot::{DecidingPolicies, JudgingNode, PolicySnapshot};
 
 /// Between two attempts to reach the server, or to change the network.
 const RETRY: Duration = Duration::from_secs(1);

@@ -19,10 +19,11 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use net::{Dns, Network, ServiceRecords};
+use serde_json::Value;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use crate::known_objects::KnownObjects;
+use crate::known_objects::{KnownObjects, read_all};
 use crate::overlay::RemoteGuests;
 use object::{ServiceRecord, SliceRecord};
 pub(crate) use plan::ServiceNode;
@@ -38,6 +39,17 @@ pub(crate) struct ServiceTarget {
     pub(crate) dns: Option<Dns>,
     /// Guests of other nodes that can be reached.
     pub(crate) remote: watch::Receiver<Arc<RemoteGuests>>,
+}
+
+/// The services of a snapshot of objects, as a node serves them.
+pub(crate) fn services_of(
+    services: &[Value],
+    slices: &[Value],
+    node: &ServiceNode,
+    remote: &RemoteGuests,
+) -> Vec<net::Service> {
+    let services = read_all(services, ServiceRecord::read);
+    plan::services(&services, &read_all(slices, SliceRecord::read), node, remote)
 }
 
 /// Runs until `stop`; routes and tunnels stay.

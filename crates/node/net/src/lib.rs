@@ -65,6 +65,7 @@ pub use overlay::plan::{OverlayAction, SeenOverlay};
 pub use overlay::rules::OverlayRules;
 pub use overlay::{GuestOverlay, Overlay, OverlayPeer};
 pub use plan::{Conflict, LinkKind, NetworkAction, NetworkInterface, ObservedNetwork, plan};
+pub use policy::judge::{FirstPacket, PolicyVerdict};
 pub use policy::rules::PolicyRules;
 pub use policy::{
     AddressBlock, AllowRule, AllowedPorts, GuestPolicies, GuestPolicy, Ingress, Peers, Policies,

@@ -3,6 +3,7 @@
 //! Knows nothing of Kubernetes; the agent resolves selectors into addresses. `rules` turns this into
 //! nftables.
 
+pub(crate) mod judge;
 pub(crate) mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -136,6 +136,10 @@ pub(super) fn queues(vmi: &Vmi, interface: &Interface) -> u16 {
 
 /// A list of ports limits what may come in; no list means everything.
 pub(super) fn inbound(_: &Vmi, interface: &Interface) -> InboundPolicy {
+    allowed_ports(interface)
+}
+
+fn allowed_ports(interface: &Interface) -> InboundPolicy {
     if interface.masquerade.is_none() || interface.ports.is_empty() {
         return InboundPolicy::All;
     }
@@ -149,6 +153,14 @@ pub(super) fn inbound(_: &Vmi, interface: &Interface) -> InboundPolicy {
         Some((protocol, u16::try_from(port.port).ok()?))
     });
     InboundPolicy::Only(ports.collect::<BTreeSet<_>>())
+}
+
+/// The ports of an instance that may be reached on the guest network of its node.
+pub(crate) fn inbound_ports(instance: &Value) -> InboundPolicy {
+    let interfaces = instance["spec"]["domain"]["devices"]["interfaces"].clone();
+    let interfaces: Vec<Interface> = serde_json::from_value(interfaces).unwrap_or_default();
+    let interface = interfaces.iter().find(|own| own.masquerade.is_some());
+    interface.map_or(InboundPolicy::All, allowed_ports)
 }
 
 pub(super) fn dhcp_options(vmi: &Vmi, interface: &Interface) -> DhcpOptions {

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use net::{
-    AddressBlock, AllowRule, AllowedPorts, DesiredNetwork, Endpoint, EndpointScope, GuestPolicies,
-    GuestPolicy, Ingress, Location, Network, Peers, Policies, PortRange, Protocol, Service,
+    AddressBlock, AllowRule, AllowedPorts, DesiredNetwork, Endpoint, EndpointScope, FirstPacket,
+    GuestPolicies, GuestPolicy, Ingress, Location, Network, Peers, Policies, PolicyVerdict,
+    PortRange, Protocol, Service,
 };
 
 use crate::world::{Guest, World, address, bridge, in_both_worlds, in_world, port};
@@ -143,5 +144,40 @@ fn link_local_addresses_are_out_of_reach() {
         let guest = Guest::configured(port(2));
         assert!(guest.inside.connects(crate::world::OUTSIDE, 80));
         assert!(!guest.inside.connects([169, 254, 169, 254].into(), 80));
+    });
+}
+
+#[test]
+fn verdicts_on_paper_are_those_of_the_kernel() {
+    in_world(async |world: World| {
+        let network = world.network(vec![port(2), port(3), port(4)]).await;
+        let machines = [2, 3, 4].map(|number| Guest::configured(port(number)));
+        let servers = machines.iter().flat_map(|own| [80, 81].map(|port| own.inside.listen(port)));
+        let _servers: Vec<_> = servers.collect();
+        let from_three = AllowRule { peers: guests(&[3]), ports: tcp(80) };
+        let to_any = AllowRule { peers: Peers::Any, ports: tcp(80) };
+        let closed = GuestPolicy { ingress: Ingress::Only(vec![from_three]), egress: None };
+        let isolated = GuestPolicy {
+            ingress: Ingress::IsolatedTo([address(3), address(4)].into()),
+            egress: Some(vec![to_any]),
+        };
+        let wanted = policies(&[2, 3, 4], [(2, closed), (3, isolated)]);
+        network.restrict(wanted.clone()).await.unwrap();
+        let all = bridge().gateway.trunc();
+        for (from, guest) in [2, 3, 4].into_iter().zip(&machines) {
+            for (to, port) in [(2, 80), (2, 81), (3, 80), (3, 81), (4, 80), (4, 81)] {
+                if from == to {
+                    continue;
+                }
+                let (sender, receiver) = (address(from), address(to));
+                let packet =
+                    FirstPacket { from: sender, to: receiver, protocol: Protocol::Tcp, port };
+                let is_accepted = wanted.judge_egress(&packet) == PolicyVerdict::Accept
+                    && wanted.judge_ingress(&packet, all, &BTreeSet::new())
+                        == PolicyVerdict::Accept;
+                let connects = guest.inside.connects(receiver, port);
+                assert_eq!(connects, is_accepted, "{from} to {to}:{port}");
+            }
+        }
     });
 }

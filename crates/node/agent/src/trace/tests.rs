@@ -1,0 +1,133 @@
+//! Traces of connections in a small cluster.
+
+use serde_json::json;
+
+use super::*;
+
+fn instance(namespace: &str, name: &str, node: &str, last: u8, ports: &Value) -> Value {
+    json!({
+        "metadata": {"namespace": namespace, "name": name, "uid": format!("uid-{name}")},
+        "spec": {"domain": {"devices": {"interfaces":
+            [{"name": "default", "masquerade": {}, "ports": ports}]}}},
+        "status": {"phase": "Running", "nodeName": node,
+            "interfaces": [{"name": "default", "ipAddress": format!("10.52.0.{last}")}]},
+    })
+}
+
+fn pod(namespace: &str, name: &str, node: &str, last: u8) -> Value {
+    json!({
+        "metadata": {"namespace": namespace, "name": format!("launcher-{name}"), "labels": {
+            "app": name, "vm.kubevirt.io/name": name, "kubevirt.io/created-by": format!("uid-{name}")}},
+        "spec": {"nodeName": node, "containers": []},
+        "status": {"phase": "Running", "podIP": format!("10.52.0.{last}")},
+    })
+}
+
+/// Guests a and b of namespace `n` on two nodes, and c of namespace `m`.
+fn cluster(policies: &[Value]) -> TraceObjects {
+    let node = |name: &str| json!({"metadata": {"name": name, "annotations": {GUEST_NETWORK: "10.52.0.0/24"}}});
+    let guests = [("n", "a", "one", 2), ("n", "b", "two", 3), ("m", "c", "one", 4)];
+    let web = json!([{"port": 80}]);
+    let policies = policies.iter().enumerate().map(|(index, spec)| {
+        json!({"metadata": {"namespace": "n", "name": format!("p{index}")}, "spec": spec})
+    });
+    TraceObjects {
+        policies: policies.collect(),
+        namespaces: ["n", "m"].map(|name| json!({"metadata": {"name": name}})).into(),
+        pods: guests.map(|(namespace, name, node, last)| pod(namespace, name, node, last)).into(),
+        instances: guests
+            .map(|(namespace, name, node, last)| instance(namespace, name, node, last, &web))
+            .into(),
+        services: vec![json!({"metadata": {"namespace": "n", "name": "web"}, "spec":
+            {"clusterIP": "10.53.0.9", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}})],
+        slices: vec![json!({"metadata": {"namespace": "n", "name": "web-1", "labels":
+            {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+            "endpoints": [{"addresses": ["10.52.0.3"], "nodeName": "two"}]})],
+        nodes: ["one", "two"].map(node).into(),
+    }
+}
+
+/// The last step of the only way.
+fn last(objects: &TraceObjects, machine: &str, to: &str, port: u16) -> (String, bool, String) {
+    let (namespace, machine) = machine.split_once('/').unwrap();
+    let to = to.parse().unwrap();
+    let query = TraceQuery { namespace, machine, to, port, protocol: TraceProtocol::Tcp };
+    let mut paths = trace(objects, &query).unwrap();
+    assert_eq!(paths.len(), 1);
+    let step = paths.remove(0).steps.pop().unwrap();
+    (step.stage.to_owned(), step.is_accepted, step.detail)
+}
+
+#[test]
+fn the_step_that_decides_is_named() {
+    let free = cluster(&[]);
+    let closed = cluster(&[json!({"podSelector": {"matchLabels": {"app": "b"}},
+        "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector":
+            {"matchLabels": {"app": "x"}}}]}]})]);
+    let no_egress = cluster(&[json!({"podSelector": {"matchLabels": {"app": "a"}},
+        "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
+            "ports": [{"port": 443}]}]})]);
+    for (what, objects, from, to, port, expected) in [
+        ("same namespace", &free, "n/a", "10.52.0.3", 80, ("ports", true, "lists port 80/tcp")),
+        ("port", &free, "n/a", "10.52.0.3", 81, ("ports", false, "does not list port 81/tcp")),
+        ("isolation", &free, "m/c", "10.52.0.3", 80, ("ingress", false, "namespace is isolated")),
+        ("service", &free, "n/a", "10.53.0.9", 8080, ("ports", true, "lists port 80/tcp")),
+        (
+            "outside",
+            &free,
+            "n/a",
+            "192.0.2.9",
+            443,
+            ("forward", true, "outside of the guest network"),
+        ),
+        ("metadata", &free, "n/a", "169.254.169.254", 80, ("source", false, "169.254.0.0/16")),
+        (
+            "policy",
+            &closed,
+            "n/a",
+            "10.52.0.3",
+            80,
+            ("ingress", false, "NetworkPolicy n/p0 selects it"),
+        ),
+        ("through a service", &closed, "n/a", "10.53.0.9", 8080, ("ingress", false, "n/p0")),
+        (
+            "egress",
+            &no_egress,
+            "n/a",
+            "10.52.0.3",
+            80,
+            ("egress", false, "NetworkPolicy n/p0 selects it"),
+        ),
+        ("block", &no_egress, "n/a", "192.0.2.9", 443, ("forward", true, "outside")),
+    ] {
+        let (stage, is_accepted, detail) = last(objects, from, to, port);
+        assert_eq!((stage.as_str(), is_accepted), (expected.0, expected.1), "{what}: {detail}");
+        assert!(detail.contains(expected.2), "{what}: {detail}");
+    }
+    let steps = |objects: &TraceObjects| {
+        let to = Ipv4Addr::new(192, 0, 2, 9);
+        let query = TraceQuery {
+            namespace: "n",
+            machine: "a",
+            to,
+            port: 443,
+            protocol: TraceProtocol::Tcp,
+        };
+        trace(objects, &query).unwrap().remove(0).steps
+    };
+    assert_eq!(steps(&no_egress)[1].detail, "allowed by NetworkPolicy n/p0");
+}
+
+#[test]
+fn a_machine_that_does_not_run_has_no_way() {
+    let mut objects = cluster(&[]);
+    objects.instances[0]["status"]["phase"] = json!("Scheduled");
+    let to = Ipv4Addr::new(10, 52, 0, 3);
+    let query =
+        TraceQuery { namespace: "n", machine: "a", to, port: 80, protocol: TraceProtocol::Tcp };
+    assert_eq!(trace(&objects, &query), Err(TraceError::NotRunning("n/a".into())));
+    let query = TraceQuery { machine: "b", ..query };
+    objects.nodes.clear();
+    assert_eq!(trace(&objects, &query), Err(TraceError::NotOnGuestNetwork("n/b".into())));
+}

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::harness::{Node, Sheaf, eventually, poll};
+use crate::harness::{Node, Sheaf, poll};
 
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f me@here";
@@ -95,16 +95,7 @@ fn terraform_applies_changes_and_destroys_its_resources() {
             ("public_key", KEY),
         ],
     );
-    // The provider has no annotations of pools, and no node has the subnet of this one.
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let pool = "/apis/loadbalancer.harvesterhci.io/v1beta1/ippools/services";
-            let external =
-                json!({"metadata": {"annotations": {"sheaf.io/announcement": "external"}}});
-            eventually("the pool is external", || http.merge(pool, &external).status == 200);
-        });
-        terraform.apply(&[]);
-    });
+    terraform.apply(&[]);
     let balancer =
         "/apis/loadbalancer.harvesterhci.io/v1beta1/namespaces/default/loadbalancers/web";
     assert_eq!(http.get(balancer).ok()["status"]["address"], "192.0.2.10");

@@ -80,8 +80,7 @@ fn the_account_of_a_guest_cluster_has_its_rights(sheaf: &Sheaf, http: &Http) {
 fn a_load_balancer_has_an_address_of_a_pool(http: &Http) {
     let pool = json!({
         "apiVersion": "loadbalancer.harvesterhci.io/v1beta1", "kind": "IPPool",
-        // No node has this subnet.
-        "metadata": {"name": "services", "annotations": {"sheaf.io/announcement": "external"}},
+        "metadata": {"name": "services"},
         "spec": {
             "ranges": [{"rangeStart": "192.0.2.10", "rangeEnd": "192.0.2.20",
                 "subnet": "192.0.2.0/24", "gateway": "192.0.2.1"}],

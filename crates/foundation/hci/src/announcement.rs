@@ -110,6 +110,11 @@ pub fn subnets_text(subnets: &[Ipv4Net]) -> String {
     subnets.join(",")
 }
 
+/// Whether a node, ready or not, has an interface in the subnet of the address.
+pub fn is_local(nodes: &[Value], address: Ipv4Addr) -> bool {
+    nodes.iter().any(|node| subnets(node).iter().any(|subnet| subnet.contains(&address)))
+}
+
 /// Nodes that can be given the address: those that are ready and have an interface in the subnet.
 /// Nodes that are cordoned count only if there are no others.
 pub fn candidates(nodes: &[Value], address: Ipv4Addr) -> Vec<&str> {

@@ -54,8 +54,28 @@ struct UsedAddress {
     address: Ipv4Addr,
     /// The load balancer, and its service: NAMESPACE/NAME.
     user: String,
-    /// Routers lead to it, and no node announces it.
-    is_external: bool,
+    /// Why no node announces it, if none does: routers lead to it.
+    external: Option<ExternalRoute>,
+}
+
+/// Why routers have to lead to an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExternalRoute {
+    /// The pool says so.
+    Declared,
+    /// No node has an interface in its subnet, so that nobody could be asked for it there.
+    NoSubnet,
+}
+
+impl ExternalRoute {
+    fn message(self, address: &str) -> String {
+        match self {
+            Self::Declared => "routers outside of the cluster lead to the address".to_owned(),
+            Self::NoSubnet => format!(
+                "no node has an interface in the subnet of {address}: routers have to lead to it"
+            ),
+        }
+    }
 }
 
 /// Addresses that pools have given to load balancers of machines. Only administrators and this
@@ -69,13 +89,18 @@ fn used(state: &AnnouncementState) -> Vec<UsedAddress> {
         .collect();
     let mut all = Vec::new();
     for pool in &state.pools {
-        let is_external = annotation(pool, announcement::ANNOUNCEMENT) == Some("external");
+        let is_declared = annotation(pool, announcement::ANNOUNCEMENT) == Some("external");
         for (address, user) in entries(pool, "/status/allocated") {
             let user = user.as_str().unwrap_or_default().to_owned();
             if let Ok(address) = address.parse()
                 && users.contains(&user)
             {
-                all.push(UsedAddress { address, user, is_external });
+                let external = match is_declared {
+                    true => Some(ExternalRoute::Declared),
+                    false => (!announcement::is_local(&state.nodes, address))
+                        .then_some(ExternalRoute::NoSubnet),
+                };
+                all.push(UsedAddress { address, user, external });
             }
         }
     }
@@ -104,7 +129,7 @@ pub(super) fn plan(state: &AnnouncementState, now: Timestamp) -> Vec<Announcemen
     for lease in &state.leases {
         *load.entry(text(lease, "/spec/holderIdentity")).or_default() += 1;
     }
-    let announced: Vec<&UsedAddress> = used.iter().filter(|own| !own.is_external).collect();
+    let announced: Vec<&UsedAddress> = used.iter().filter(|own| own.external.is_none()).collect();
     for own in &announced {
         let (holder, change) = assign(state, own.address, find(state, own.address), &load, now);
         if change.is_some() {
@@ -215,10 +240,12 @@ fn service_status(
     let lease = find(state, own.address).and_then(AnnouncementLease::read);
     let holder = lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default();
     let is_renewed = lease.as_ref().is_some_and(|lease| !lease.renewed.is_empty());
-    let condition =
-        Condition::new(ANNOUNCED, if own.is_external || is_renewed { "True" } else { "False" });
-    let condition = if own.is_external {
-        condition.because("External", "routers outside of the cluster lead to the address")
+    let condition = Condition::new(
+        ANNOUNCED,
+        if own.external.is_some() || is_renewed { "True" } else { "False" },
+    );
+    let condition = if let Some(external) = own.external {
+        condition.because("External", external.message(&address))
     } else if is_renewed {
         condition.because("Announced", format!("node {holder} announces the address"))
     } else if holder.is_empty() {

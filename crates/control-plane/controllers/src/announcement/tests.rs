@@ -64,6 +64,10 @@ fn an_address_moves_when_its_holder_has_stopped() {
         state.unchanged.insert(LEASE.into(), HANDOVER);
         state
     };
+    let down = |mut state: AnnouncementState| {
+        state.nodes.push(node("a", "False"));
+        state
+    };
     let null = Value::Null;
     for (what, state, expected) in [
         ("nobody has it", cluster(&["a", "b"], None), Some((json!("a"), json!("a")))),
@@ -79,7 +83,7 @@ fn an_address_moves_when_its_holder_has_stopped() {
             cluster(&["b"], Some(("a", "t"))),
             Some((null.clone(), json!("b"))),
         ),
-        ("the holder is the last", cluster(&[], Some(("a", "t"))), None),
+        ("the holder is the last", down(cluster(&[], Some(("a", "t")))), None),
         (
             "the holder is silent",
             silent(cluster(&["a", "b"], Some(("a", "t")))),
@@ -92,7 +96,7 @@ fn an_address_moves_when_its_holder_has_stopped() {
         ),
         (
             "silent and none is ready",
-            silent(cluster(&[], Some(("a", "t")))),
+            silent(down(cluster(&[], Some(("a", "t"))))),
             Some((null, json!(""))),
         ),
     ] {
@@ -149,16 +153,26 @@ fn a_service_shows_an_address_that_is_announced() {
         state.pools[0]["metadata"]["annotations"] = json!({"sheaf.io/announcement": "external"});
         state
     };
+    let unready = |mut state: AnnouncementState| {
+        state.nodes.push(node("z", "False"));
+        state
+    };
     let before = |mut state: AnnouncementState| {
         state.services[0]["status"] = shown.clone();
         state
     };
     for (what, state, is_shown, message) in [
         (
-            "no node",
-            cluster(&[], None),
+            "no node is ready",
+            unready(cluster(&[], None)),
             false,
             "no node that is ready has an interface in the subnet of 10.0.0.10",
+        ),
+        (
+            "no node has the subnet",
+            cluster(&[], None),
+            true,
+            "no node has an interface in the subnet of 10.0.0.10: routers have to lead to it",
         ),
         (
             "assigned",
@@ -175,7 +189,7 @@ fn a_service_shows_an_address_that_is_announced() {
         ),
         (
             "lost",
-            before(cluster(&[], Some(("", "")))),
+            before(unready(cluster(&[], Some(("", ""))))),
             false,
             "no node that is ready has an interface in the subnet of 10.0.0.10",
         ),

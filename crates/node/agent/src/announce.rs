@@ -27,7 +27,7 @@ use tracing::{debug, info, warn};
 
 use crate::api::{is_conflict, merge};
 use crate::known_objects::KnownObjects;
-use plan::{AnnounceStep, HeldAddress};
+use plan::AnnounceStep;
 
 /// How often leases are checked while this node holds any.
 const TICK: Duration = Duration::from_millis(500);
@@ -37,6 +37,18 @@ const RETRY: Duration = Duration::from_secs(1);
 const RENEW_TIMEOUT: Duration = Duration::from_secs(3);
 /// As many events as are taken together.
 const BATCH: usize = 256;
+
+/// How often neighbours are told of an address that has come to this node.
+const TELLS: u8 = 3;
+
+/// An address that this node announces.
+#[derive(Debug, Clone, Copy)]
+struct HeldAddress {
+    /// When the last renewal that succeeded was sent.
+    renewed: Instant,
+    /// How often neighbours were told of it.
+    told: u8,
+}
 
 /// An event of one of the watches; boxed, since they differ much in size.
 enum AnnounceChange {
@@ -142,7 +154,9 @@ impl AnnounceReconciler {
         };
         // An address that the kernel has removed is news again.
         self.held.retain(|address, _| seen.announced.iter().any(|(own, _)| own == address));
-        let steps = plan::steps(&self.node, &leases, &seen, &self.held, Instant::now());
+        let held = self.held.iter().map(|(address, held)| (*address, held.renewed.elapsed()));
+        let since_renewal: BTreeMap<Ipv4Addr, Duration> = held.collect();
+        let steps = plan::steps(&self.node, &leases, &seen, &since_renewal);
         let mut renewals = Vec::new();
         for step in steps {
             match step {
@@ -184,12 +198,11 @@ impl AnnounceReconciler {
             warn!(error = %Chain(&failure), "cannot announce an address");
             return;
         }
-        let held = self.held.insert(address, HeldAddress { renewed: sent, told: 0 });
-        let mut told = held.map_or(0, |held| held.told);
-        if held.is_none() {
+        let mut told = self.held.get(&address).map_or(0, |held| held.told);
+        if told == 0 {
             info!(%address, interface = %link.name, "announces an address");
         }
-        if (HeldAddress { renewed: sent, told }).is_news() {
+        if told < TELLS {
             told += 1;
             if let Err(failure) = self.announcer.tell_neighbours(address, link) {
                 warn!(error = %Chain(&failure), "cannot tell neighbours of an address");

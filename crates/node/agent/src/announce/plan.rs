@@ -6,30 +6,6 @@ use std::time::Duration;
 
 use hci::announcement::{AnnouncementLease, RENEW, VALID};
 use net::{AnnounceLink, ObservedAnnouncements};
-use tokio::time::Instant;
-
-/// How often neighbours are told of an address that has come to this node.
-const TELLS: u8 = 3;
-
-/// An address that this node announces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HeldAddress {
-    /// When the last renewal that succeeded was sent.
-    pub(super) renewed: Instant,
-    /// How often neighbours were told of it.
-    pub(super) told: u8,
-}
-
-impl HeldAddress {
-    /// Whether neighbours may not know yet.
-    pub(super) fn is_news(self) -> bool {
-        self.told < TELLS
-    }
-
-    fn is_due(self, now: Instant) -> bool {
-        now.duration_since(self.renewed) >= RENEW
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AnnounceStep {
@@ -48,12 +24,13 @@ pub(super) fn lifetime(since_sent: Duration) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
+/// What follows from the leases; `since_renewal` tells how long ago addresses that are announced
+/// were renewed.
 pub(super) fn steps<'a>(
     node: &str,
     leases: impl IntoIterator<Item = &'a AnnouncementLease>,
     seen: &ObservedAnnouncements,
-    held: &BTreeMap<Ipv4Addr, HeldAddress>,
-    now: Instant,
+    since_renewal: &BTreeMap<Ipv4Addr, Duration>,
 ) -> Vec<AnnounceStep> {
     let (mut steps, mut right) = (Vec::new(), BTreeMap::new());
     for lease in leases.into_iter().filter(|lease| lease.holder == node) {
@@ -61,9 +38,9 @@ pub(super) fn steps<'a>(
         match link.filter(|_| lease.wanted == node) {
             Some(link) => {
                 right.insert(lease.address, link.index);
-                let own = held.get(&lease.address);
+                let renewed = since_renewal.get(&lease.address);
                 let is_there = seen.announced.contains(&(lease.address, link.index));
-                if !is_there || own.is_none_or(|own| own.is_due(now)) {
+                if !is_there || renewed.is_none_or(|time| *time >= RENEW) {
                     steps.push(AnnounceStep::Renew { lease: lease.clone(), link: link.clone() });
                 }
             }
@@ -114,32 +91,31 @@ mod tests {
     #[test]
     fn a_node_announces_what_it_holds_and_withdraws_the_rest() {
         let address = Ipv4Addr::new(10, 0, 0, 9);
-        let now = Instant::now();
-        let fresh = BTreeMap::from([(address, HeldAddress { renewed: now, told: 0 })]);
+        let (none, fresh) = (BTreeMap::new(), BTreeMap::from([(address, Duration::ZERO)]));
+        let due = BTreeMap::from([(address, RENEW)]);
         let near = "10.0.0.0/24";
         let mut own = seen(near, &[]);
         own.own.insert(address);
-        for (what, lease, seen, held, at, expected) in [
-            ("new", lease("a", "a"), seen(near, &[]), &BTreeMap::new(), now, "renew"),
-            ("after a restart", lease("a", "a"), seen(near, &[2]), &BTreeMap::new(), now, "renew"),
-            ("fresh", lease("a", "a"), seen(near, &[2]), &fresh, now, ""),
-            ("due", lease("a", "a"), seen(near, &[2]), &fresh, now + RENEW, "renew"),
-            ("vanished", lease("a", "a"), seen(near, &[]), &fresh, now, "renew"),
-            ("other interface", lease("a", "a"), seen(near, &[2, 3]), &fresh, now, "withdraw 3"),
-            ("lost", lease("b", "b"), seen(near, &[2]), &fresh, now, "withdraw 2"),
-            ("to go", lease("a", "b"), seen(near, &[2]), &fresh, now, "withdraw 2, give back"),
+        for (what, lease, seen, since_renewal, expected) in [
+            ("new", lease("a", "a"), seen(near, &[]), &none, "renew"),
+            ("after a restart", lease("a", "a"), seen(near, &[2]), &none, "renew"),
+            ("fresh", lease("a", "a"), seen(near, &[2]), &fresh, ""),
+            ("due", lease("a", "a"), seen(near, &[2]), &due, "renew"),
+            ("vanished", lease("a", "a"), seen(near, &[]), &fresh, "renew"),
+            ("other interface", lease("a", "a"), seen(near, &[2, 3]), &fresh, "withdraw 3"),
+            ("lost", lease("b", "b"), seen(near, &[2]), &fresh, "withdraw 2"),
+            ("to go", lease("a", "b"), seen(near, &[2]), &fresh, "withdraw 2, give back"),
             (
                 "no subnet",
                 lease("a", "a"),
                 seen("10.1.0.0/24", &[2]),
                 &fresh,
-                now,
                 "withdraw 2, give back",
             ),
-            ("its own", lease("a", "a"), own, &BTreeMap::new(), now, ""),
-            ("of others", lease("b", "a"), seen(near, &[]), &BTreeMap::new(), now, ""),
+            ("its own", lease("a", "a"), own, &none, ""),
+            ("of others", lease("b", "a"), seen(near, &[]), &none, ""),
         ] {
-            let steps = steps("a", [&lease], &seen, held, at);
+            let steps = steps("a", [&lease], &seen, since_renewal);
             let told: Vec<String> = steps
                 .iter()
                 .map(|step| match step {

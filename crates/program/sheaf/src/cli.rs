@@ -7,6 +7,7 @@ mod dashboard;
 mod encryption;
 mod image;
 pub(crate) mod kube_apiserver;
+mod network;
 mod node;
 mod oidc;
 mod operate;
@@ -30,6 +31,9 @@ pub(crate) use connections::ConnectionArgs;
 pub(crate) use dashboard::{DashboardListen, default_address as default_dashboard_address};
 pub(crate) use encryption::{EncryptedStore, EncryptionArgs};
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
+pub(crate) use network::{
+    DestinationHost, NetworkCommand, NetworkTypeArg, NewNetworkArgs, ProtocolArg, TraceArgs,
+};
 pub(crate) use node::{ClusterCommand, NodeCommand};
 pub(crate) use oidc::OidcArgs;
 pub(crate) use operate::{LoginArgs, OperateCommand, SettingCommand, SupportBundleArgs};
@@ -97,6 +101,9 @@ pub(crate) enum Command {
     /// Manage volumes: list, create, grow, snapshot, clone, delete, status.
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Manage networks of machines: list, show, create, trace a connection.
+    #[command(subcommand)]
+    Network(NetworkCommand),
     /// Print the administrator's kubeconfig, or create one for another user.
     Kubeconfig(KubeconfigArgs),
     /// Manage the nodes of the cluster: list, show, label, remove.

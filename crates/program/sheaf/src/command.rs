@@ -13,6 +13,7 @@ mod kubeconfig;
 mod link;
 mod management;
 mod manifests;
+mod network;
 mod node;
 mod node_tls;
 mod oidc;
@@ -60,6 +61,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Vm(command) => vm::run(command),
         Command::Image(command) => image::run(&command),
         Command::Volume(command) => volume::run(&command),
+        Command::Network(command) => network::run(&command),
         Command::Node(command) => node::run(&command),
         Command::Cluster(command) => node::run_cluster(&command),
         Command::Token(command) => token::run(command),

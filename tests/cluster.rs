@@ -4,5 +4,6 @@ mod failover;
 mod guest_network;
 mod join;
 mod lab;
+mod load_balancer;
 mod management;
 mod migrate;

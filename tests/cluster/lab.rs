@@ -97,8 +97,14 @@ impl Switch {
         switch
     }
 
-    fn space(&self, port: u8) -> String {
+    /// The network namespace at a port.
+    pub(super) fn space(&self, port: u8) -> String {
         format!("{}{port}", self.name)
+    }
+
+    /// Gives the machine at a port another address: `10.0.0.1/24`.
+    pub(super) fn add_address(&self, port: u8, address: &str) {
+        run(&format!("-n {} addr add {address} dev eth0", self.space(port)));
     }
 
     fn link(&self, port: u8) -> String {

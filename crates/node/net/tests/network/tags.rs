@@ -52,6 +52,24 @@ impl Cable {
         rustix::io::write(&self.end, &frame).unwrap();
     }
 
+    /// Waits until frames of this cable reach another: a bridge forwards only what comes through a
+    /// port after the kernel has noticed its carrier.
+    fn wait_for_way_to(&self, other: &Self) {
+        let mut frame = vec![0; 2000];
+        for _ in 0..3000 {
+            self.send(other.mac, &[], 5000, "is there a way");
+            let mut ready = [PollFd::new(&other.end, PollFlags::IN)];
+            let limit = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            while poll(&mut ready, Some(&limit)).unwrap() == 1 {
+                let length = rustix::io::read(&other.end, &mut frame).unwrap();
+                if frame[..length].ends_with(b"is there a way") {
+                    return;
+                }
+            }
+        }
+        panic!("no frame arrives");
+    }
+
     /// Which of `texts` arrive, up to the last of them: the wire keeps the order.
     fn hears<'a>(&self, texts: &[&'a str]) -> Vec<&'a str> {
         let mut heard = Vec::new();
@@ -88,6 +106,8 @@ fn tagged_frames_do_not_pass_the_rules_of_access_ports() {
         let router = on_lan(&network, 8, no_servers).await;
         let witness = on_lan(&network, 9, SpoofGuard::default()).await;
 
+        guest.wait_for_way_to(&witness);
+        router.wait_for_way_to(&witness);
         guest.send(witness.mac, &[], 67, "untagged server");
         guest.send(witness.mac, &[(CUSTOMER_TAG, 0)], 67, "server with a priority tag");
         guest.send(witness.mac, &[(CUSTOMER_TAG, 0)], 5000, "priority tag");

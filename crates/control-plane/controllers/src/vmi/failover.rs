@@ -7,10 +7,11 @@
 use std::collections::BTreeSet;
 
 use hci::failover::RESTART_ELSEWHERE;
+use hci::longhorn::{OLD_RECORD, RECORD, block_id, in_sync_replicas};
 use serde_json::Value;
 use virt::reason::NotRestarted;
 
-use crate::object::{annotation, is_true, list, text};
+use crate::object::{annotation, is_true, list, text, uid};
 
 /// The condition that says why an instance stays with its lost node.
 pub(crate) const CONDITION: &str = "RestartElsewhere";
@@ -94,6 +95,19 @@ fn local_state(vmi: &Value) -> Option<&'static str> {
         return Some("TPM state");
     }
     is_true(vmi, "/spec/domain/firmware/bootloader/efi/persistent").then_some("EFI state")
+}
+
+/// The nodes whose replicas have every acknowledged write of a volume, by the record of its engine.
+pub(crate) fn nodes_in_sync<'a>(
+    engine: Option<&Value>,
+    replicas: impl IntoIterator<Item = &'a Value>,
+) -> BTreeSet<String> {
+    let record =
+        engine.and_then(|own| annotation(own, RECORD).or_else(|| annotation(own, OLD_RECORD)));
+    let in_sync = in_sync_replicas(record.unwrap_or_default());
+    let has_all = |own: &&Value| block_id(uid(own)).is_some_and(|id| in_sync.contains(&id));
+    let replicas = replicas.into_iter().filter(has_all);
+    replicas.map(|own| text(own, "/spec/nodeID").to_owned()).collect()
 }
 
 /// Volumes of an instance that are directories or files of its node.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::clock;
-use hci::longhorn::{NAMESPACE, OLD_RECORD, RECORD, VOLUME_LABEL, block_id, in_sync_replicas};
+use hci::longhorn::{NAMESPACE, VOLUME_LABEL};
 use serde_json::Value;
 use virt::reason::InstanceFailure;
 
@@ -17,7 +17,7 @@ use super::storage::need_names;
 use crate::condition;
 use crate::event::EventType;
 use crate::longhorn::{ENGINES, REPLICAS, engine_name};
-use crate::object::{self, annotation, is_deleting, name, text};
+use crate::object::{self, is_deleting, name, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
 use crate::resource::{CLAIMS, NODES, VMS};
 
@@ -114,16 +114,11 @@ impl VmiReconciler {
         volume: &str,
     ) -> Result<BTreeSet<String>, ReconcileError> {
         let engine = self.objects.get(ENGINES, NAMESPACE, &engine_name(volume)).await;
-        let engine = engine.doing("get the engine of a volume")?.unwrap_or_default();
-        let record = annotation(&engine, RECORD).or_else(|| annotation(&engine, OLD_RECORD));
-        let in_sync = in_sync_replicas(record.unwrap_or_default());
+        let engine = engine.doing("get the engine of a volume")?;
         let label = format!("{VOLUME_LABEL}={volume}");
         let replicas = self.objects.list(REPLICAS, NAMESPACE, &label).await;
         let replicas = replicas.doing("list the replicas of a volume")?;
-        let has_all =
-            |own: &&Value| block_id(object::uid(own)).is_some_and(|id| in_sync.contains(&id));
-        let nodes = replicas.iter().filter(has_all).map(|own| text(own, "/spec/nodeID").to_owned());
-        Ok(nodes.collect())
+        Ok(failover::nodes_in_sync(engine.as_ref(), &replicas))
     }
 }
 

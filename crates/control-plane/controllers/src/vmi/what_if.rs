@@ -1,9 +1,9 @@
-//! What the loss of a node would mean: the machines that would start elsewhere, those that would
-//! not, and the volumes that would lose copies. Pure, by the rules that a real loss is handled by.
+//! Impact of losing a node: the machines that would start elsewhere, those that would not, and the
+//! volumes that would lose copies. Pure, by the rules that a real loss is handled by.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hci::longhorn::{OLD_RECORD, RECORD, VOLUME_LABEL, block_id, in_sync_replicas};
+use hci::longhorn::VOLUME_LABEL;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use super::plan;
 use super::storage::{Need, check_claims, need_names};
 use crate::condition;
 use crate::longhorn::engine_name;
-use crate::object::{self, annotation, int, name, namespace, text};
+use crate::object::{int, name, namespace, text};
 
 /// All objects that decide.
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -32,7 +32,7 @@ pub struct ClusterLists {
     pub replicas: Vec<Value>,
 }
 
-/// The consequences of a loss.
+/// Impact of losing a node.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeLoss {
@@ -50,7 +50,7 @@ pub struct MachineLoss {
     pub fate: MachineFate,
 }
 
-/// What would become of a machine that runs on the node.
+/// The state of a machine of the node after the loss.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "camelCase")]
 pub enum MachineFate {
@@ -79,7 +79,7 @@ impl VolumeLoss {
     }
 }
 
-/// What would follow if `node` were lost now; nothing if there is no such node.
+/// The impact of losing `node` now; nothing if there is no such node.
 pub fn lose_node(node: &str, lists: &ClusterLists) -> Option<NodeLoss> {
     lists.nodes.iter().find(|own| name(own) == node)?;
     let index = StorageIndex::new(lists);
@@ -126,7 +126,7 @@ impl<'a> StorageIndex<'a> {
         let up_to_date = lists.storage_volumes.iter().map(|volume| {
             let engine = engines.get(engine_name(name(volume)).as_str()).copied();
             let own = replicas.get(name(volume)).map_or(&[][..], Vec::as_slice);
-            (name(volume), nodes_in_sync(engine, own))
+            (name(volume), failover::nodes_in_sync(engine, own.iter().copied()))
         });
         Self { lists, claims, volumes, up_to_date: up_to_date.collect() }
     }
@@ -212,18 +212,9 @@ impl<'a> StorageIndex<'a> {
     }
 }
 
-/// The nodes whose replicas have every acknowledged write.
-fn nodes_in_sync(engine: Option<&Value>, replicas: &[&Value]) -> BTreeSet<String> {
-    let record =
-        engine.and_then(|own| annotation(own, RECORD).or_else(|| annotation(own, OLD_RECORD)));
-    let in_sync = in_sync_replicas(record.unwrap_or_default());
-    let has_all =
-        |own: &&&Value| block_id(object::uid(own)).is_some_and(|id| in_sync.contains(&id));
-    replicas.iter().filter(has_all).map(|own| text(own, "/spec/nodeID").to_owned()).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use hci::longhorn::RECORD;
     use serde_json::json;
 
     use super::*;

@@ -1,4 +1,4 @@
-//! `sheaf node what-if`: what the loss of a node would mean, as the API server reports it.
+//! `sheaf node what-if`: the impact of losing a node, as the API server reports it.
 
 use std::fmt::Write as _;
 
@@ -64,14 +64,10 @@ fn describe(loss: &NodeLoss, store: Option<&StoreView>) -> String {
 /// What becomes of the API, if the node has a part in its store.
 fn store_without(store: &StoreView, node: &str) -> Option<String> {
     let StoreView::Etcd { members } = store else { return None };
-    let votes = |own: &&_| -> bool { is_voter(own) };
-    let voters = members.iter().filter(votes).count();
-    members.iter().filter(votes).find(|own| own.node == node)?;
-    let healthy = members
-        .iter()
-        .filter(votes)
-        .filter(|own| own.node != node && own.db_size.is_some())
-        .count();
+    let voters: Vec<_> = members.iter().filter(|own| !own.is_learner).collect();
+    voters.iter().find(|own| own.node == node)?;
+    let healthy = voters.iter().filter(|own| own.node != node && own.db_size.is_some()).count();
+    let voters = voters.len();
     let needed = voters / 2 + 1;
     Some(match healthy >= needed {
         true => format!("the API goes on: {healthy} of {voters} voters of etcd are left"),
@@ -80,10 +76,6 @@ fn store_without(store: &StoreView, node: &str) -> Option<String> {
              are needed"
         ),
     })
-}
-
-fn is_voter(member: &crate::command::management::view::MemberView) -> bool {
-    !member.is_learner
 }
 
 #[cfg(test)]

@@ -20,12 +20,15 @@ use apiserver::extension::{
 };
 use apiserver::{HttpReply, Upgrade};
 use auth::User;
+use bytes::Bytes;
 use client::Caller;
 use futures_util::future::BoxFuture;
 use gateway::{Gateway, Nodes};
-use http_body_util::BodyExt as _;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http_body_util::{BodyExt as _, Full};
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(super) use management::{ManagementFacts, ManagementHandle, StoreKindInUse};
 pub(super) use rest::RestHandle;
@@ -146,6 +149,24 @@ impl GatewayHandle {
             }
         })
     }
+}
+
+/// A JSON body of one of the server's own paths.
+fn json_reply(code: StatusCode, body: &Value) -> HttpReply {
+    let mut reply = HttpReply::default();
+    *reply.status_mut() = code;
+    *reply.body_mut() = Full::new(Bytes::from(body.to_string())).boxed_unsync();
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
+/// A Status of Kubernetes for a request that is refused.
+fn failure(code: StatusCode, message: &str) -> HttpReply {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "message": message, "code": code.as_u16(),
+    });
+    json_reply(code, &body)
 }
 
 fn caller_of(user: User) -> Caller {

@@ -10,12 +10,9 @@ use apiserver::extension::{AuthorizedRequest, PathAccess, Paths, RequiredAccess}
 use auth::User;
 use auth::user::NODES;
 use base::Chain;
-use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
 use hci::cluster::{MANAGEMENT_ROLE, node_of_user};
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
-use http_body_util::{BodyExt as _, Full};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use quorum::{MemberError, MemberInfo, MemberStatus, Members, RemovalRefusal, node_of, removable};
@@ -130,23 +127,10 @@ impl Paths for ManagementHandle {
 
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
         Box::pin(async move {
-            let (code, body) = match self.reply(asked).await {
-                Ok(body) => (StatusCode::OK, body),
-                Err(refusal) => {
-                    let (code, message) = (refusal.code(), Chain(&refusal).to_string());
-                    let body = json!({
-                        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-                        "message": message, "code": code.as_u16(),
-                    });
-                    (code, body)
-                }
-            };
-            let mut reply = HttpReply::default();
-            *reply.status_mut() = code;
-            *reply.body_mut() = Full::new(Bytes::from(body.to_string())).boxed_unsync();
-            let json = HeaderValue::from_static("application/json");
-            reply.headers_mut().insert(CONTENT_TYPE, json);
-            reply
+            match self.reply(asked).await {
+                Ok(body) => super::json_reply(StatusCode::OK, &body),
+                Err(refusal) => super::failure(refusal.code(), &Chain(&refusal).to_string()),
+            }
         })
     }
 }

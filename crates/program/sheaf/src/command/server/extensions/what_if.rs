@@ -1,4 +1,4 @@
-//! `GET /sheaf/v1/what-if/nodes/NAME`: what the loss of a node would mean. All objects are read as
+//! `GET /sheaf/v1/what-if/nodes/NAME`: the impact of losing a node. All objects are read as
 //! the caller, whose rights decide.
 
 use std::sync::{Arc, OnceLock};
@@ -6,13 +6,10 @@ use std::sync::{Arc, OnceLock};
 use apiserver::HttpReply;
 use apiserver::extension::{AuthorizedRequest, PathAccess, Paths};
 use base::Chain;
-use bytes::Bytes;
 use client::{Caller, CallerError};
 use controllers::{ClusterLists, NodeLoss, lose_node};
 use futures_util::future::BoxFuture;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -113,23 +110,10 @@ impl Paths for WhatIfHandle {
 
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
         Box::pin(async move {
-            let (code, body) = match self.reply(asked).await {
-                Ok(loss) => (StatusCode::OK, serde_json::to_value(loss).unwrap_or_default()),
-                Err(refusal) => {
-                    let (code, message) = (refusal.code(), Chain(&refusal).to_string());
-                    let body = json!({
-                        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-                        "message": message, "code": code.as_u16(),
-                    });
-                    (code, body)
-                }
-            };
-            let mut reply = HttpReply::default();
-            *reply.status_mut() = code;
-            *reply.body_mut() = Full::new(Bytes::from(body.to_string())).boxed_unsync();
-            let json = HeaderValue::from_static("application/json");
-            reply.headers_mut().insert(CONTENT_TYPE, json);
-            reply
+            match self.reply(asked).await {
+                Ok(loss) => super::json_reply(StatusCode::OK, &json!(loss)),
+                Err(refusal) => super::failure(refusal.code(), &Chain(&refusal).to_string()),
+            }
         })
     }
 }

@@ -23,6 +23,9 @@ use crate::seal::{SealError, Sealing};
 /// How long any single request may take.
 pub(super) const REQUEST: Duration = Duration::from_secs(5);
 const CONNECT: Duration = Duration::from_secs(2);
+/// The least time for an attempt. One that is cut off leaves its outcome unknown, although
+/// the attempt before it is known to have failed.
+const ATTEMPT: Duration = Duration::from_secs(1);
 /// A connection without a sign of life for both of these together is given up. etcd
 /// turns away clients that ask for one more often than every five seconds.
 const PING: Duration = Duration::from_secs(7);
@@ -192,7 +195,7 @@ where
             RetryRule::IfUnsent => error.is_unsent(),
         };
         let delay = backoff.delay();
-        if !repeatable || Instant::now() + delay >= deadline {
+        if !repeatable || Instant::now() + delay + ATTEMPT >= deadline {
             return Err(error);
         }
         tokio::time::sleep(delay).await;

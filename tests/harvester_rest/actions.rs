@@ -1,9 +1,11 @@
 //! Actions on machines, volumes and nodes, kubeconfigs and settings.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use super::{PASSWORD, client_of, refused, server};
-use crate::harness::{Http, Sheaf, assert_has};
+use crate::harness::{Http, Sheaf, assert_has, eventually, poll};
 
 const MACHINES: &str = "/v1/harvester/kubevirt.io.virtualmachines/default";
 
@@ -119,6 +121,29 @@ fn a_kubeconfig_of_a_local_user_works() {
     assert!(generated.get("/api/v1/namespaces").ok()["items"].is_array());
     // The certificate of the administrator stands for no local user.
     refused(&sheaf.http().post(path, &json!({})), 422, "InvalidState");
+}
+
+#[test]
+fn the_protocols_of_the_server_are_those_of_the_setting() {
+    let sheaf = server();
+    let http = sheaf.http();
+    let url = format!("https://{}/livez", sheaf.address());
+    let connects = |options: &[&str]| {
+        let quiet = ["--silent", "--insecure", "--output", "/dev/null", "--max-time", "20"];
+        let run = Command::new("curl").args(quiet).args(options).arg(&url).status();
+        run.unwrap().success()
+    };
+    let setting = "/apis/harvesterhci.io/v1beta1/settings/ssl-parameters";
+    assert!(connects(&["--tlsv1.3"]) && connects(&["--tls-max", "1.2"]));
+    let older = json!({"value": r#"{"protocols":"TLSv1.2"}"#});
+    poll("the setting can be changed", || match http.merge(setting, &older) {
+        reply if reply.status < 300 => Ok(()),
+        reply => Err(reply.text()),
+    });
+    eventually("only TLS 1.2 is served", || !connects(&["--tlsv1.3"]));
+    assert!(connects(&["--tls-max", "1.2"]));
+    http.merge(setting, &json!({"value": ""})).ok();
+    eventually("TLS 1.3 is served again", || connects(&["--tlsv1.3"]));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! they are used.
 
 use base::clock;
-use hci::cluster_setting::{SettingEffect, effect, effective};
+use hci::cluster_setting::{SettingEffect, effect_of, effective};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ fn status(setting: &Value, now: Timestamp) -> Option<Value> {
     if !has_value && condition::of(setting).is_empty() {
         return None;
     }
-    let wanted = match effect(name) {
+    let wanted = match effect_of(name, text(setting, "/value")) {
         _ if !has_value => Condition::new("configured", "False"),
         SettingEffect::Applied => Condition::new("configured", "True").because("Completed", ""),
         SettingEffect::Stored(why) => {
@@ -179,6 +179,13 @@ mod tests {
         let (status, reason, message) = condition(&setting("vip-pools", "{}")).unwrap();
         assert_eq!((&*status, &*reason), ("False", "NotApplicable"));
         assert!(!message.is_empty());
+        let (status, ..) =
+            condition(&setting("ssl-parameters", r#"{"protocols":"TLSv1.3"}"#)).unwrap();
+        assert_eq!(status, "True");
+        let (status, _, message) =
+            condition(&setting("ssl-parameters", r#"{"protocols":"TLSv1"}"#)).unwrap();
+        assert_eq!(status, "False");
+        assert!(message.contains("no client could connect"), "{message}");
         let mut reset = setting("overcommit-config", "");
         reset["status"]["conditions"] = json!([{"type": "configured", "status": "True"}]);
         let (status, reason, message) = condition(&reset).unwrap();

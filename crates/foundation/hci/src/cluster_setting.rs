@@ -1,7 +1,9 @@
 //! Harvester's settings: their defaults, and which values they take. Pure.
 
 mod effect;
+mod proxy;
 mod rule;
+mod tls_parameters;
 
 use serde_json::{Map, Value};
 
@@ -34,7 +36,9 @@ const fn row(name: &'static str, default: &'static str, rule: ValueRule) -> Clus
     ClusterSetting { name, default, rule }
 }
 
-pub use effect::{SettingEffect, effect};
+pub use effect::{SettingEffect, effect, effect_of};
+pub use proxy::HttpProxy;
+pub use tls_parameters::TlsParameters;
 
 use ValueRule::{Any, Bool, Number, Object, OneOf, Text};
 use rule::{
@@ -79,7 +83,7 @@ pub const CLUSTER_SETTINGS: &[ClusterSetting] = &[
         r#"{"harvester-cloud-provider":">=0.0.1 <0.3.0","harvester-csi-provider":">=0.0.1 <0.3.0"}"#,
         Object(accept),
     ),
-    row("http-proxy", "{}", Object(accept)),
+    row("http-proxy", "{}", Object(proxy::http_proxy)),
     row("instance-manager-resources", r#"{"cpu":{}}"#, Object(accept)),
     row("kubeconfig-default-token-ttl-minutes", "0", Text(token_lifetime)),
     row("kubevirt-migration", MIGRATION, Object(migration)),

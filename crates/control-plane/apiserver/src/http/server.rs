@@ -60,10 +60,6 @@ pub async fn serve_browsers(
 }
 
 async fn accept(api: Api, listener: TcpListener, tls: Tls, tasks: Tasks, clients: ListenerClients) {
-    let acceptor = TlsAcceptor::from(match clients {
-        ListenerClients::Programs => tls.config(),
-        ListenerClients::Browsers { .. } => tls.browser_config(),
-    });
     let mut stop = tasks.stop_signal();
     let http = Arc::new(http_server());
     let mut refusals = RefusalLog::default();
@@ -89,7 +85,11 @@ async fn accept(api: Api, listener: TcpListener, tls: Tls, tasks: Tasks, clients
         };
         let connection = Connection {
             api: api.clone(),
-            acceptor: acceptor.clone(),
+            // Protocols and ciphers may have changed since the last one.
+            acceptor: TlsAcceptor::from(match clients {
+                ListenerClients::Programs => tls.config(),
+                ListenerClients::Browsers { .. } => tls.browser_config(),
+            }),
             tls: tls.clone(),
             http: http.clone(),
             stop: tasks.stop_signal(),

@@ -1,13 +1,15 @@
 //! TLS for the server: which certificate it shows and which clients it believes.
 //!
-//! Both can be swapped while connections are open; a connection keeps what it began
-//! with. Clients need no certificate, but one that is shown must be good.
+//! Both can be swapped while connections are open, and so can protocols and ciphers; a
+//! connection keeps what it began with. Clients need no certificate, but one that is shown must
+//! be good.
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
 use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::aws_lc_rs::cipher_suite as suite;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
@@ -18,6 +20,7 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    SupportedCipherSuite, SupportedProtocolVersion,
 };
 
 use super::Pki;
@@ -35,6 +38,8 @@ pub enum TlsError {
     Root(#[source] rustls::Error),
     #[error("cannot verify client certificates")]
     Verifier(#[source] VerifierBuilderError),
+    #[error("there is no TLS protocol or cipher {name:?}")]
+    Parameter { name: String },
 }
 
 /// Why a client certificate says nothing about its bearer.
@@ -87,10 +92,33 @@ impl Material {
 /// The server's side of TLS.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    config: Arc<ServerConfig>,
-    browsers: Arc<ServerConfig>,
+    offered: Arc<ArcSwap<Offered>>,
     serving: Arc<Serving>,
     trust: Arc<Trust>,
+}
+
+/// What new connections are accepted with.
+#[derive(Debug)]
+struct Offered {
+    programs: Arc<ServerConfig>,
+    browsers: Arc<ServerConfig>,
+}
+
+impl Offered {
+    fn new(
+        provider: CryptoProvider,
+        versions: &[&'static SupportedProtocolVersion],
+        serving: &Arc<Serving>,
+        trust: &Arc<Trust>,
+    ) -> Result<Self, TlsError> {
+        let builder = ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(versions)
+            .map_err(TlsError::Serving)?;
+        let browsers = builder.clone().with_no_client_auth().with_cert_resolver(serving.clone());
+        let programs =
+            builder.with_client_cert_verifier(trust.clone()).with_cert_resolver(serving.clone());
+        Ok(Self { programs: with_alpn(programs), browsers: with_alpn(browsers) })
+    }
 }
 
 impl Tls {
@@ -107,25 +135,37 @@ impl Tls {
         });
         let own = ArcSwap::from(certified_key(material, &provider)?);
         let serving = Arc::new(Serving { own, chosen: ArcSwapOption::empty() });
-        let builder = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(TlsError::Serving)?;
-        let browsers = builder.clone().with_no_client_auth().with_cert_resolver(serving.clone());
-        let config =
-            builder.with_client_cert_verifier(trust.clone()).with_cert_resolver(serving.clone());
-        let (config, browsers) = (with_alpn(config), with_alpn(browsers));
-        Ok(Self { config, browsers, serving, trust })
+        let (provider, versions) = (aws_lc_rs::default_provider(), rustls::DEFAULT_VERSIONS);
+        let offered = Offered::new(provider, versions, &serving, &trust)?;
+        Ok(Self { offered: Arc::new(ArcSwap::from_pointee(offered)), serving, trust })
     }
 
-    /// One configuration for the life of the server.
+    /// The configuration of a new connection.
     pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.clone()
+        self.offered.load().programs.clone()
     }
 
     /// The same certificate, without a request for one of the client: a browser that has any
     /// would ask its user which one to send.
     pub fn browser_config(&self) -> Arc<ServerConfig> {
-        self.browsers.clone()
+        self.offered.load().browsers.clone()
+    }
+
+    /// Offers only these protocols and ciphers to new connections, by their names in OpenSSL.
+    pub fn restrict(&self, protocols: &[&str], ciphers: &[&str]) -> Result<(), TlsError> {
+        let unknown = |name: &str| TlsError::Parameter { name: name.to_owned() };
+        let suite = |name: &&str| cipher(name).ok_or_else(|| unknown(name));
+        let version = |name: &&str| match *name {
+            "TLSv1.2" => Ok(&rustls::version::TLS12),
+            "TLSv1.3" => Ok(&rustls::version::TLS13),
+            other => Err(unknown(other)),
+        };
+        let cipher_suites = ciphers.iter().map(suite).collect::<Result<Vec<_>, _>>()?;
+        let versions = protocols.iter().map(version).collect::<Result<Vec<_>, _>>()?;
+        let provider = CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() };
+        let offered = Offered::new(provider, &versions, &self.serving, &self.trust)?;
+        self.offered.store(Arc::new(offered));
+        Ok(())
     }
 
     /// Takes over renewed certificates; new connections see them.
@@ -178,6 +218,21 @@ impl Tls {
         verified(roots.users.as_ref(), cert, rest, now).map_err(PeerError::NotTrusted)?;
         Ok(Peer::User(user_from_certificate(cert)?))
     }
+}
+
+fn cipher(name: &str) -> Option<SupportedCipherSuite> {
+    Some(match name {
+        "TLS_AES_256_GCM_SHA384" => suite::TLS13_AES_256_GCM_SHA384,
+        "TLS_AES_128_GCM_SHA256" => suite::TLS13_AES_128_GCM_SHA256,
+        "TLS_CHACHA20_POLY1305_SHA256" => suite::TLS13_CHACHA20_POLY1305_SHA256,
+        "ECDHE-ECDSA-AES256-GCM-SHA384" => suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        "ECDHE-ECDSA-AES128-GCM-SHA256" => suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        "ECDHE-ECDSA-CHACHA20-POLY1305" => suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        "ECDHE-RSA-AES256-GCM-SHA384" => suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        "ECDHE-RSA-AES128-GCM-SHA256" => suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        "ECDHE-RSA-CHACHA20-POLY1305" => suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        _ => return None,
+    })
 }
 
 fn with_alpn(mut config: ServerConfig) -> Arc<ServerConfig> {

@@ -1,11 +1,14 @@
 //! Harvester's settings take only values they understand.
 
+use std::net::IpAddr;
+
 use serde_json::Value;
 
 use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
-use crate::cluster_setting::{self, UNDELETABLE};
+use crate::cluster_setting::{self, HttpProxy, UNDELETABLE};
 
 const BACKUP_TARGET: &str = "backup-target";
+const HTTP_PROXY: &str = "http-proxy";
 
 pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else {
@@ -26,7 +29,34 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
         cluster_setting::check(write.name, value)
             .map_err(|error| Refusal::invalid(field, error))?;
     }
+    validate_proxy(write, text(object, "/value"))?;
     validate_backup_target(write, text(object, "/value"))
+}
+
+/// Nodes reach each other without the proxy.
+fn validate_proxy(write: &Write<'_>, value: &str) -> AdmissionResult {
+    let proxy = HttpProxy::parse(value);
+    if write.name != HTTP_PROXY || proxy.is_empty() {
+        return Ok(());
+    }
+    let nodes = write.objects.list("", "nodes", "");
+    let through =
+        nodes.iter().filter(|node| !internal_addresses(node).all(|own| proxy.excludes(own)));
+    let through: Vec<&str> = through.map(|node| text(node, "/metadata/name")).collect();
+    if through.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "noProxy should contain the node's IP addresses or CIDR. The node(s) {} are not covered.",
+        through.join(", ")
+    );
+    Err(Refusal::invalid("value", message))
+}
+
+fn internal_addresses(node: &Value) -> impl Iterator<Item = IpAddr> {
+    let all = node["status"]["addresses"].as_array().into_iter().flatten();
+    let internal = all.filter(|own| own["type"] == "InternalIP");
+    internal.filter_map(|own| own["address"].as_str()?.parse().ok())
 }
 
 /// What uses the target must end before another one takes its place. Whether the target can be
@@ -56,6 +86,42 @@ mod tests {
 
     use super::super::tests::{Cluster, uuid};
     use super::*;
+
+    #[test]
+    fn a_proxy_leaves_out_the_nodes() {
+        let judged = |value: &str| {
+            let node = |name: &str, address: &str| {
+                let addresses = json!([{"type": "Hostname", "address": name},
+                    {"type": "InternalIP", "address": address}]);
+                (
+                    "",
+                    "nodes",
+                    json!({"metadata": {"name": name},
+                    "status": {"addresses": addresses}}),
+                )
+            };
+            let cluster = Cluster(vec![node("a", "192.0.2.1"), node("b", "192.0.2.2")]);
+            let object = json!({"value": value});
+            let write = Write {
+                group: "harvesterhci.io",
+                resource: "settings",
+                namespace: "",
+                name: HTTP_PROXY,
+                object: Some(&object),
+                old: None,
+                trusted: false,
+                objects: &cluster,
+                writer: &cluster,
+                uuid: &uuid,
+            };
+            validate(&write).map_err(|refusal| refusal.message).err().unwrap_or_default()
+        };
+        assert_eq!(judged("{}"), "");
+        assert_eq!(judged(r#"{"httpProxy":"http://p:1","noProxy":"192.0.2.0/24"}"#), "");
+        let partly = judged(r#"{"httpProxy":"http://p:1","noProxy":"192.0.2.1"}"#);
+        assert!(partly.contains("The node(s) b are not covered."), "{partly}");
+        assert!(judged(r#"{"httpProxy":"http://p:1"}"#).contains("a, b"));
+    }
 
     #[test]
     fn a_backup_target_is_changed_while_nothing_uses_it() {

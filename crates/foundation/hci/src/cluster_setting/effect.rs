@@ -11,6 +11,8 @@ pub enum SettingEffect {
 
 use SettingEffect::{Applied, Stored};
 
+use super::TlsParameters;
+
 const NO_CHARTS: &str = "there are no charts or containers of the system to configure";
 const NO_UPGRADE: &str = "the program is upgraded by replacing its file";
 const NO_V2_ENGINE: &str = "there is one data engine";
@@ -19,19 +21,32 @@ const OWN_PAGES: &str = "the dashboard is part of the program";
 const HOST: &str = "the operating system of the nodes is configured by its administrator";
 const STORED: &str = "the value is kept for clients";
 
+/// What this value of the setting does, where some values have no effect and others have.
+pub fn effect_of(name: &str, value: &str) -> SettingEffect {
+    match effect(name) {
+        Applied if name == "ssl-parameters" && TlsParameters::parse(value).is_none() => {
+            Stored("no client could connect with these protocols and ciphers; all are served")
+        }
+        known => known,
+    }
+}
+
 /// What a value of the setting of this name does. Unknown settings are kept.
 pub fn effect(name: &str) -> SettingEffect {
     match name {
-        "additional-guest-memory-overhead-ratio"
+        "additional-ca"
+        | "additional-guest-memory-overhead-ratio"
         | "backup-target"
         | "csi-driver-config"
         | "default-vm-termination-grace-period-seconds"
+        | "http-proxy"
         | "kubeconfig-default-token-ttl-minutes"
         | "kubevirt-migration"
         | "log-level"
         | "overcommit-config"
         | "server-version"
         | "ssl-certificates"
+        | "ssl-parameters"
         | "support-bundle-expiration"
         | "support-bundle-file-name"
         | "support-bundle-namespaces"
@@ -70,9 +85,6 @@ pub fn effect(name: &str) -> SettingEffect {
             Stored("a support bundle is collected while it is downloaded")
         }
         "vip-pools" => Stored("pools of addresses are IPPool objects"),
-        "additional-ca" | "http-proxy" | "ssl-parameters" => {
-            Stored("the value is not used in this version")
-        }
         _ => Stored(STORED),
     }
 }

@@ -137,3 +137,29 @@ fn a_chosen_certificate_is_shown_to_those_who_ask_for_its_name() {
     tls.choose(None).unwrap();
     assert!(!shows(&other, "vms.example"));
 }
+
+#[test]
+fn protocols_and_ciphers_can_be_restricted_while_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let pki = open(dir.path());
+    let tls = Tls::new(&pki).unwrap();
+    let agreed = || {
+        let connection = connect(tls.config(), client(&pki.ca_pem(), None), "localhost").ok()?;
+        let (version, suite) =
+            (connection.protocol_version()?, connection.negotiated_cipher_suite()?);
+        Some((version, suite.suite()))
+    };
+    assert_eq!(agreed().unwrap().0, rustls::ProtocolVersion::TLSv1_3);
+    tls.restrict(&["TLSv1.2"], &["ECDHE-ECDSA-AES128-GCM-SHA256"]).unwrap();
+    let suite = rustls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+    assert_eq!(agreed(), Some((rustls::ProtocolVersion::TLSv1_2, suite)));
+    tls.restrict(&["TLSv1.3"], &["TLS_CHACHA20_POLY1305_SHA256"]).unwrap();
+    let suite = rustls::CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
+    assert_eq!(agreed(), Some((rustls::ProtocolVersion::TLSv1_3, suite)));
+    let browser = connect(tls.browser_config(), client(&pki.ca_pem(), None), "localhost").unwrap();
+    assert_eq!(browser.negotiated_cipher_suite().unwrap().suite(), suite);
+    let before = agreed();
+    assert!(tls.restrict(&["TLSv1.1"], &["TLS_AES_128_GCM_SHA256"]).is_err());
+    assert!(tls.restrict(&["TLSv1.3"], &["AES128-SHA"]).is_err());
+    assert_eq!(agreed(), before, "a refused value changes nothing");
+}

@@ -1,12 +1,12 @@
 //! Settings of Harvester that this process follows while it runs: the log level, and the
-//! certificate of the server.
+//! certificate, protocols and ciphers of the server.
 
 use std::time::Duration;
 
 use auth::pki::tls::Tls;
 use base::{Chain, Tasks};
 use futures_util::StreamExt as _;
-use hci::cluster_setting::effective;
+use hci::cluster_setting::{TlsParameters, effective};
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
@@ -18,6 +18,7 @@ use crate::logging::LogLevel;
 
 const LOG_LEVEL: &str = "log-level";
 const CERTIFICATES: &str = "ssl-certificates";
+const TLS_PARAMETERS: &str = "ssl-parameters";
 /// After a failure of the watch.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
@@ -73,6 +74,13 @@ impl LiveSettings {
                     warn!(error = %Chain(&error), "setting ssl-certificates is not usable");
                 }
             },
+            TLS_PARAMETERS => {
+                // The condition of the setting says that such a value has no effect.
+                let offered = TlsParameters::parse(&value).unwrap_or_default();
+                if let Err(error) = self.tls.restrict(&offered.protocols, &offered.ciphers) {
+                    warn!(error = %Chain(&error), "setting ssl-parameters is not usable");
+                }
+            }
             _ => {}
         }
     }
@@ -102,5 +110,14 @@ mod tests {
         assert_eq!(pair(r#"{"publicCertificate":"c"}"#), None);
         let found = pair(r#"{"publicCertificate":"c\n","privateKey":"k","ca":"a"}"#);
         assert_eq!(found, Some(("c\na".to_owned(), "k".to_owned())));
+    }
+
+    #[test]
+    fn every_protocol_and_cipher_of_the_setting_is_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = auth::pki::ServingNames::default();
+        let (pki, _) = auth::pki::Pki::open(dir.path(), &names, base::clock::now()).unwrap();
+        let all = TlsParameters::default();
+        Tls::new(&pki).unwrap().restrict(&all.protocols, &all.ciphers).unwrap();
     }
 }

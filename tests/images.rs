@@ -180,6 +180,32 @@ fn machines_boot_from_an_image_that_was_fetched_and_it_stays_as_it_is() {
 }
 
 #[test]
+fn images_are_fetched_through_the_proxy_of_the_cluster() {
+    let node = start();
+    let proxy = Web::start();
+    proxy.put("disk.raw", disk(), Fault::None);
+    let http = node.sheaf.http();
+    let setting = "/apis/harvesterhci.io/v1beta1/settings/http-proxy";
+    let value = |no_proxy: &str| {
+        let value = json!({"httpProxy": proxy.url(""), "noProxy": no_proxy});
+        json!({"value": value.to_string()})
+    };
+    let refused = http.merge(setting, &value("192.0.2.77")).refused(422);
+    assert_has(refused, "The node(s) one are not covered.");
+    http.merge(setting, &value("0.0.0.0/0,::/0")).ok();
+    // No name server knows this host: only the proxy can have the image.
+    download(&node, "far", "http://images.example.invalid/disk.raw", json!({"retry": 3}));
+    until(&node, "far", "Imported", "True");
+    assert_eq!(fs::read(backing(&node)).unwrap(), disk());
+    let found = http.get(setting).json();
+    assert_eq!(condition(&found, "configured")["status"], "True", "{found}");
+    let before = proxy.asked().len();
+    download(&node, "near", "http://127.0.0.1:1/disk.raw", json!({}));
+    until(&node, "near", "RetryLimitExceeded", "True");
+    assert_eq!(proxy.asked().len(), before, "excluded hosts are reached without the proxy");
+}
+
+#[test]
 fn what_is_not_the_image_that_was_meant_is_refused_and_leaves_nothing() {
     let node = start();
     let web = Web::start();

@@ -78,7 +78,12 @@ impl Web {
 /// One request per connection. Whoever does not listen any more ends it.
 fn serve(mut stream: TcpStream, state: &State) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines().map_while(Result::ok);
-    let path = lines.next()?.split(' ').nth(1)?.to_owned();
+    let asked = lines.next()?.split(' ').nth(1)?.to_owned();
+    // A proxy is asked for the whole URL.
+    let path = match asked.strip_prefix("http://").and_then(|rest| rest.split_once('/')) {
+        Some((_, path)) => format!("/{path}"),
+        None => asked,
+    };
     let headers: Vec<String> =
         lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
     let header = |name: &str| headers.iter().find_map(|line| line.strip_prefix(name));

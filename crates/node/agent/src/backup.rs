@@ -29,12 +29,15 @@ use serde_json::{Value, json};
 use self::controller::BackupController;
 use crate::api::{MANAGER, present};
 use crate::config::Config;
+use crate::egress::Egress;
 use crate::storage::{StorageHandle, longhorn};
 
 /// What all work on backups needs.
 #[derive(Clone)]
 struct BackupContext {
     client: Client,
+    /// The proxy and the certificates of the cluster.
+    egress: Egress,
     node: String,
     storage: StorageHandle,
     /// Where shares are mounted.
@@ -42,9 +45,16 @@ struct BackupContext {
 }
 
 /// Begins to work on backups; ends with `tasks`.
-pub(crate) fn start(client: Client, config: &Config, storage: StorageHandle, tasks: &Tasks) {
+pub(crate) fn start(
+    client: Client,
+    config: &Config,
+    storage: StorageHandle,
+    egress: Egress,
+    tasks: &Tasks,
+) {
     let context = BackupContext {
         client,
+        egress,
         node: config.node_name.clone(),
         storage,
         mounts: config.agent_dir().join("backup-targets"),

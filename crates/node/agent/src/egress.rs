@@ -5,7 +5,11 @@
 //! Names are resolved here, the addresses are checked, and the connection goes to an address that
 //! was checked: a name that resolves differently the next time changes nothing. Registries are
 //! pulled from by a library that resolves names itself; it gets a proxy that does the same.
+//!
+//! Where a proxy of the site is used, it resolves names and decides: the proxy of setting
+//! `http-proxy` (`outbound`), or one of the environment of this process.
 
+mod outbound;
 mod policy;
 mod proxy;
 
@@ -15,9 +19,11 @@ use std::sync::Arc;
 
 use base::Tasks;
 use ipnet::IpNet;
+use parking_lot::RwLock;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect;
 
+pub(crate) use self::outbound::Outbound;
 pub(crate) use self::policy::{Denied, EgressPolicy};
 use crate::config::{Config, Network};
 
@@ -46,6 +52,8 @@ struct Inner {
     proxy: Option<String>,
     /// The environment of the process names a proxy, which resolves names and decides.
     has_proxy: bool,
+    /// What the settings of the cluster say.
+    outbound: RwLock<Arc<Outbound>>,
 }
 
 impl Egress {
@@ -59,17 +67,37 @@ impl Egress {
         let policy = EgressPolicy::new(config.import_allow.clone(), denied);
         let has_proxy = config.has_proxy;
         let proxy = if has_proxy { None } else { Some(proxy::start(policy.clone(), tasks)?) };
-        Ok(Self(Arc::new(Inner { policy, proxy, has_proxy })))
+        Ok(Self(Arc::new(Inner { policy, proxy, has_proxy, outbound: RwLock::default() })))
     }
 
-    /// The URL of the proxy that a library which resolves names itself has to use.
+    /// Follows the settings `http-proxy` and `additional-ca`; ends with `tasks`.
+    pub(crate) fn follow_settings(&self, client: kube::Client, tasks: &Tasks) {
+        let run = outbound::follow(client, self.clone(), tasks.stop_signal());
+        tasks.spawn("outbound-settings", run);
+    }
+
+    /// What the settings of the cluster say now.
+    pub(crate) fn outbound(&self) -> Arc<Outbound> {
+        Arc::clone(&self.0.outbound.read())
+    }
+
+    fn set_outbound(&self, outbound: Outbound) {
+        let mut now = self.0.outbound.write();
+        if **now != outbound {
+            *now = Arc::new(outbound);
+        }
+    }
+
+    /// The URL of the proxy that a library which resolves names itself has to use, unless the
+    /// settings name one.
     pub(crate) fn proxy(&self) -> Option<&str> {
         self.0.proxy.as_deref()
     }
 
     /// Whether a host may be connected to, a name or an address.
     pub(crate) async fn check(&self, host: &str) -> Result<(), EgressError> {
-        if self.0.has_proxy && policy::literal(host).is_none() {
+        let has_proxy = self.0.has_proxy || self.outbound().has_proxy();
+        if has_proxy && policy::literal(host).is_none() {
             return Ok(());
         }
         self.0.policy.resolve(host, 0).await.map(drop)

@@ -74,10 +74,11 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
             |source| StartError::Directory { path: config.data_dir.join("storage"), source },
         )?;
     let egress = Egress::start(&config, tasks).map_err(StartError::Proxy)?;
+    egress.follow_settings(client.clone(), tasks);
     let (own, shared) = (client.clone(), storage.clone());
     let volumes = Volumes::start(own, &config, shared, &egress, bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
-    backup::start(client.clone(), &config, storage.clone(), tasks);
+    backup::start(client.clone(), &config, storage.clone(), egress.clone(), tasks);
     let images = Images::start(client.clone(), &config, storage.clone(), egress, tasks);
     let (trial, trials) = watch::channel(AcceleratorProbe::default());
     let (told, findings) = watch::channel(Findings::default());

@@ -32,6 +32,8 @@ pub struct Credentials {
     pub virtual_hosted_style: bool,
     /// `HTTPS_PROXY`
     pub proxy: String,
+    /// `NO_PROXY`: hosts that are reached without the proxy, separated by commas.
+    pub no_proxy: String,
 }
 
 impl std::fmt::Debug for Credentials {
@@ -77,6 +79,9 @@ impl BackupStore {
         }
         if !credentials.proxy.is_empty() {
             options = options.with_proxy_url(&credentials.proxy);
+            if !credentials.no_proxy.is_empty() {
+                options = options.with_proxy_excludes(&credentials.no_proxy);
+            }
         }
         let endpoint = credentials.endpoint.trim_end_matches('/');
         let is_plain = endpoint.starts_with("http://");

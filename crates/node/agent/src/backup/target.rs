@@ -63,13 +63,26 @@ impl BackupContext {
                 .map(|own| String::from_utf8_lossy(&own.0).into_owned())
                 .unwrap_or_default()
         };
+        let outbound = self.egress.outbound();
+        let endpoint = text("AWS_ENDPOINTS");
+        let chosen = if endpoint.starts_with("http://") {
+            outbound.http_proxy()
+        } else {
+            outbound.https_proxy()
+        };
+        // The secret of the target is more specific than the settings of the cluster.
+        let (proxy, no_proxy) = match text("HTTPS_PROXY") {
+            own if !own.is_empty() => (own, text("NO_PROXY")),
+            _ => (chosen.unwrap_or_default().to_owned(), outbound.no_proxy().to_owned()),
+        };
         Ok(Credentials {
             access_key: text("AWS_ACCESS_KEY_ID"),
             secret_key: text("AWS_SECRET_ACCESS_KEY"),
-            endpoint: text("AWS_ENDPOINTS"),
-            certificate: text("AWS_CERT"),
+            endpoint,
+            certificate: format!("{}\n{}", text("AWS_CERT"), outbound.ca()).trim().to_owned(),
             virtual_hosted_style: text("VIRTUAL_HOSTED_STYLE") == "true",
-            proxy: text("HTTPS_PROXY"),
+            proxy,
+            no_proxy,
         })
     }
 }

@@ -4,6 +4,7 @@
 //! makes no sense is tried again, forever, and what is wrong is told meanwhile.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Chain};
@@ -20,7 +21,7 @@ use virt::reason::FillFailure;
 
 use super::checksum::Checksum;
 use super::gauge::{Gauge, StallReason};
-use crate::egress::{self, Egress, EgressError};
+use crate::egress::{self, Egress, EgressError, Outbound};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server that is silent for this long is asked again.
@@ -97,6 +98,8 @@ pub(crate) enum FetchEnd {
 #[derive(Debug)]
 pub(crate) struct Download {
     client: Client,
+    /// What the settings of the cluster said when the client was made.
+    outbound: Arc<Outbound>,
     url: Url,
     access: Access,
     headers: HeaderMap,
@@ -125,10 +128,12 @@ impl Download {
         if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
             return Err(bad());
         }
-        let client = client(&access)?;
+        let outbound = access.egress.outbound();
+        let client = client(&access, &outbound)?;
         let headers = headers(&access.headers)?;
         Ok(Self {
             client,
+            outbound,
             url: parsed,
             access,
             headers,
@@ -257,6 +262,11 @@ impl Download {
 
     /// Asks for what is missing.
     async fn open(&mut self) -> Result<Response, FetchError> {
+        let outbound = self.access.egress.outbound();
+        if !Arc::ptr_eq(&outbound, &self.outbound) {
+            self.client = client(&self.access, &outbound)?;
+            self.outbound = outbound;
+        }
         // Addresses are not resolved, so they have to be checked here; names are, for the message.
         self.access.egress.check(self.url.host_str().unwrap_or_default()).await?;
         let mut request = self.client.get(self.url.clone()).headers(self.headers.clone());
@@ -307,14 +317,15 @@ impl Download {
 /// The part of the work that fetching is; the rest is for what comes after.
 pub(super) const FETCHING: f32 = 0.9;
 
-fn client(access: &Access) -> Result<Client, FetchError> {
-    // Proxies come from the environment of the process, as everywhere.
-    let mut builder = Client::builder()
+fn client(access: &Access, outbound: &Outbound) -> Result<Client, FetchError> {
+    // Without a proxy in the settings the one in the environment of the process is used.
+    let builder = Client::builder()
         .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")))
         .dns_resolver(access.egress.clone())
         .redirect(access.egress.redirects())
         .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(READ_TIMEOUT);
+    let mut builder = outbound.apply(builder).map_err(FetchError::Client)?;
     if let Some((name, pem)) = &access.certificates {
         let bad = |source| FetchError::Certificates { name: name.clone(), source };
         builder = builder.tls_certs_merge(Certificate::from_pem_bundle(pem).map_err(bad)?);

@@ -77,7 +77,11 @@ impl Image {
         let plain = name.strip_prefix(SCHEME).unwrap_or(name);
         let reference: Reference =
             plain.parse().map_err(|source| PullError::Name { image: name.to_owned(), source })?;
-        let pem = access.certificates.as_ref().map(|(_, pem)| pem.as_slice());
+        let outbound = access.egress.outbound();
+        let mut pem = outbound.ca().as_bytes().to_vec();
+        pem.extend(
+            access.certificates.iter().flat_map(|(_, own)| [b"\n", own.as_slice()].concat()),
+        );
         let registry = reference.resolve_registry().to_owned();
         let host = host_of(&registry).to_owned();
         let is_plain = is_local(&registry);
@@ -86,17 +90,20 @@ impl Image {
         } else {
             ClientProtocol::Https
         };
+        // The proxy of the cluster decides about names; ours does where there is none.
+        let own = access.egress.proxy().filter(|_| !outbound.has_proxy());
+        let except = if own.is_some() { String::new() } else { outbound.no_proxy().to_owned() };
         let config = ClientConfig {
             protocol,
-            extra_root_certificates: certificates(pem.unwrap_or_default()),
+            extra_root_certificates: certificates(&pem),
             connect_timeout: Some(CONNECT),
             read_timeout: Some(SILENCE),
             user_agent: concat!("sheaf/", env!("CARGO_PKG_VERSION")),
-            https_proxy: access.egress.proxy().map(str::to_owned),
-            http_proxy: access.egress.proxy().map(str::to_owned),
+            https_proxy: own.or(outbound.https_proxy()).map(str::to_owned),
+            http_proxy: own.or(outbound.http_proxy()).map(str::to_owned),
             // One on this node is spoken to without TLS, which the proxy does not pass on. That
             // it is allowed is checked before.
-            no_proxy: is_plain.then_some(host),
+            no_proxy: Some(if is_plain { format!("{host},{except}") } else { except }),
             ..ClientConfig::default()
         };
         let auth = match &access.user {

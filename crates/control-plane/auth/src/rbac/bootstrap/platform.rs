@@ -85,6 +85,11 @@ fn node_rules() -> Vec<PolicyRule> {
             &["vlanstatuses"],
         ),
         on(READ, LONGHORN, &["volumes", "settings"]),
+        // The proxy and the certificates of requests to the outside; other settings hold keys.
+        PolicyRule {
+            resource_names: vec!["additional-ca".to_owned(), "http-proxy".to_owned()],
+            ..on(READ, "harvesterhci.io", &["settings"])
+        },
         on(&["get", "list", "watch", "create", "patch"], LONGHORN, &["nodes", "volumeattachments"]),
         on(&["get", "list", "watch", "patch"], LONGHORN, &["replicas", "engines", "snapshots"]),
         on(&["get", "list", "watch", "patch"], LONGHORN, &["backingimages", "backuptargets"]),

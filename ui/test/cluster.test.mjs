@@ -91,6 +91,10 @@ test("a host shows what it has and used, and says why it cannot be spared", asyn
   await page.getByRole("img", { name: /^Memory: now used [1-9]/ }).waitFor({ timeout: 40_000 });
   await page.getByRole("button", { name: "Last day" }).click();
   assert.match(page.url(), /span=24h/);
+  const loss = page.getByRole("region", { name: "If this host is lost" });
+  await loss.getByRole("button", { name: "Check" }).click();
+  await loss.getByText(/would start elsewhere · .* would stay down/).waitFor();
+  await loss.getByRole("button", { name: "Check again" }).waitFor();
   await page.getByRole("button", { name: "Maintenance…" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText(/single controlplane cluster/).waitFor();

@@ -182,3 +182,16 @@ test("a backup target is read, checked and written", async () => {
   const setting = (conditions) => ({ metadata: { name: "backup-target" }, value: targetValue(s3), status: { conditions } });
   for (const [conditions, word] of [[[], "Connecting"], [[{ type: "configured", status: "True" }], "Reached"], [[{ type: "configured", status: "False", message: "no" }], "Not reached"]]) assert.equal(targetStatus(setting(conditions)).word, word);
 });
+
+test("the loss of a host is told for each machine and volume", async () => {
+  const { lossSummary, machineFate, volumeFate } = await load("model/loss.ts");
+  const machine = (fate, more) => ({ namespace: "default", name: "web", fate, ...more });
+  assert.deepEqual(machineFate(machine("restarted", { node: "n3" })), { tone: "ok", word: "starts on n3" });
+  assert.deepEqual(machineFate(machine("waiting", { message: "0/2 nodes" })), { tone: "warn", word: "waits for room", reason: "0/2 nodes" });
+  assert.equal(machineFate(machine("down", { message: "disk" })).tone, "bad");
+  const volume = (copiesLeft) => ({ name: "pvc-1", claim: "default/root", copiesLeft, copiesWanted: 3 });
+  assert.equal(volumeFate(volume(0)).word, "unavailable");
+  assert.equal(volumeFate(volume(2)).reason, "2 of 3 copies are left");
+  const loss = { node: "n2", machines: [machine("restarted", { node: "n3" }), machine("down", { message: "" })], volumes: [volume(0), volume(1)] };
+  assert.equal(lossSummary(loss), "1 machine would start elsewhere · 1 machine would stay down · 1 volume would be unavailable");
+});

@@ -18,6 +18,7 @@ import { nodeSeries } from "../model/series.ts";
 import { href } from "../router.ts";
 import { HostActions } from "./host/HostActions.tsx";
 import { HostDisks } from "./host/HostDisks.tsx";
+import { HostLossCard } from "./host/HostLoss.tsx";
 import { HostMachines } from "./host/HostMachines.tsx";
 
 export function HostDetail({ words }: { words: string[] }) {
@@ -46,6 +47,7 @@ export function HostDetail({ words }: { words: string[] }) {
       {may("get", "metrics.sheaf.io", "nodes/series") && <UsageCharts load={nodeSeries(name)} of={name} cores={amount("cpu")} memory={amount("memory")} />}
       <div class="cards two">
         <HostMachines name={name} rows={rows} />
+        {may("list", "longhorn.io", "replicas") && <HostLossCard name={name} />}
         {may("list", "longhorn.io", "nodes") && <Disks name={name} />}
         <Facts host={host} />
         <Conditions host={host} />

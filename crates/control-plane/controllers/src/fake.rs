@@ -110,6 +110,7 @@ impl Fake {
             ("clone.kubevirt.io", "v1beta1", "virtualmachineclones", "VirtualMachineClone", true),
             ("harvesterhci.io", "v1beta1", "addons", "Addon", true),
             ("harvesterhci.io", "v1beta1", "keypairs", "KeyPair", true),
+            ("harvesterhci.io", "v1beta1", "resourcequotas", "ResourceQuota", true),
             ("harvesterhci.io", "v1beta1", "settings", "Setting", false),
             ("harvesterhci.io", "v1beta1", "supportbundles", "SupportBundle", true),
             ("harvesterhci.io", "v1beta1", "virtualmachinetemplates", "VMT", true),

@@ -50,6 +50,7 @@ mod selector;
 #[cfg(test)]
 mod served_kind_tests;
 mod service_account;
+mod snapshot_quota;
 mod start;
 mod storage_profile;
 mod storage_protection;

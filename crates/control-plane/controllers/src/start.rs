@@ -17,9 +17,10 @@ use crate::service_account::TokenMinter;
 use crate::{
     addon, announcement, api_endpoints, claim, cluster_setting, data_import_cron, data_source,
     data_volume, hub, image, installation, key_pair, load_balancer, longhorn, maintenance,
-    node_requests, populator, project, storage_profile, storage_protection, support_bundle, vm,
-    vm_backup, vm_backup_schedule, vm_claims, vm_clone, vm_export, vm_memory_dump, vm_pool,
-    vm_restore, vm_snapshot, vm_template, vm_template_request, vmi, vmi_migration, vmi_replica_set,
+    node_requests, populator, project, snapshot_quota, storage_profile, storage_protection,
+    support_bundle, vm, vm_backup, vm_backup_schedule, vm_claims, vm_clone, vm_export,
+    vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request, vmi,
+    vmi_migration, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, guest_address, horizontal_pod_autoscaler, namespace, node, quota,
@@ -225,6 +226,11 @@ impl Started<'_> {
             "cluster-setting",
             cluster_setting::SettingMapper,
             cluster_setting::SettingReconciler::new(client()),
+        ));
+        outlets.push(self.add(
+            "snapshot-quota",
+            snapshot_quota::SnapshotQuotaMapper::default(),
+            snapshot_quota::SnapshotQuotaReconciler::new(client()),
         ));
         outlets.push(self.add(
             "announcement",

@@ -16,6 +16,7 @@ mod operation;
 mod recurring_job;
 mod reference;
 mod service;
+mod snapshot_quota;
 mod storage_class;
 mod template;
 
@@ -140,7 +141,10 @@ pub fn concerns(group: &str, resource: &str) -> bool {
             | ("snapshot.storage.k8s.io", "volumesnapshots")
             | ("kubevirt.io", "virtualmachines")
             | ("cdi.kubevirt.io", "datavolumes" | "dataimportcrons")
-            | ("snapshot.kubevirt.io", "virtualmachinesnapshotcontents")
+            | (
+                "snapshot.kubevirt.io",
+                "virtualmachinesnapshots" | "virtualmachinesnapshotcontents"
+            )
             | ("pool.kubevirt.io", "virtualmachinepools")
             | ("instancetype.kubevirt.io", "virtualmachinepreferences")
             | (NETWORK, "clusternetworks" | "vlanconfigs")
@@ -228,6 +232,9 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         ("snapshot.storage.k8s.io", "volumesnapshots") => operation::validate_snapshot(write),
         ("cdi.kubevirt.io", "datavolumes") if write.object.is_none() => {
             operation::validate_data_volume(write)
+        }
+        ("snapshot.kubevirt.io", "virtualmachinesnapshots") => {
+            snapshot_quota::validate_machine_snapshot(write)
         }
         ("kubevirt.io", "virtualmachines") => machine::validate(write),
         (

@@ -39,7 +39,6 @@ const KINDS: &[Row] = rows! {
     HARVESTER => {
         "blockdevices": "BlockDevice",
         "lvmvolumegroups": "LVMVolumeGroup",
-        "resourcequotas": "ResourceQuota of harvesterhci.io",
         "upgradelogs": "UpgradeLog",
         "upgrades": "Upgrade",
         "versions": "Version of harvesterhci.io",

@@ -25,6 +25,7 @@ pub mod public_key;
 pub mod removed_claims;
 pub mod setting;
 pub mod snapshot;
+pub mod snapshot_usage;
 pub mod together;
 
 pub use admit::DRIVER;

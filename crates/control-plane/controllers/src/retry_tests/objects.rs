@@ -19,6 +19,7 @@ pub(super) const WRITTEN: &[&str] = &[
     "export.kubevirt.io/virtualmachineexports",
     "harvesterhci.io/addons",
     "harvesterhci.io/keypairs",
+    "harvesterhci.io/resourcequotas",
     "harvesterhci.io/schedulevmbackups",
     "harvesterhci.io/settings",
     "harvesterhci.io/supportbundles",
@@ -146,6 +147,9 @@ fn populate_operations(fake: &Fake) {
     fake.create("kubevirt.io/kubevirts", virt::KUBEVIRT.0, kubevirt);
     let addon = json!({"metadata": {"name": "rancher-logging"}, "spec": {"enabled": true}});
     fake.create("harvesterhci.io/addons", "n", addon);
+    let quota = json!({"metadata": {"name": hci::snapshot_usage::QUOTA_NAME},
+        "spec": {"snapshotLimit": {"namespaceTotalSnapshotSizeQuota": 1}}});
+    fake.create("harvesterhci.io/resourcequotas", "n", quota);
     let migration = json!({"metadata": {"name": "kubevirt-migration"},
         "value": "{\"parallelMigrationsPerCluster\":1}"});
     fake.create("harvesterhci.io/settings", "", migration);

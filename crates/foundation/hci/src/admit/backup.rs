@@ -6,7 +6,7 @@ use kinds::syntax::subdomain;
 use serde_json::Value;
 
 use super::reference::Reference;
-use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
+use super::{AdmissionResult, HARVESTER, Refusal, Write, snapshot_quota, text};
 use crate::schedule::Schedule;
 
 const RESTORES: &str = "virtualmachinerestores";
@@ -63,7 +63,7 @@ fn validate_creation(write: &Write<'_>, backup: &Value) -> AdmissionResult {
     if kind(backup) != "snapshot" && !has_target(write) {
         return Err(Refusal::invalid("spec.type", "backup target is not set"));
     }
-    Ok(())
+    snapshot_quota::check_machine(write, source)
 }
 
 fn has_target(write: &Write<'_>) -> bool {

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
+use super::{AdmissionResult, HARVESTER, Refusal, Write, snapshot_quota, text};
 use crate::addon::DEFAULT_ADDONS;
+use crate::snapshot_usage::QUOTA_NAME;
 
 /// The one quota of Harvester in a namespace.
-const QUOTA_NAME: &str = "default-resource-quota";
 /// Namespace of the operators' objects.
 const SYSTEM: &str = "harvester-system";
 
@@ -226,7 +226,7 @@ pub(super) fn validate_snapshot(write: &Write<'_>) -> AdmissionResult {
     }
     let machines = write.objects.list("kubevirt.io", "virtualmachines", write.namespace);
     let Some(machine) = machines.iter().find(|machine| shares(machine, claim)) else {
-        return Ok(());
+        return snapshot_quota::check_claim(write, claim);
     };
     let message = format!(
         "cannot snapshot PVC {}/{claim}: it is attached to VM {} as a shareable disk and may be written by multiple VMs concurrently",

@@ -208,3 +208,45 @@ fn what_others_need_stays() {
     );
     assert_eq!(judged(data, "d", None, Some(&empty), &cluster), "allowed");
 }
+
+#[test]
+fn snapshots_beyond_the_quota_are_refused() {
+    let named = |name: &str| json!({"name": name, "namespace": SYSTEM});
+    let quota = |namespace: i64, machine: i64| {
+        json!({"metadata": named(QUOTA_NAME), "spec": {"snapshotLimit": {
+            "namespaceTotalSnapshotSizeQuota": namespace,
+            "vmTotalSnapshotSizeQuota": {"web": machine}}}})
+    };
+    let volumes = json!([{"name": "a", "persistentVolumeClaim": {"claimName": "root"}}]);
+    let web =
+        json!({"metadata": named("web"), "spec": {"template": {"spec": {"volumes": volumes}}}});
+    let claim = json!({"metadata": named("root"), "spec": {"volumeName": "pvc-1"}});
+    let taken = json!({"metadata": {"name": "s", "namespace": "longhorn-system"},
+        "spec": {"volume": "pvc-1"}, "status": {"size": 4096}});
+    let snapshot = json!({"spec": {"source": {"persistentVolumeClaimName": "root"}}});
+    let other = json!({"spec": {"source": {"persistentVolumeClaimName": "other"}}});
+    let backup = json!({"spec": {"type": "snapshot", "source": {"name": "web"}}});
+    let (volume, machine) =
+        (("snapshot.storage.k8s.io", "volumesnapshots"), (HARVESTER, "virtualmachinebackups"));
+    let kubevirt = ("snapshot.kubevirt.io", "virtualmachinesnapshots");
+    let refused = "422 total snapshot size limit 1Ki is less than total snapshot usage 4Ki";
+    for (limits, kind, object, expected) in [
+        ((0, 0), volume, &snapshot, "allowed"),
+        ((4096, 4096), machine, &backup, "allowed"),
+        ((0, 1024), volume, &snapshot, refused),
+        ((0, 1024), volume, &other, "allowed"),
+        ((1024, 0), volume, &other, refused),
+        ((0, 1024), machine, &backup, refused),
+        ((1024, 0), machine, &backup, refused),
+        ((0, 1024), kubevirt, &backup, refused),
+    ] {
+        let cluster = Cluster(vec![
+            (HARVESTER, "resourcequotas", quota(limits.0, limits.1)),
+            ("kubevirt.io", "virtualmachines", web.clone()),
+            ("", "persistentvolumeclaims", claim.clone()),
+            ("longhorn.io", "snapshots", taken.clone()),
+        ]);
+        let found = judged(kind, "new", Some(object), None, &cluster);
+        assert!(found.starts_with(expected), "{kind:?} {limits:?}: {found}");
+    }
+}

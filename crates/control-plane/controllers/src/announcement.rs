@@ -50,7 +50,7 @@ impl EventMapper for AnnouncementMapper {
 
 /// The last change of a lease that was seen.
 #[derive(Debug)]
-struct SeenLease {
+struct ObservedLease {
     holder: String,
     renewed: String,
     since: Instant,
@@ -58,7 +58,7 @@ struct SeenLease {
 
 pub(crate) struct AnnouncementReconciler {
     objects: Objects,
-    seen: Mutex<BTreeMap<String, SeenLease>>,
+    seen: Mutex<BTreeMap<String, ObservedLease>>,
 }
 
 impl AnnouncementReconciler {
@@ -91,10 +91,10 @@ impl AnnouncementReconciler {
         for lease in leases {
             let holder = text(lease, "/spec/holderIdentity");
             let renewed = text(lease, "/spec/renewTime");
-            let is_known = |own: &SeenLease| own.holder == holder && own.renewed == renewed;
+            let is_known = |own: &ObservedLease| own.holder == holder && own.renewed == renewed;
             if !seen.get(name(lease)).is_some_and(is_known) {
                 let (holder, renewed) = (holder.to_owned(), renewed.to_owned());
-                seen.insert(name(lease).to_owned(), SeenLease { holder, renewed, since: now });
+                seen.insert(name(lease).to_owned(), ObservedLease { holder, renewed, since: now });
             }
         }
         let exists = |key: &String| leases.iter().any(|lease| name(lease) == *key);

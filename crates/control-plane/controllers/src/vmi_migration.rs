@@ -3,7 +3,7 @@
 //! What happens on the nodes is told by `status.migrationState` of the instance. An instance that
 //! was marked by an eviction gets a migration of its own here.
 
-mod mark;
+mod annotations;
 mod plan;
 mod policy;
 
@@ -15,7 +15,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use virt::v1::{MigrationConfiguration, VirtualMachineInstanceMigration};
 
-use self::mark::MigrationMark;
+use self::annotations::MigrationAnnotations;
 use self::plan::{MigrationInput, MigrationPhase, MigrationStep, ParallelLimits};
 use self::policy::EffectiveConfiguration;
 use crate::event::{self, About, EventType};
@@ -107,14 +107,14 @@ impl MigrationReconciler {
         self.waiting.set(key, BTreeSet::from([instance]));
         let vmi = self.objects.get(VMIS, &key.namespace, &name).await.doing("get the instance")?;
         let phase = MigrationPhase::of(&migration);
-        let mark = MigrationMark {
+        let annotations = MigrationAnnotations {
             uid: object::uid(&object),
             phase,
             is_deleting: object::is_deleting(&object),
             target: plan::chosen_target(&migration),
         };
         if let Some(vmi) = &vmi
-            && let Some(patch) = mark.patch(vmi)
+            && let Some(patch) = annotations.patch(vmi)
         {
             // The change of the instance brings the migration back here.
             self.write_vmi(vmi, &patch).await?;

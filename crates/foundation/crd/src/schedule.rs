@@ -43,7 +43,7 @@ pub enum ScheduleError {
 
 /// The runs of a schedule, seen from one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunTimes {
+pub struct ScheduleTimes {
     /// The run that is to be done now: of several that were missed, the last.
     pub due: Option<Timestamp>,
     /// When the next one is due.
@@ -110,13 +110,13 @@ impl Schedule {
     ///
     /// A last run in the future was noted by a clock that has been put back. The schedule begins
     /// anew then, so that it does not stand still until that time has come again.
-    pub fn times(&self, last: Timestamp, now: Timestamp) -> RunTimes {
+    pub fn times(&self, last: Timestamp, now: Timestamp) -> ScheduleTimes {
         if last.duration_since(now) > SKEW {
-            return RunTimes { due: None, next: self.next_after(now), mark: Some(now) };
+            return ScheduleTimes { due: None, next: self.next_after(now), mark: Some(now) };
         }
         let due = self.due(last, now);
         let next = self.next_after(due.unwrap_or(last)).filter(|next| *next > now);
-        RunTimes { due, next: next.or_else(|| self.next_after(now)), mark: due }
+        ScheduleTimes { due, next: next.or_else(|| self.next_after(now)), mark: due }
     }
 
     /// The shortest time between two runs; nothing if there are not two.
@@ -206,7 +206,7 @@ mod tests {
                 Some(at("2026-11-16T07:10:00Z")),
             ),
         ] {
-            let expected = RunTimes { due, next: Some(next), mark };
+            let expected = ScheduleTimes { due, next: Some(next), mark };
             assert_eq!(hourly.times(at(last), at(now)), expected, "{last} {now}");
         }
         // Times are UTC, in which no hour is left out or repeated.

@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const BATCH: usize = 256;
 
 /// An event of one of the watches; boxed, since they differ much in size.
-enum CheckChange {
+enum WatchEvent {
     Balancer(Box<Result<Event<DynamicObject>, watcher::Error>>),
     Instance(Box<Result<Event<DynamicObject>, watcher::Error>>),
 }
@@ -60,10 +60,10 @@ pub(crate) async fn run(client: Client, node: String, mut stop: Stop) {
     let kind = ApiResource::from_gvk_with_plural(&kind, "loadbalancers");
     let balancers = Api::<DynamicObject>::all_with(client.clone(), &kind);
     let balancers = watcher(balancers, watcher::Config::default());
-    let balancers = balancers.map(|event| CheckChange::Balancer(Box::new(event)));
+    let balancers = balancers.map(|event| WatchEvent::Balancer(Box::new(event)));
     let own = watcher::Config::default().labels(&format!("kubevirt.io/nodeName={node}"));
     let instances = watcher(vmis(&client), own);
-    let instances = instances.map(|event| CheckChange::Instance(Box::new(event)));
+    let instances = instances.map(|event| WatchEvent::Instance(Box::new(event)));
     let mut changes = std::pin::pin!(stream::select(balancers, instances).ready_chunks(BATCH));
     let mut checker = HealthChecker::new(client);
     let mut attempts = FuturesUnordered::new();
@@ -126,12 +126,12 @@ impl HealthChecker {
     }
 
     /// Notes a change; returns whether it was a failure.
-    fn take(&mut self, change: CheckChange) -> bool {
+    fn take(&mut self, change: WatchEvent) -> bool {
         let outcome = match change {
-            CheckChange::Balancer(event) => {
+            WatchEvent::Balancer(event) => {
                 (*event).map(|event| self.balancers.take(event, read_balancer))
             }
-            CheckChange::Instance(event) => {
+            WatchEvent::Instance(event) => {
                 (*event).map(|event| self.instances.take(event, read_instance))
             }
         };

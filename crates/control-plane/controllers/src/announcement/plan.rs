@@ -79,7 +79,7 @@ impl ExternalRoute {
 }
 
 /// Addresses that pools have given to load balancers of machines. Only administrators and this
-/// platform write pools; what a service asks for does not count.
+/// platform write pools; the address in a Service is a request only.
 fn used(state: &AnnouncementState) -> Vec<UsedAddress> {
     let users: BTreeSet<String> = state
         .balancers
@@ -157,7 +157,7 @@ fn is_silent(state: &AnnouncementState, lease: &str) -> bool {
     state.unchanged.get(lease).is_some_and(|time| *time >= HANDOVER)
 }
 
-/// The node that is to announce an address, and what makes its lease say so.
+/// Assigns an address to a node, and the change of the lease that tells it.
 fn assign<'a>(
     state: &'a AnnouncementState,
     address: Ipv4Addr,

@@ -21,7 +21,7 @@ const BY_FAILURES: &str = "Reach Max Failure";
 const RETAIN: i64 = 8;
 const MAX_FAILURE: i64 = 4;
 
-/// What is to be done, in the order of the fields.
+/// The next step of a schedule; its parts are carried out in the order of the fields.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ScheduleStep<'a> {
     /// The run for which a backup is made.

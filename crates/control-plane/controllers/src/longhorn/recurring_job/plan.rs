@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hci::longhorn::job::{RecurringJob, RecurringJobSpec};
 use hci::longhorn::snapshot::Snapshot;
 use hci::longhorn::volume::Volume;
-use hci::schedule::{LAST_RUN, RunTimes, Schedule, ScheduleError};
+use hci::schedule::{LAST_RUN, Schedule, ScheduleError, ScheduleTimes};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ impl RecurringTask {
 }
 
 /// When a job runs.
-pub(super) fn times(job: &RecurringJob, now: Timestamp) -> Result<RunTimes, ScheduleError> {
+pub(super) fn times(job: &RecurringJob, now: Timestamp) -> Result<ScheduleTimes, ScheduleError> {
     let cron = job.spec.as_ref().and_then(|spec| spec.cron.as_deref()).unwrap_or_default();
     let schedule = Schedule::parse(cron)?;
     let noted = job.metadata.annotations.get(LAST_RUN).and_then(|time| time.parse().ok());

@@ -9,16 +9,16 @@ const UID: &str = "harvesterhci.io/migrationUID";
 const STATE: &str = "harvesterhci.io/migrationState";
 const TARGET: &str = "harvesterhci.io/migrationTargetNodeName";
 
-/// A migration as its instance is marked with it.
+/// A migration as the annotations of its instance show it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MigrationMark<'a> {
+pub(super) struct MigrationAnnotations<'a> {
     pub(super) uid: &'a str,
     pub(super) phase: MigrationPhase,
     pub(super) is_deleting: bool,
     pub(super) target: Option<&'a str>,
 }
 
-impl MigrationMark<'_> {
+impl MigrationAnnotations<'_> {
     /// Nothing once it is over.
     fn state(&self) -> Option<&'static str> {
         match self.phase {
@@ -29,8 +29,8 @@ impl MigrationMark<'_> {
         }
     }
 
-    /// The patch that marks an instance, or takes the marks of this migration away; nothing if it
-    /// is as it should be.
+    /// The patch that sets the annotations, or removes those of this migration; nothing if the instance
+    /// is up to date.
     pub(super) fn patch(&self, vmi: &Value) -> Option<Value> {
         let state = self.state();
         let is_own = annotation(vmi, UID) == Some(self.uid);
@@ -87,7 +87,7 @@ mod tests {
                 None,
             ),
         ] {
-            let mark = MigrationMark { uid: "m", phase, is_deleting, target: Some("n2") };
+            let mark = MigrationAnnotations { uid: "m", phase, is_deleting, target: Some("n2") };
             let patch = mark.patch(&vmi(&before));
             let changed = patch.map(|patch| patch["metadata"]["annotations"].clone());
             assert_eq!(changed, expected, "{name}");

@@ -1,6 +1,7 @@
 //! The shapes of Harvester's objects, with upstream's names.
 
 pub mod backup;
+pub mod dhcp;
 pub mod image;
 pub mod key_pair;
 pub mod load_balancer;

@@ -11,6 +11,7 @@ mod claim_template;
 pub mod cluster;
 pub mod cluster_setting;
 mod definition;
+pub mod dhcp;
 pub mod failover;
 pub mod guest_network;
 pub mod harvester;

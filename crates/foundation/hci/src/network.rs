@@ -29,6 +29,15 @@ pub const DEFAULT_MTU: u16 = 1500;
 pub const NAME_LIMIT: usize = 12;
 const BRIDGE_SUFFIX: &str = "-br";
 
+/// Namespaces whose networks are for all: Multus calls the first a global namespace, and
+/// Harvester shares from the second.
+pub const SHARED: [&str; 2] = ["default", "harvester-public"];
+
+/// Whether machines of a namespace may use networks of `owner`.
+pub fn may_use(namespace: &str, owner: &str) -> bool {
+    namespace == owner || SHARED.contains(&owner)
+}
+
 /// The bridge of a cluster network on its nodes.
 pub fn bridge_of(cluster_network: &str) -> String {
     format!("{cluster_network}{BRIDGE_SUFFIX}")

@@ -4,6 +4,7 @@
 mod backup;
 mod claim;
 mod cluster_setting;
+mod dhcp;
 mod image;
 mod key_pair;
 mod load_balancer;
@@ -147,7 +148,10 @@ pub fn concerns(group: &str, resource: &str) -> bool {
             )
             | ("pool.kubevirt.io", "virtualmachinepools")
             | ("instancetype.kubevirt.io", "virtualmachinepreferences")
-            | (NETWORK, "clusternetworks" | "vlanconfigs")
+            | (
+                NETWORK,
+                "clusternetworks" | "vlanconfigs" | "ippools" | "virtualmachinenetworkconfigs"
+            )
             | ("k8s.cni.cncf.io", "network-attachment-definitions")
             | (address_pool::GROUP, "loadbalancers" | "ippools")
     )
@@ -187,6 +191,7 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
             network::complete_config(write, object);
             Ok(())
         }
+        (NETWORK, "ippools") => dhcp::complete_pool(write, object),
         ("k8s.cni.cncf.io", _) => {
             network::complete_definition(write, object);
             Ok(())
@@ -223,6 +228,8 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (STORAGE, "storageclasses") => storage_class::validate(write),
         (NETWORK, "clusternetworks") => network::validate_cluster_network(write),
         (NETWORK, "vlanconfigs") => network::validate_config(write),
+        (NETWORK, "ippools") => dhcp::validate_pool(write),
+        (NETWORK, "virtualmachinenetworkconfigs") => dhcp::validate_config(write),
         ("k8s.cni.cncf.io", _) => network::validate_definition(write),
         (address_pool::GROUP, "loadbalancers") => load_balancer::validate(write),
         (address_pool::GROUP, "ippools") => load_balancer::validate_pool(write),

@@ -1,6 +1,7 @@
 //! The CustomResourceDefinitions of all kinds: names, versions, columns and subresources as
 //! upstream publishes them, with the schemas of the records.
 
+mod dhcp;
 mod harvester;
 mod load_balancer;
 mod longhorn;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 pub fn definitions() -> impl Iterator<Item = Value> {
     let all = harvester::CATALOG.iter().chain(longhorn::CATALOG).chain(snapshot::CATALOG);
     let all = all.chain(management::CATALOG).chain(network::CATALOG).chain(load_balancer::CATALOG);
+    let all = all.chain(dhcp::CATALOG);
     all.map(|kind| {
         let mut definition = definition(kind);
         if kind.group == crate::snapshot::GROUP {
@@ -31,6 +33,8 @@ const APPROVED: &str = "api-approved.kubernetes.io";
 const APPROVAL: &str = "https://github.com/kubernetes-csi/external-snapshotter/pull/814";
 
 const AGE: Column = Column("Age", "date", ".metadata.creationTimestamp", "", 0);
+const ALPHA1: &[DefinitionVersion] =
+    &[DefinitionVersion { name: "v1alpha1", stored: true, deprecated: None }];
 const BETA1: &[DefinitionVersion] =
     &[DefinitionVersion { name: "v1beta1", stored: true, deprecated: None }];
 const BETA2: &[DefinitionVersion] =

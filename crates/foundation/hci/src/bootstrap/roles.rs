@@ -92,7 +92,13 @@ const TENANT_RESOURCES: &[&str] = &[
 fn tenant_roles() -> [Value; 2] {
     let networks = ("k8s.cni.cncf.io", &["network-attachment-definitions"][..], READ);
     let part = |name: &str, verbs, sums: &[&str]| {
-        let rules = [("harvesterhci.io", TENANT_RESOURCES, verbs), networks];
+        let rules = [
+            ("harvesterhci.io", TENANT_RESOURCES, verbs),
+            networks,
+            // Pools are of administrators: they may be for networks of any namespace.
+            ("network.harvesterhci.io", &["ippools"], READ),
+            ("network.harvesterhci.io", &["virtualmachinenetworkconfigs"], verbs),
+        ];
         let mut role = cluster_role(name, &rules);
         for sum in sums {
             role["metadata"]["labels"][format!("{GROUP}/aggregate-to-{sum}")] = "true".into();

@@ -76,7 +76,7 @@ fn node_rules() -> Vec<PolicyRule> {
         on(READ, KUBEVIRT, &["virtualmachines", "kubevirts"]),
         on(READ, CDI, &["datavolumes", "dataimportcrons", "cdiconfigs"]),
         on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
-        on(READ, NETWORK, &["vlanconfigs"]),
+        on(READ, NETWORK, &["vlanconfigs", "ippools"]),
         on(READ, "loadbalancer.harvesterhci.io", &["loadbalancers"]),
         on(&["get", "list", "watch", "patch"], NETWORK, &["clusternetworks"]),
         on(

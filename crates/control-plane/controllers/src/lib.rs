@@ -15,6 +15,7 @@ mod condition;
 mod data_import_cron;
 mod data_source;
 mod data_volume;
+mod dhcp;
 mod endpoints;
 mod event;
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
     addon, announcement, api_endpoints, claim, cluster_setting, data_import_cron, data_source,
-    data_volume, hub, image, installation, key_pair, load_balancer, longhorn, maintenance,
+    data_volume, dhcp, hub, image, installation, key_pair, load_balancer, longhorn, maintenance,
     node_requests, populator, project, snapshot_quota, storage_profile, storage_protection,
     support_bundle, vm, vm_backup, vm_backup_schedule, vm_claims, vm_clone, vm_export,
     vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request, vmi,
@@ -241,6 +241,11 @@ impl Started<'_> {
             "load-balancer",
             load_balancer::BalancerMapper::default(),
             load_balancer::BalancerReconciler::new(client()),
+        ));
+        outlets.push(self.add(
+            "dhcp",
+            dhcp::DhcpMapper::default(),
+            dhcp::DhcpReconciler::new(client()),
         ));
         outlets.push(self.add(
             "project",

@@ -46,10 +46,6 @@ const KINDS: &[Row] = rows! {
         "volumeremotebackups": "VolumeRemoteBackup",
         "volumeremoterestores": "VolumeRemoteRestore",
     },
-    crate::network::GROUP => {
-        "ippools": "IPPool of network.harvesterhci.io",
-        "virtualmachinenetworkconfigs": "VirtualMachineNetworkConfig",
-    },
     LONGHORN => {
         "backingimagedatasources": "BackingImageDataSource",
         "backupbackingimages": "BackupBackingImage",

@@ -33,6 +33,8 @@ pub(super) const WRITTEN: &[&str] = &[
     "kubevirt.io/virtualmachines",
     "loadbalancer.harvesterhci.io/loadbalancers",
     "longhorn.io/volumes",
+    "network.harvesterhci.io/ippools",
+    "network.harvesterhci.io/virtualmachinenetworkconfigs",
     "pool.kubevirt.io/virtualmachinepools",
     "snapshot.kubevirt.io/virtualmachinesnapshots",
     "snapshot.storage.k8s.io/volumesnapshots",
@@ -59,6 +61,22 @@ pub(super) fn populate_places(fake: &Fake) {
     }
     let class = json!({"metadata": {"name": "local"}, "provisioner": "driver.longhorn.io"});
     fake.create("storage.k8s.io/storageclasses", "", class);
+}
+
+/// A machine on a network with a pool.
+fn populate_addresses(fake: &Fake) {
+    let network = json!({"metadata": {"name": "lan"}, "spec": {"config": "{}"}});
+    fake.create("k8s.cni.cncf.io/network-attachment-definitions", "n", network);
+    let pool = json!({"metadata": {"name": "lan"}, "spec": {"networkName": "n/lan", "ipv4Config":
+        {"cidr": "10.0.0.0/24", "serverIP": "10.0.0.1",
+            "pool": {"start": "10.0.0.1", "end": "10.0.0.9"}}}});
+    fake.create("network.harvesterhci.io/ippools", "n", pool);
+    let spec = json!({"runStrategy": "Halted", "template": {"spec": {
+        "networks": [{"name": "lan", "multus": {"networkName": "lan"}}],
+        "domain": {"devices": {"interfaces":
+            [{"name": "lan", "macAddress": "02:00:00:00:00:01", "bridge": {}}]}}}}});
+    let machine = json!({"metadata": {"name": "pooled", "generation": 1}, "spec": spec});
+    fake.create("kubevirt.io/virtualmachines", "n", machine);
 }
 
 fn populate_machines(fake: &Fake) {
@@ -157,6 +175,7 @@ fn populate_operations(fake: &Fake) {
         "ipam": "pool", "backendServerSelector": {"a": ["b"]}, "listeners":
             [{"name": "web", "port": 80, "backendPort": 80, "protocol": "TCP"}]}});
     fake.create("loadbalancer.harvesterhci.io/loadbalancers", "n", balancer);
+    populate_addresses(fake);
     let project = json!({"metadata": {"name": "p-1"}, "spec": {"clusterName": "local",
         "displayName": "p"}});
     fake.create("management.cattle.io/projects", "local", project);

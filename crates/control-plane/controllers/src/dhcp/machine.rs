@@ -1,0 +1,121 @@
+//! The configuration that a machine is to have. Pure.
+
+use serde_json::{Value, json};
+
+use super::pooled_networks;
+use crate::object::{
+    controlled_by, controller, is_controlled_by, is_deleting, is_merged, list, name, namespace,
+    text, version,
+};
+
+/// As many interfaces as the schema allows.
+const MOST: usize = 32;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum ConfigChange {
+    Create(Value),
+    Patch(Value),
+    /// An object of its name belongs to another machine.
+    Foreign(String),
+}
+
+fn interfaces(machine: &Value) -> &[Value] {
+    list(machine, "/spec/template/spec/domain/devices/interfaces")
+}
+
+/// Whether only the instance knows the MAC address of an interface.
+pub(super) fn lacks_mac(machine: &Value) -> bool {
+    interfaces(machine).iter().any(|own| text(own, "/macAddress").is_empty())
+}
+
+/// Interfaces on networks with a pool: network and MAC address.
+fn pooled(machine: &Value, vmi: Option<&Value>, pools: &[Value]) -> Vec<(String, String)> {
+    let mut spec = machine.pointer("/spec/template/spec").cloned().unwrap_or_default();
+    let own = spec.pointer_mut("/domain/devices/interfaces").and_then(Value::as_array_mut);
+    for interface in own.into_iter().flatten() {
+        let seen = vmi.map(|vmi| list(vmi, "/status/interfaces")).unwrap_or_default();
+        let seen = seen.iter().find(|seen| seen["name"] == interface["name"]);
+        if text(interface, "/macAddress").is_empty()
+            && let Some(seen) = seen
+        {
+            interface["macAddress"] = seen["mac"].clone();
+        }
+    }
+    let networks = pooled_networks(pools);
+    let mut found = hci::dhcp::interfaces(namespace(machine), &spec);
+    found.retain(|(network, _)| {
+        let network = hci::dhcp::network_of(network);
+        // A machine does not start on networks of other namespaces, and takes no address there.
+        networks.contains(&network) && hci::network::may_use(namespace(machine), network.0)
+    });
+    found.truncate(MOST);
+    found
+}
+
+/// The change that makes the configuration of a machine follow its interfaces. An address that somebody wished
+/// for an interface stays.
+pub(super) fn plan(
+    machine: &Value,
+    vmi: Option<&Value>,
+    pools: &[Value],
+    config: Option<&Value>,
+) -> Option<ConfigChange> {
+    if is_deleting(machine) {
+        return None;
+    }
+    let wished = |network: &str, mac: &str| {
+        let mut entries = config.into_iter().flat_map(super::config_entries);
+        let same = |entry: &str| hci::dhcp::is_same_network(entry, network);
+        let own = entries.find(|(entry, own, _)| same(entry) && own == mac)?;
+        own.2.get("ipAddress").cloned()
+    };
+    let entries: Vec<Value> = pooled(machine, vmi, pools)
+        .into_iter()
+        .map(|(network, mac)| {
+            let mut entry = json!({"networkName": network, "macAddress": mac});
+            if let Some(address) = wished(&network, &mac) {
+                entry["ipAddress"] = address;
+            }
+            entry
+        })
+        .collect();
+    let owner = || json!([controlled_by(machine, "kubevirt.io/v1", "VirtualMachine")]);
+    let own = name(machine);
+    let Some(config) = config else {
+        let mut object = json!({
+            "apiVersion": format!("{}/{}", hci::dhcp::GROUP, hci::dhcp::VERSION),
+            "kind": "VirtualMachineNetworkConfig",
+            "metadata": {"name": own, "ownerReferences": owner()},
+            "spec": {"vmName": own, "networkConfigs": entries},
+        });
+        // Longer names are none that a label can have.
+        if own.len() <= 63 {
+            object["metadata"]["labels"] = json!({hci::dhcp::VM_NAME_KEY: own});
+        }
+        let is_needed = list(&object, "/spec/networkConfigs").is_empty();
+        return (!is_needed).then_some(ConfigChange::Create(object));
+    };
+    if text(config, "/spec/vmName") != own
+        || controller(config).is_some() && !is_controlled_by(config, machine)
+    {
+        let named = text(config, "/spec/vmName");
+        return (!entries.is_empty() && named != own).then(|| {
+            ConfigChange::Foreign(format!(
+                "VirtualMachineNetworkConfig {own} is for the machine {named:?}, so that this \
+                 machine gets no address; delete it"
+            ))
+        });
+    }
+    let mut patch = json!({"spec": {"networkConfigs": entries}});
+    if controller(config).is_none() {
+        patch["metadata"]["ownerReferences"] = owner();
+    }
+    if is_merged(config, &patch) || is_deleting(config) {
+        return None;
+    }
+    let metadata = &mut patch["metadata"];
+    for (key, value) in version(config) {
+        metadata[key] = value;
+    }
+    Some(ConfigChange::Patch(patch))
+}

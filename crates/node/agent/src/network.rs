@@ -377,6 +377,7 @@ async fn nat(
         services: None,
         policies: GuestPolicies::Unknown,
         overlay: net::GuestOverlay::Unknown,
+        dhcp: std::collections::BTreeMap::new(),
     };
     let network = net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
     let dhcp = Dhcp::start(&network, tasks);

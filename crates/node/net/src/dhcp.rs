@@ -16,6 +16,8 @@ use ipnet::Ipv4Net;
 
 use crate::mac::Mac;
 
+mod frame;
+pub(crate) mod port;
 pub(crate) mod server;
 
 const CLIENT_PORT: u16 = 68;
@@ -24,6 +26,25 @@ const LEASE_SECONDS: u32 = 86_400;
 /// BOOTP's message size, which some firmware insists on.
 const SMALLEST_ANSWER: usize = 300;
 const PRIVATE_CODES: std::ops::RangeInclusive<u8> = 224..=254;
+
+/// The server as guests see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DhcpServer {
+    /// Its address, with the length of the prefix that guests share.
+    pub address: Ipv4Net,
+    pub router: Option<Ipv4Addr>,
+    /// The name server of guests whose lease names none.
+    pub dns: Option<Ipv4Addr>,
+    pub lease_seconds: u32,
+}
+
+impl DhcpServer {
+    /// A host that is router and name server of its guests.
+    pub(crate) fn gateway(address: Ipv4Net) -> Self {
+        let own = Some(address.addr());
+        Self { address, router: own, dns: own, lease_seconds: LEASE_SECONDS }
+    }
+}
 
 /// All leases, by the guest's Ethernet address.
 pub(crate) type Leases = BTreeMap<Mac, Lease>;
@@ -36,10 +57,10 @@ pub struct Lease {
     pub options: DhcpOptions,
 }
 
-/// What a guest is told beside its address and the gateway.
+/// What a guest is told beside its address and the router.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DhcpOptions {
-    /// The gateway when empty.
+    /// That of the server when empty.
     pub dns: Vec<Ipv4Addr>,
     pub mtu: Option<u16>,
     pub hostname: Option<String>,
@@ -121,8 +142,8 @@ pub(crate) enum DhcpVerdict {
     Ignore,
 }
 
-/// Answers one datagram as the server at `gateway`.
-pub(crate) fn answer(datagram: &[u8], gateway: Ipv4Net, leases: &Leases) -> DhcpVerdict {
+/// Answers one datagram.
+pub(crate) fn answer(datagram: &[u8], server: &DhcpServer, leases: &Leases) -> DhcpVerdict {
     let Ok(request) = Message::decode(&mut Decoder::new(datagram)) else {
         return DhcpVerdict::Ignore;
     };
@@ -134,17 +155,17 @@ pub(crate) fn answer(datagram: &[u8], gateway: Ipv4Net, leases: &Leases) -> Dhcp
     let is_ours = request.opcode() == Opcode::BootRequest && request.giaddr().is_unspecified();
     let (Some(lease), true) = (leases.get(&mac), is_ours) else { return DhcpVerdict::Ignore };
     match request.opts().msg_type() {
-        Some(MessageType::Discover) => reply(&request, lease, gateway, MessageType::Offer),
-        Some(MessageType::Request) => match requested(&request, gateway) {
+        Some(MessageType::Discover) => reply(&request, lease, server, MessageType::Offer),
+        Some(MessageType::Request) => match requested(&request, server) {
             Requested::OfOthers => DhcpVerdict::Ignore,
             Requested::Address(address) if address == lease.address => {
-                reply(&request, lease, gateway, MessageType::Ack)
+                reply(&request, lease, server, MessageType::Ack)
             }
             // What it had is not its own any more: it shall ask anew, now.
-            Requested::Address(_) => reply(&request, lease, gateway, MessageType::Nak),
+            Requested::Address(_) => reply(&request, lease, server, MessageType::Nak),
         },
         Some(MessageType::Inform) if request.ciaddr() == lease.address => {
-            reply(&request, lease, gateway, MessageType::Ack)
+            reply(&request, lease, server, MessageType::Ack)
         }
         Some(MessageType::Decline) => DhcpVerdict::Declined { mac, address: lease.address },
         _ => DhcpVerdict::Ignore,
@@ -160,10 +181,10 @@ enum Requested {
 
 /// RFC 2131, 4.3.2: a client that selects or reboots names the address in an option, one that
 /// renews or rebinds has it already.
-fn requested(request: &Message, gateway: Ipv4Net) -> Requested {
+fn requested(request: &Message, own: &DhcpServer) -> Requested {
     if let Some(DhcpOption::ServerIdentifier(server)) =
         request.opts().get(OptionCode::ServerIdentifier)
-        && *server != gateway.addr()
+        && *server != own.address.addr()
     {
         return Requested::OfOthers;
     }
@@ -173,7 +194,7 @@ fn requested(request: &Message, gateway: Ipv4Net) -> Requested {
     }
 }
 
-fn reply(request: &Message, lease: &Lease, gateway: Ipv4Net, kind: MessageType) -> DhcpVerdict {
+fn reply(request: &Message, lease: &Lease, server: &DhcpServer, kind: MessageType) -> DhcpVerdict {
     let is_inform = request.opts().msg_type() == Some(MessageType::Inform);
     let is_nak = kind == MessageType::Nak;
     let yours = if is_nak || is_inform { Ipv4Addr::UNSPECIFIED } else { lease.address };
@@ -189,16 +210,16 @@ fn reply(request: &Message, lease: &Lease, gateway: Ipv4Net, kind: MessageType) 
     answer.set_opcode(Opcode::BootReply).set_flags(request.flags());
     let options = answer.opts_mut();
     options.insert(DhcpOption::MessageType(kind));
-    options.insert(DhcpOption::ServerIdentifier(gateway.addr()));
+    options.insert(DhcpOption::ServerIdentifier(server.address.addr()));
     // RFC 6842: whoever identifies itself gets that back.
     if let Some(id) = request.opts().get(OptionCode::ClientIdentifier) {
         options.insert(id.clone());
     }
     if !is_nak {
         if !is_inform {
-            options.insert(DhcpOption::AddressLeaseTime(LEASE_SECONDS));
+            options.insert(DhcpOption::AddressLeaseTime(server.lease_seconds));
         }
-        describe(&mut answer, lease, gateway);
+        describe(&mut answer, lease, server);
     }
     let to = destination(request, yours, is_nak);
     match encode(&answer) {
@@ -220,9 +241,12 @@ fn destination(request: &Message, yours: Ipv4Addr, is_nak: bool) -> SocketAddrV4
     SocketAddrV4::new(address, CLIENT_PORT)
 }
 
-fn describe(answer: &mut Message, lease: &Lease, gateway: Ipv4Net) {
+fn describe(answer: &mut Message, lease: &Lease, own: &DhcpServer) {
     let Lease { options: wish, .. } = lease;
-    let dns = if wish.dns.is_empty() { vec![gateway.addr()] } else { wish.dns.clone() };
+    let dns = match wish.dns.as_slice() {
+        [] => own.dns.into_iter().collect(),
+        some => some.to_vec(),
+    };
     if let Some(file) = &wish.bootfile {
         answer.set_fname_str(file);
     }
@@ -234,10 +258,10 @@ fn describe(answer: &mut Message, lease: &Lease, gateway: Ipv4Net) {
     let some = |list: &[Ipv4Addr]| (!list.is_empty()).then(|| list.to_vec());
     let bytes = |text: &String| text.clone().into_bytes();
     let all = [
-        Some(DhcpOption::SubnetMask(gateway.netmask())),
-        Some(DhcpOption::BroadcastAddr(gateway.broadcast())),
-        Some(DhcpOption::Router(vec![gateway.addr()])),
-        Some(DhcpOption::DomainNameServer(dns)),
+        Some(DhcpOption::SubnetMask(own.address.netmask())),
+        Some(DhcpOption::BroadcastAddr(own.address.broadcast())),
+        own.router.map(|router| DhcpOption::Router(vec![router])),
+        some(&dns).map(DhcpOption::DomainNameServer),
         wish.mtu.map(DhcpOption::InterfaceMtu),
         wish.hostname.clone().map(DhcpOption::Hostname),
         wish.domain.clone().map(DhcpOption::DomainName),

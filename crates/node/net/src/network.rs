@@ -4,6 +4,7 @@
 //! fifty guests that start at once cost a few transactions and not fifty. A request is answered
 //! when what it asked for is in force.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 
@@ -76,6 +77,8 @@ enum NetworkChange {
     Policies(Policies),
     /// Replaces what is known of guests on other nodes.
     Overlay(GuestOverlay),
+    /// Replaces the ports whose DHCP requests are answered here, with the servers' addresses.
+    Dhcp(BTreeMap<LinkName, Ipv4Addr>),
     /// Only looks whether all is as it should be.
     Resync,
     /// Takes everything away.
@@ -138,6 +141,15 @@ impl Network {
     /// Makes guests of other nodes reachable, in place of all before.
     pub async fn connect(&self, overlay: GuestOverlay) -> Result<(), NetworkError> {
         self.ask(NetworkChange::Overlay(overlay)).await
+    }
+
+    /// Keeps DHCP requests of these ports from the wire, and answers of others from their guests, in
+    /// place of all before: this node answers them, from these addresses.
+    pub async fn answer_dhcp(
+        &self,
+        ports: BTreeMap<LinkName, Ipv4Addr>,
+    ) -> Result<(), NetworkError> {
+        self.ask(NetworkChange::Dhcp(ports)).await
     }
 
     /// Puts right what somebody else has changed, a flushed firewall for instance.
@@ -227,7 +239,9 @@ impl NetworkController {
                 NetworkChange::Services(_) => RequestSubject::Services,
                 NetworkChange::Policies(_) => RequestSubject::Policies,
                 NetworkChange::Overlay(_) => RequestSubject::Overlay,
-                NetworkChange::Resync | NetworkChange::Remove => RequestSubject::Network,
+                NetworkChange::Dhcp(_) | NetworkChange::Resync | NetworkChange::Remove => {
+                    RequestSubject::Network
+                }
             };
             remove |= matches!(change, NetworkChange::Remove);
             if let NetworkChange::Detach(tap) = &change
@@ -302,8 +316,10 @@ impl NetworkController {
                 self.want.services = None;
                 self.want.policies = GuestPolicies::Unenforced;
                 self.want.overlay = GuestOverlay::Unknown;
+                self.want.dhcp.clear();
             }
             NetworkChange::Overlay(overlay) => self.want.overlay = overlay,
+            NetworkChange::Dhcp(ports) => self.want.dhcp = ports,
             NetworkChange::Resync => {}
         }
         Ok(None)

@@ -132,6 +132,15 @@ fn bridge_family(want: &DesiredNetwork) -> String {
         |(port, address): (&Port, _)| format!("\"{}\" . {address} . {address}", port.tap);
     let announcements = nat().map(announcement);
     text += &set("announcements", "ifname . ipv4_addr . ipv4_addr", announcements);
+    let served = || {
+        want.ports.iter().filter_map(|port| match port.attachment {
+            Attachment::Bridge { .. } => Some((port, want.dhcp.get(&port.tap)?)),
+            Attachment::Nat { .. } => None,
+        })
+    };
+    text += &set("dhcp", "ifname", served().map(|(port, _)| tap(port)));
+    let server = |(port, address): (&Port, _)| format!("\"{}\" . {address}", port.tap);
+    text += &set("dhcp_servers", "ifname . ipv4_addr", served().map(server));
     text += BRIDGE_RULES;
     // Whoever is on a tap of ours that nobody asked for is heard by nobody.
     let _ = write!(
@@ -144,10 +153,12 @@ fn bridge_family(want: &DesiredNetwork) -> String {
 \t\tiifname @access jump from_access
 \t\tiifname @own_mac_only iifname . ether saddr != @macs drop
 \t\tiifname @no_servers jump from_foreign
+\t\tiifname @dhcp jump from_served
 \t}}
 \tchain forward {{
 \t\ttype filter hook forward priority -200; policy accept;
 \t\toifname @access ether type {{ 8021q, 8021ad, 0x9100 }} counter drop
+\t\toifname @dhcp ether type ip udp sport 67 udp dport 68 drop
 \t}}
 ",
         want.bridge.tap_prefix
@@ -160,7 +171,9 @@ fn bridge_family(want: &DesiredNetwork) -> String {
 ///
 /// A frame with a VLAN tag does not match `ether type ip`, and a receiver takes one with VLAN 0 for
 /// untagged. Access ports therefore send no tags at all, and the other rules match `meta protocol`,
-/// which looks behind a tag. A bridge without spanning tree forwards BPDUs, hence the last rule.
+/// which looks behind a tag. A bridge without spanning tree forwards BPDUs, hence the last rule of
+/// access ports. Requests that this node answers are those without a tag: others of a trunk are of
+/// other networks.
 const BRIDGE_RULES: &str = "\
 \tchain from_nat {
 \t\tiifname . ether saddr != @macs drop
@@ -186,6 +199,10 @@ const BRIDGE_RULES: &str = "\
 \t\tmeta protocol ip udp sport 67 drop
 \t\tmeta protocol ip6 udp sport 547 drop
 \t\tmeta protocol ip6 icmpv6 type { nd-router-advert, nd-redirect } drop
+\t}
+\tchain from_served {
+\t\tether type ip udp dport 67 drop
+\t\tether type arp iifname . arp daddr ip @dhcp_servers drop
 \t}
 ";
 

@@ -1,6 +1,6 @@
 //! What the network of a node ought to be, in the caller's words, and whether that makes sense.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -27,6 +27,9 @@ pub struct DesiredNetwork {
     pub services: Option<Vec<Service>>,
     pub policies: GuestPolicies,
     pub overlay: GuestOverlay,
+    /// Ports to bridges whose DHCP requests this node answers, and the address that it answers from:
+    /// those requests stay here, and answers of others do not get through.
+    pub dhcp: BTreeMap<LinkName, Ipv4Addr>,
 }
 
 /// The NAT network of the node. Two of them on one host differ in name, prefix and table.
@@ -155,7 +158,7 @@ impl DesiredNetwork {
     /// A network that neither serves nor restricts anything.
     pub fn new(bridge: Bridge, ports: Vec<Port>) -> Self {
         let (policies, overlay) = (GuestPolicies::Unenforced, GuestOverlay::Unknown);
-        Self { bridge, ports, services: None, policies, overlay }
+        Self { bridge, ports, services: None, policies, overlay, dhcp: BTreeMap::new() }
     }
 
     /// Whether all of it can be made at once.

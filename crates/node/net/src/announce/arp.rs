@@ -3,41 +3,16 @@
 use std::io;
 use std::net::Ipv4Addr;
 
-use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sendto, socket_with};
 
 use crate::mac::Mac;
+use crate::packet::LinkAddress;
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 /// The EtherType of ARP.
 const ARP: u16 = 0x0806;
 /// Ethernet and ARP headers and the ARP body.
 const FRAME: usize = 42;
-
-/// An Ethernet address on an interface: `struct sockaddr_ll` of packet(7).
-#[repr(C)]
-struct LinkAddress {
-    family: u16,
-    protocol: u16,
-    index: i32,
-    hardware: u16,
-    packet: u8,
-    length: u8,
-    address: [u8; 8],
-}
-
-#[expect(unsafe_code, reason = "no crate in use has a type for addresses of interfaces")]
-// SAFETY: the structure has the layout of sockaddr_ll, is passed with its own size, and lives as
-// long as the call.
-unsafe impl SocketAddrArg for LinkAddress {
-    unsafe fn with_sockaddr<R>(
-        &self,
-        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
-    ) -> R {
-        let length = u32::try_from(size_of::<Self>()).unwrap_or_default();
-        f(std::ptr::from_ref(self).cast(), length)
-    }
-}
 
 /// The frame: sender and target of the request are the same address, as RFC 5227 has it.
 fn frame(mac: Mac, address: Ipv4Addr) -> [u8; FRAME] {
@@ -63,15 +38,7 @@ pub(super) fn send(index: u32, mac: Mac, address: Ipv4Addr) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Without a protocol it receives nothing.
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
-    let to = LinkAddress {
-        family: AddressFamily::PACKET.as_raw(),
-        protocol: ARP.to_be(),
-        index: i32::try_from(index).map_err(io::Error::other)?,
-        hardware: 0,
-        packet: 0,
-        length: 6,
-        address: [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0],
-    };
+    let to = LinkAddress::new(index, ARP, BROADCAST)?;
     sendto(&socket, &frame(mac, address), SendFlags::empty(), &to)?;
     Ok(())
 }
@@ -88,6 +55,5 @@ mod tests {
             0, 0, 0, 0, 1, 10, 0, 0, 9, 0, 0, 0, 0, 0, 0, 10, 0, 0, 9,
         ];
         assert_eq!(frame(mac, Ipv4Addr::new(10, 0, 0, 9)), expected);
-        assert_eq!(size_of::<LinkAddress>(), 20);
     }
 }

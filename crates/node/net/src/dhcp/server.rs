@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop, Tasks};
-use ipnet::Ipv4Net;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::{DhcpReply, DhcpVerdict, Lease, Leases, OptionError, answer};
+use super::{DhcpReply, DhcpServer, DhcpVerdict, Lease, Leases, OptionError, answer};
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::network::Network;
@@ -45,7 +44,7 @@ impl Dhcp {
         let (leases, seen) = watch::channel(Leases::new());
         let server = Server {
             bridge: bridge.name.clone(),
-            gateway: bridge.gateway,
+            server: DhcpServer::gateway(bridge.gateway),
             leases: seen,
             made: network.bridges_made(),
         };
@@ -81,7 +80,7 @@ impl Dhcp {
 
 struct Server {
     bridge: LinkName,
-    gateway: Ipv4Net,
+    server: DhcpServer,
     leases: watch::Receiver<Leases>,
     made: watch::Receiver<u64>,
 }
@@ -107,7 +106,7 @@ impl Server {
     }
 
     async fn serve(&self, socket: &UdpSocket, datagram: &[u8]) {
-        let verdict = answer(datagram, self.gateway, &self.leases.borrow());
+        let verdict = answer(datagram, &self.server, &self.leases.borrow());
         match verdict {
             DhcpVerdict::Send(DhcpReply { message, to }) => {
                 if let Err(error) = socket.send_to(&message, to).await {

@@ -25,7 +25,7 @@ fn leases(options: DhcpOptions) -> Leases {
 
 /// The kind of the answer, the address given, and where it goes.
 fn check(datagram: &[u8]) -> String {
-    match answer(datagram, gateway(), &leases(DhcpOptions::default())) {
+    match answer(datagram, &DhcpServer::gateway(gateway()), &leases(DhcpOptions::default())) {
         DhcpVerdict::Send(DhcpReply { message, to }) => {
             let message = Message::decode(&mut Decoder::new(&message)).unwrap();
             assert_eq!((message.xid(), message.opcode()), (42, Opcode::BootReply));
@@ -163,7 +163,9 @@ fn the_answer_carries_what_was_promised() {
     let discover = request(MessageType::Discover, |message| {
         message.opts_mut().insert(id());
     });
-    let DhcpVerdict::Send(sent) = answer(&discover, gateway(), &leases(options)) else {
+    let DhcpVerdict::Send(sent) =
+        answer(&discover, &DhcpServer::gateway(gateway()), &leases(options))
+    else {
         panic!("no answer")
     };
     assert!(sent.message.len() >= SMALLEST_ANSWER);
@@ -229,11 +231,11 @@ fn garbage_is_survived() {
             bytes[at] = u8::try_from(random(256)).unwrap();
         }
         bytes.truncate(random(bytes.len() + 1));
-        let _ = answer(&bytes, gateway(), &leases);
+        let _ = answer(&bytes, &DhcpServer::gateway(gateway()), &leases);
     }
     for length in 0..=255 {
         let mut bytes = good.clone();
         bytes[2] = length;
-        let _ = answer(&bytes, gateway(), &leases);
+        let _ = answer(&bytes, &DhcpServer::gateway(gateway()), &leases);
     }
 }

@@ -60,6 +60,10 @@ fn rules_of_guests_of_every_sort() {
         foreign("shf-free", 7, SpoofGuard::default()),
     ]);
     want.bridge.host_tcp = BTreeSet::from([6443]);
+    // A port of the NAT network has its own server.
+    for tap in ["shf-mac", "shf-open"] {
+        want.dhcp.insert(tap.parse().unwrap(), [10, 7, 0, 2].into());
+    }
     want.bridge.direct = vec!["10.52.0.0/16".parse().unwrap(), "10.52.1.0/24".parse().unwrap()];
     expect_file!["tests/guests.nft"].assert_eq(&Ruleset::new(&want).text);
 }

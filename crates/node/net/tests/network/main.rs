@@ -12,6 +12,7 @@ mod life;
 mod measure;
 mod overlay;
 mod policies;
+mod port_dhcp;
 mod services;
 mod tags;
 mod uplink;

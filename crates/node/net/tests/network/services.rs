@@ -18,12 +18,12 @@ ip route replace default via $router
 env
 ";
 
-struct Client {
+pub(crate) struct Client {
     script: tempfile::TempPath,
 }
 
 impl Client {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), SCRIPT).unwrap();
@@ -33,7 +33,7 @@ impl Client {
     }
 
     /// One exchange; what the client learned, or nothing.
-    async fn ask(&self, guest: &Guest, arguments: &str) -> Option<Vec<String>> {
+    pub(crate) async fn ask(&self, guest: &Guest, arguments: &str) -> Option<Vec<String>> {
         let (script, name) = (self.script.display(), &guest.inside.name);
         let command = format!(
             "netns exec {name} busybox udhcpc -f -q -n -i eth0 -t 3 -T 1 -A 1 -s {script} {arguments}"
@@ -54,7 +54,7 @@ fn lease(number: u8) -> Lease {
 }
 
 #[track_caller]
-fn assert_told(told: &Option<Vec<String>>, lines: &[&str]) {
+pub(crate) fn assert_told(told: &Option<Vec<String>>, lines: &[&str]) {
     let told = told.as_ref().expect("an answer");
     for line in lines {
         assert!(told.iter().any(|one| one == line), "{line} is not in {told:#?}");

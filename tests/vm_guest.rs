@@ -293,10 +293,51 @@ fn media_and_interfaces_come_and_go(test: &mut Test) {
     ]));
     let find = "cat /sys/class/net/*/address | grep -c 02:00:00:00:12:34";
     test.shell.sees(find, "1");
+    it_gets_an_address_of_a_pool(test);
     let state = json!([{"op": "add", "value": "absent",
         "path": "/spec/template/spec/domain/devices/interfaces/1/state"}]);
     test.json_patch(&state);
     test.shell.sees(find, "0");
+}
+
+/// The node answers the guest's DHCP client from the pool of its network.
+fn it_gets_an_address_of_a_pool(test: &mut Test) {
+    let group = "/apis/network.harvesterhci.io/v1alpha1/namespaces/default";
+    let (pool, config) =
+        (format!("{group}/ippools/lan"), format!("{group}/virtualmachinenetworkconfigs/a"));
+    let object = json!({
+        "apiVersion": "network.harvesterhci.io/v1alpha1", "kind": "IPPool",
+        "metadata": {"name": "lan"},
+        "spec": {"networkName": "default/lan", "ipv4Config": {
+            "cidr": "10.213.8.0/24", "serverIP": "10.213.8.2", "leaseTime": 600,
+            "pool": {"start": "10.213.8.50", "end": "10.213.8.60", "exclude": ["10.213.8.50"]}}},
+    });
+    let http = test.node.sheaf.http();
+    http.post(&format!("{group}/ippools"), &object).ok();
+    let allocated = "/status/networkConfigs/0/allocatedIPAddress";
+    test.node.until(&config, allocated, "10.213.8.51");
+    poll("the pool has a server", || {
+        let pool = http.get(&pool).ok();
+        let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = |own: &Value| own["type"] == "AgentReady" && own["status"] == "True";
+        if conditions.iter().any(ready) { Ok(()) } else { Err(pool["status"].to_string()) }
+    });
+    test.shell.run(
+        "printf '#!/bin/busybox sh\\n[ \"$1\" != bound ] || echo $ip $serverid $lease\\n' >/tmp/show; \
+         chmod +x /tmp/show",
+    );
+    let ask = "nic=$(grep -l 02:00:00:00:12:34 /sys/class/net/*/address | cut -d/ -f5); \
+               ip link set $nic up; udhcpc -q -f -n -t 20 -T 1 -i $nic -s /tmp/show 2>/dev/null";
+    test.shell.sees(ask, "10.213.8.51 10.213.8.2 600");
+    // An address of its own choice.
+    let wish = json!({"spec": {"networkConfigs": [{"networkName": "default/lan",
+        "macAddress": "02:00:00:00:12:34", "ipAddress": "10.213.8.55"}]}});
+    http.merge(&config, &wish).ok();
+    test.node.until(&config, allocated, "10.213.8.55");
+    test.shell.sees(ask, "10.213.8.55 10.213.8.2 600");
+    let refused = http.delete(&pool);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(refused.text().contains("still used by VirtualMachineNetworkConfig(s) default/a"));
 }
 
 fn processors_and_memory_grow(test: &mut Test) {

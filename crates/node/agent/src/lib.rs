@@ -13,6 +13,7 @@ mod backup;
 mod change_notifier;
 mod config;
 mod context;
+mod dhcp;
 mod egress;
 mod endpoint;
 mod event;

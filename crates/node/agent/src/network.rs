@@ -12,7 +12,7 @@ mod ownership;
 mod plan;
 mod port;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -28,6 +28,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::config::Network as Settings;
+use crate::dhcp::{BridgedInterfaces, DhcpTarget};
 use crate::overlay::{OverlayTarget, RemoteGuests};
 use crate::policy::{LocalGuest, LocalGuests, PolicyTarget};
 use crate::uplink::UplinkTarget;
@@ -115,6 +116,8 @@ struct Nat {
     used: Mutex<BTreeSet<Ipv4Addr>>,
     /// Guests that are connected, so that their policies can be evaluated.
     guests: watch::Sender<LocalGuests>,
+    /// Interfaces that are connected to bridges, so that pools can give them addresses.
+    bridged: watch::Sender<BridgedInterfaces>,
     /// Guests of other nodes on the same network.
     remote: watch::Sender<Arc<RemoteGuests>>,
     /// Keeps other processes of this network namespace from the same bridge.
@@ -190,6 +193,13 @@ impl Networks {
         let (network, dns) = (nat.network.clone(), nat.dns.clone());
         let remote = nat.remote.clone();
         Some(OverlayTarget { node: node.to_owned(), network, dns, remote })
+    }
+
+    /// Where DHCP requests of guests on bridges are answered.
+    pub(crate) fn dhcp(&self, node: &str) -> Option<DhcpTarget> {
+        let Mode::Nat(nat) = &self.mode else { return None };
+        let (network, interfaces) = (nat.network.clone(), nat.bridged.subscribe());
+        Some(DhcpTarget { node: node.to_owned(), network, interfaces })
     }
 
     /// Whether services are reachable through this node, so that it can announce their addresses.
@@ -280,7 +290,7 @@ impl Networks {
             }
             mtu = network.mtu;
         }
-        let (tap, mac) = (port.tap.to_string(), port.mac);
+        let (tap, mac) = (port.tap.clone(), port.mac);
         if let Some(address) = port.address() {
             let (namespace, uid) = (vmi.namespace.clone(), vmi.uid.clone());
             let guest = LocalGuest { namespace, uid, labels: vmi.labels.clone() };
@@ -292,9 +302,11 @@ impl Networks {
             .map_err(|source| ConnectError::Network { interface: name.clone(), source })?;
         if let NetworkLocation::Nat { address, .. } = attachment.place {
             nat.introduce(vmi, interface, mac, address)?;
+        } else if let Some(bridged) = plan::bridged(vmi, interface, mac, mtu) {
+            nat.bridged.send_modify(|all| drop(all.insert(tap.clone(), bridged)));
         }
         let backend = qemu::machine::NicBackend::Tap {
-            ifname: tap,
+            ifname: tap.to_string(),
             queues: attachment.queues,
             vhost: self.vhost,
         };
@@ -309,11 +321,12 @@ impl Networks {
         else {
             return;
         };
-        if let Ok(tap) = tap.parse::<LinkName>()
-            && let Err(failure) = nat.network.detach(tap).await
-        {
-            // The next change of the network tries again.
-            warn!(error = %Chain(&failure), "cannot remove a tap");
+        if let Ok(tap) = tap.parse::<LinkName>() {
+            nat.bridged.send_if_modified(|all| all.remove(&tap).is_some());
+            if let Err(failure) = nat.network.detach(tap).await {
+                // The next change of the network tries again.
+                warn!(error = %Chain(&failure), "cannot remove a tap");
+            }
         }
         if let NetworkLocation::Nat { address, .. } = attachment.place {
             if let (Some(dhcp), Ok(mac)) = (&nat.dhcp, attachment.mac.parse()) {
@@ -377,7 +390,7 @@ async fn nat(
         services: None,
         policies: GuestPolicies::Unknown,
         overlay: net::GuestOverlay::Unknown,
-        dhcp: std::collections::BTreeMap::new(),
+        dhcp: BTreeMap::new(),
     };
     let network = net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
     let dhcp = Dhcp::start(&network, tasks);
@@ -396,7 +409,9 @@ async fn nat(
     let (dhcp, dns) = (dhcp.ok(), dns.ok());
     let (guests, _) = watch::channel(LocalGuests::new());
     let (remote, _) = watch::channel(Arc::default());
-    Ok(Nat { network, dhcp, dns, pool, used: Mutex::new(used), guests, remote, _claim: claim })
+    let (bridged, _) = watch::channel(BridgedInterfaces::new());
+    let used = Mutex::new(used);
+    Ok(Nat { network, dhcp, dns, pool, used, guests, bridged, remote, _claim: claim })
 }
 
 impl Attachment {

@@ -19,6 +19,7 @@ use crate::backup;
 use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::context::{Context, Users};
+use crate::dhcp;
 use crate::egress::Egress;
 use crate::endpoint::{self, Endpoint};
 use crate::event::Reporter;
@@ -106,6 +107,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
             let (own, name) = (client.clone(), config.node_name.clone());
             all.spawn("health-checks", health_check::run(own, name, all.stop_signal()));
         }
+        pools(&client, &config, &networks, &all);
         if let Some(target) = networks.uplinks() {
             let run = uplink::run(client.clone(), config.node_name.clone(), target, all.clone());
             all.spawn("uplinks", run);
@@ -149,6 +151,15 @@ fn policies(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks
         return;
     };
     tasks.spawn("policies", policy::run(client.clone(), target, tasks.stop_signal()));
+}
+
+/// Answers DHCP requests on networks with a pool, where guests have networks of the node.
+fn pools(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks) {
+    let (client, node) = (client.clone(), config.node_name.clone());
+    match networks.dhcp(&node) {
+        Some(target) => tasks.spawn("dhcp", dhcp::run(client, target, tasks.clone())),
+        None => tasks.spawn("dhcp", dhcp::withdraw(client, node)),
+    }
 }
 
 /// What machines share with the rest of the agent.

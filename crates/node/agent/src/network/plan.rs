@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use hci::network::NetworkConfig;
-use net::{DhcpOptions, InboundPolicy, PortVlan, PrivateOption, Protocol, VlanId};
+use hci::network::{NetworkConfig, SHARED, may_use};
+use net::{DhcpOptions, InboundPolicy, Mac, PortVlan, PrivateOption, Protocol, VlanId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virt::v1::Interface;
 
 use super::{ConnectError, ZONE};
+use crate::dhcp::BridgedInterface;
 use crate::vmi::Vmi;
 
 /// As many queues as QEMU and the kernel take.
@@ -53,10 +54,6 @@ impl BridgeNetwork {
     }
 }
 
-/// Namespaces whose networks are for all: Multus calls the first a global namespace, and
-/// Harvester shares from the second.
-const SHARED: [&str; 2] = ["default", "harvester-public"];
-
 /// The NetworkAttachmentDefinition that a network names: namespace and name.
 pub(crate) fn definition_of<'a>(vmi: &'a Vmi, network_name: &'a str) -> (&'a str, &'a str) {
     network_name.split_once('/').unwrap_or((vmi.namespace.as_str(), network_name))
@@ -80,7 +77,7 @@ pub(crate) fn binding(
     };
     let Some(multus) = &network.multus else { return Ok(Binding::Pod) };
     let (namespace, name) = definition_of(vmi, &multus.network_name);
-    if namespace != vmi.namespace && !SHARED.contains(&namespace) {
+    if !may_use(&vmi.namespace, namespace) {
         return unsupported(format!(
             "network {namespace}/{name} belongs to another namespace; use one of namespace {} or \
              of a shared namespace ({})",
@@ -188,6 +185,22 @@ pub(super) fn dhcp_options(vmi: &Vmi, interface: &Interface) -> DhcpOptions {
         })
         .collect();
     options
+}
+
+/// An interface on a network that may have a pool of addresses. Names of the guest network mean nothing
+/// there; other options that nobody could send are left out.
+pub(super) fn bridged(
+    vmi: &Vmi,
+    interface: &Interface,
+    mac: Mac,
+    mtu: Option<u16>,
+) -> Option<BridgedInterface> {
+    let network = vmi.spec.networks.iter().find(|network| network.name == interface.name)?;
+    let (namespace, name) = definition_of(vmi, &network.multus.as_ref()?.network_name);
+    let own = dhcp_options(vmi, interface);
+    let options = DhcpOptions { domain: None, search: vec![], mtu, ..own };
+    let options = options.check().map(|()| options.clone()).unwrap_or_default();
+    Some(BridgedInterface { network: format!("{namespace}/{name}"), mac, options })
 }
 
 /// Where short names are looked for: those beside the guest, services as a pod finds them, and

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{PASSWORD, client_of, refused, server};
-use crate::harness::{Http, Sheaf, assert_has, eventually, poll};
+use crate::harness::{Http, Node, Sheaf, assert_has, eventually, poll};
 
 const MACHINES: &str = "/v1/harvester/kubevirt.io.virtualmachines/default";
 
@@ -121,6 +121,28 @@ fn a_kubeconfig_of_a_local_user_works() {
     assert!(generated.get("/api/v1/namespaces").ok()["items"].is_array());
     // The certificate of the administrator stands for no local user.
     refused(&sheaf.http().post(path, &json!({})), 422, "InvalidState");
+}
+
+#[test]
+fn the_cpu_manager_of_a_node_is_switched() {
+    let node = Node::start();
+    let http = node.sheaf.http();
+    let own = "/api/v1/nodes/one";
+    let labelled = |value: &str| {
+        eventually(&format!("label cpumanager is {value}"), || {
+            http.get(own).json()["metadata"]["labels"]["cpumanager"] == value
+        });
+    };
+    let act =
+        |action: &str| http.post(&format!("/v1/harvester/nodes/one?action={action}"), &json!({}));
+    labelled("true");
+    let reply = act("enableCPUManager");
+    assert_eq!(reply.status, 400, "{}", reply.text());
+    assert_has(reply.text(), "already the same as requested value: static");
+    assert_eq!(act("disableCPUManager").status, 204);
+    labelled("false");
+    assert_eq!(act("enableCPUManager").status, 204);
+    labelled("true");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod bootstrap;
 mod claim_template;
 pub mod cluster;
 pub mod cluster_setting;
+pub mod cpu_manager;
 mod definition;
 pub mod dhcp;
 pub mod failover;

@@ -8,6 +8,7 @@ mod taint;
 
 use std::collections::BTreeMap;
 
+use hci::cpu_manager::{CpuPolicy, LABEL};
 use serde_json::Value;
 use types::Quantity;
 use virt::reason::{INSUFFICIENT, Unfit};
@@ -122,6 +123,7 @@ fn is_wanted(spec: &Value, node: &Value) -> bool {
         spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution");
     selected
         && has_architecture(spec, labels)
+        && has_processors(spec, labels)
         && required.is_none_or(|own| selector::matches_node(own, node))
 }
 
@@ -130,6 +132,12 @@ fn has_architecture(spec: &Value, labels: &Value) -> bool {
     let wanted = text(spec, "/architecture");
     let own = labels.get("kubernetes.io/arch").and_then(Value::as_str);
     wanted.is_empty() || own.is_none_or(|own| own == wanted)
+}
+
+/// Dedicated processors are had where the CPU manager was not switched off.
+fn has_processors(spec: &Value, labels: &Value) -> bool {
+    let is_off = labels.get(LABEL).is_some_and(|own| own == CpuPolicy::None.label());
+    !is_off || !is_true(spec, "/domain/cpu/dedicatedCpuPlacement")
 }
 
 fn is_reachable(reach: &VolumeReach, node: &Value) -> bool {

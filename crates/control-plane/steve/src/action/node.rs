@@ -1,5 +1,6 @@
 //! Actions on nodes.
 
+use hci::cpu_manager::{self, CpuPolicy};
 use hci::maintenance::{self, AffectedMachine, ClusterObjects, DRAIN_REQUESTED, MAINTAIN_STATUS};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -39,7 +40,8 @@ pub(super) async fn run(
             call.session.merge(target.path, &maintenance::end()).await?;
             Ok(done())
         }
-        "enableCPUManager" | "disableCPUManager" => Err(cpu_manager(&node, action)),
+        "enableCPUManager" => cpu_manager(call, target, &node, CpuPolicy::Static).await,
+        "disableCPUManager" => cpu_manager(call, target, &node, CpuPolicy::None).await,
         "powerAction" if !OPERATIONS.contains(&input.text("operation")) => {
             let operation = input.text("operation");
             Err(invalid(&format!(
@@ -157,17 +159,16 @@ fn no_inventory(name: &str) -> SteveError {
     SteveError::new(StatusCode::FAILED_DEPENDENCY, "FailedDependency", message)
 }
 
-/// Processors are pinned by the agent as machines ask for it; there is no policy to switch.
-fn cpu_manager(node: &Value, action: &str) -> SteveError {
-    let enabled = node["metadata"]["labels"]["cpumanager"] == "true";
-    let message = match (action, enabled) {
-        ("enableCPUManager", true) => {
-            "current cpu manager policy is already the same as requested value: static"
-        }
-        ("disableCPUManager", false) => {
-            "current cpu manager policy is already the same as requested value: none"
-        }
-        _ => "the cpu manager policy of a node cannot be changed in this version",
-    };
-    SteveError::bad_request(message)
+/// Asks the agent of a node for a policy.
+async fn cpu_manager(
+    call: &ResourceCall<'_>,
+    target: ActionTarget<'_>,
+    node: &Value,
+    policy: CpuPolicy,
+) -> SteveResult {
+    let instances = items(call, "/apis/kubevirt.io/v1/virtualmachineinstances").await?;
+    cpu_manager::check(node, policy, &instances)
+        .map_err(|refusal| SteveError::bad_request(refusal.to_string()))?;
+    call.session.merge(target.path, &policy.request()).await?;
+    Ok(done())
 }

@@ -5,6 +5,7 @@
 //! costs its lease and no more.
 
 use base::clock::rfc3339;
+use hci::cpu_manager::{self, CpuPolicy};
 use hci::failover::STORAGE_PORT;
 use hci::guest_network::NETWORK;
 use jiff::Timestamp;
@@ -35,7 +36,7 @@ pub(crate) fn birth(config: &Config, facts: &HostFacts, now: Timestamp) -> Value
         "kind": "Node",
         "metadata": {
             "name": config.node_name,
-            "labels": first_labels(config, facts),
+            "labels": first_labels(config, facts, CpuPolicy::Static),
             "annotations": annotations(config, facts),
         },
         "status": status(config, facts, &[], now),
@@ -52,8 +53,16 @@ pub(crate) fn patches(
     let mut metadata = Map::new();
     // The Node of a machine that joins is made by the control plane.
     let is_first = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or("").is_empty();
-    let labels = if is_first { first_labels(config, facts) } else { labels(config, facts) };
-    for (field, want) in [("labels", labels), ("annotations", annotations(config, facts))] {
+    let policy = CpuPolicy::of(node);
+    let labels = match is_first {
+        true => first_labels(config, facts, policy),
+        false => labels(config, facts, policy),
+    };
+    let mut annotations = annotations(config, facts);
+    annotations.extend(
+        cpu_manager::completed(node).map(|text| (cpu_manager::STATUS.to_owned(), text.into())),
+    );
+    for (field, want) in [("labels", labels), ("annotations", annotations)] {
         let changed = map_change(&node["metadata"][field], &want, ours);
         if !changed.is_empty() {
             metadata.insert(field.into(), Value::Object(changed));
@@ -116,13 +125,13 @@ fn ours(key: &str) -> bool {
 }
 
 /// With those of the machine's configuration, which are the administrators' to change afterwards.
-fn first_labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {
-    let mut labels = labels(config, facts);
+fn first_labels(config: &Config, facts: &HostFacts, policy: CpuPolicy) -> Map<String, Value> {
+    let mut labels = labels(config, facts, policy);
     labels.extend(config.labels.iter().map(|(key, value)| (key.clone(), value.as_str().into())));
     labels
 }
 
-fn labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {
+fn labels(config: &Config, facts: &HostFacts, policy: CpuPolicy) -> Map<String, Value> {
     let mut labels = Map::new();
     let mut set = |key: String, value: &str| labels.insert(key, value.into());
     for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
@@ -136,8 +145,8 @@ fn labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {
     }
     let able = !matches!(facts.findings.virtualization, Virtualization::Missing { .. });
     set("kubevirt.io/schedulable".into(), if able { "true" } else { "false" });
-    // The agent pins processors for machines that ask for it.
-    set("cpumanager".into(), "true");
+    // The agent pins processors for machines that ask for it, unless it is switched off.
+    set(cpu_manager::LABEL.into(), policy.label());
     set("machine-type.node.kubevirt.io/q35".into(), "true");
     set("machine-type.node.kubevirt.io/pc".into(), "true");
     if let Some(accelerator) = accelerator(&facts.findings.virtualization) {

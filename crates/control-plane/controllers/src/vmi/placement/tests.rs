@@ -80,6 +80,12 @@ fn what_keeps_a_node_away_is_said_in_the_schedulers_words() {
     check(json!({}), json!({"/status/conditions": unready}), tainted);
     let unwanted = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.";
     check(json!({"nodeSelector": {"disk": "fast"}}), json!({}), unwanted);
+    let pinned = json!({"domain": {"cpu": {"dedicatedCpuPlacement": true},
+        "memory": {"guest": "1Gi"}}});
+    let managed = |value: &str| json!({"/metadata/labels/cpumanager": value});
+    check(pinned.clone(), managed("false"), unwanted);
+    check(pinned, managed("true"), "one");
+    check(json!({}), managed("false"), "one");
     let terms = json!([{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]);
     let required = json!({"requiredDuringSchedulingIgnoredDuringExecution":
         {"nodeSelectorTerms": terms}});

@@ -112,6 +112,23 @@ fn labels_of_the_machine_are_given_once() {
 }
 
 #[test]
+fn the_cpu_manager_follows_what_was_asked_for() {
+    let mut node = birth(&config(), &facts(), at(0));
+    assert_eq!(node["metadata"]["labels"][cpu_manager::LABEL], "true");
+    let request = CpuPolicy::None.request();
+    let asked = &request["metadata"]["annotations"][cpu_manager::STATUS];
+    node["metadata"]["annotations"][cpu_manager::STATUS] = asked.clone();
+    let patch = patches(&config(), &facts(), &node, at(1)).metadata.unwrap();
+    let done = r#"{"policy":"none","status":"success"}"#;
+    let expected = json!({"metadata": {"labels": {cpu_manager::LABEL: "false"},
+        "annotations": {cpu_manager::STATUS: done}}});
+    assert_eq!(patch, expected);
+    node["metadata"]["labels"][cpu_manager::LABEL] = "false".into();
+    node["metadata"]["annotations"][cpu_manager::STATUS] = done.into();
+    assert_eq!(patches(&config(), &facts(), &node, at(2)).metadata, None);
+}
+
+#[test]
 fn what_others_wrote_stays() {
     let mut node = birth(&config(), &facts(), at(0));
     node["metadata"]["labels"]["zone"] = "a".into();

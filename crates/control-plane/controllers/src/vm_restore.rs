@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use self::plan::{Restored, TargetReadiness};
+use crate::event::{self, About, EventType};
 use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, is_deleting, is_merged, is_true, text};
@@ -30,6 +31,11 @@ use crate::resource::{
 
 const ACTIONS: Resource = Resource::new("subresources.kubevirt.io", "v1", "virtualmachines");
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const SOURCE: &str = "restore-controller";
+/// Reasons of events.
+const ERROR: &str = "VirtualMachineRestoreError";
+const NOT_READY: &str = "RestoreTargetNotReady";
+const COMPLETE: &str = "VirtualMachineRestoreComplete";
 
 /// Restores, and the claims that they wait for.
 #[derive(Debug, Clone, Default)]
@@ -76,21 +82,23 @@ impl Reconciler for VmRestoreReconciler {
         let snapshot = self.objects.get(VM_SNAPSHOTS, &key.namespace, snapshot).await;
         let snapshot = snapshot.doing("get the snapshot")?;
         let Some(snapshot) = snapshot.filter(|own| is_true(own, "/status/readyToUse")) else {
-            let why = "VMSnapshot does not exist or is not ready";
-            self.update_status(&restore, &plan::waiting(&restore, why, clock::now())).await?;
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return self.stall(&restore, ERROR, "VMSnapshot does not exist or is not ready").await;
         };
         let content = text(&snapshot, "/status/virtualMachineSnapshotContentName");
         let content = self.objects.get(VM_CONTENTS, &key.namespace, content).await;
         let Some(content) = content.doing("get the content of a snapshot")? else {
-            let why = "VMSnapshotContent does not exist";
-            self.update_status(&restore, &plan::waiting(&restore, why, clock::now())).await?;
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return self.stall(&restore, ERROR, "VMSnapshotContent does not exist").await;
         };
         let disks = plan::disks(&restore, &content);
         needs.extend(disks.iter().map(|own| ObjectKey::new(&key.namespace, &own.claim)));
         self.waiting.set(key, needs);
         let vm = self.objects.get(VMS, &key.namespace, target).await.doing("get the machine")?;
+        if let Some(vm) = &vm {
+            if plan::is_foreign(vm, &snapshot, &restore) {
+                return self.stall(&restore, ERROR, plan::FOREIGN).await;
+            }
+            self.adopt(&restore, vm).await?;
+        }
         if let Some(next) = self.await_target(&restore, vm.as_ref()).await? {
             return Ok(next);
         }
@@ -128,11 +136,11 @@ impl VmRestoreReconciler {
             }
             TargetReadiness::Wait => {
                 let why = "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore";
-                self.update_status(restore, &plan::waiting(restore, why, clock::now())).await?;
-                Ok(Some(ReconcileResult::Again(LOOK_AGAIN)))
+                self.stall(restore, NOT_READY, why).await.map(Some)
             }
             TargetReadiness::Fail => {
                 let why = "Restore target VMI still exists";
+                self.tell(restore, EventType::Warning, ERROR, why.to_owned()).await;
                 self.update_status(restore, &plan::failed(restore, why, clock::now())).await?;
                 Ok(Some(ReconcileResult::Done))
             }
@@ -180,8 +188,13 @@ impl VmRestoreReconciler {
             Some(vm) if plan::is_restored(vm, restore) => vm.clone(),
             Some(vm) => {
                 let patch = plan::machine_patch(restore, content, vm, disks);
-                let written = self.objects.merge(VMS, namespace, object::name(vm), &patch).await;
-                written.doing("change the machine back")?
+                match self.objects.merge(VMS, namespace, object::name(vm), &patch).await {
+                    // A webhook or a policy may allow it later.
+                    Err(kube::Error::Api(refusal)) if refusal.code != 409 => {
+                        return self.stall(restore, ERROR, &refusal.message).await;
+                    }
+                    written => written.doing("change the machine back")?,
+                }
             }
             None => {
                 let wanted = match plan::machine(restore, content, disks) {
@@ -204,6 +217,7 @@ impl VmRestoreReconciler {
                 }
             }
         };
+        self.adopt(restore, &machine).await?;
         for disk in disks {
             if let Some(patch) = plan::ownership(restore, &machine) {
                 let written = self.objects.merge(CLAIMS, namespace, &disk.claim, &patch).await;
@@ -220,7 +234,50 @@ impl VmRestoreReconciler {
             }
         }
         info!(namespace, machine = object::name(&machine), "machine restored");
+        let done =
+            format!("Successfully completed VirtualMachineRestore {}", object::name(restore));
+        self.tell(restore, EventType::Normal, COMPLETE, done).await;
         self.update_status(restore, &plan::complete(restore, &former, clock::now())).await
+    }
+
+    /// The restore goes with the machine that it is for, unless it is somebody else's.
+    async fn adopt(&self, restore: &Value, vm: &Value) -> Result<(), ReconcileError> {
+        let Some(patch) = plan::adoption(restore, vm) else { return Ok(()) };
+        let (namespace, name) = (object::namespace(restore), object::name(restore));
+        match self.objects.merge(VM_RESTORES, namespace, name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(()),
+            written => written.map(drop).doing("make the machine the owner of a restore"),
+        }
+    }
+
+    /// Says once why it cannot go on, and looks again.
+    async fn stall(
+        &self,
+        restore: &Value,
+        reason: &str,
+        why: &str,
+    ) -> Result<ReconcileResult, ReconcileError> {
+        let patch = plan::waiting(restore, why, clock::now());
+        if !is_merged(restore, &patch) {
+            let message = match reason {
+                ERROR => format!("VirtualMachineRestore encountered error {why}"),
+                _ => why.to_owned(),
+            };
+            self.tell(restore, EventType::Warning, reason, message).await;
+            self.update_status(restore, &patch).await?;
+        }
+        Ok(ReconcileResult::Again(LOOK_AGAIN))
+    }
+
+    async fn tell(&self, restore: &Value, tone: EventType, reason: &str, message: String) {
+        let about = About {
+            api_version: "snapshot.kubevirt.io/v1beta1",
+            kind: "VirtualMachineRestore",
+            namespace: object::namespace(restore),
+            name: object::name(restore),
+            uid: object::uid(restore),
+        };
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 
     async fn update_status(

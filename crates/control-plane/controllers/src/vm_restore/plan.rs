@@ -9,7 +9,8 @@ use types::Quantity;
 use crate::condition::{self, Condition};
 use crate::json_patch::{self, PatchError};
 use crate::object::{
-    annotation, controlled_by, is_true, list, name, namespace, quantity, strings, text, uid,
+    annotation, controlled_by, controller, is_true, list, name, namespace, quantity, strings, text,
+    uid,
 };
 
 /// The restore that made a machine what it is.
@@ -131,6 +132,28 @@ pub(super) fn is_usable(claim: &Value) -> bool {
 
 pub(super) fn is_restored(vm: &Value, restore: &Value) -> bool {
     annotation(vm, RESTORED_BY) == Some(uid(restore))
+}
+
+/// Why a restore to another machine that exists waits.
+pub(super) const FOREIGN: &str =
+    "restore source and restore target are different but restore target already exists";
+
+/// Whether the target is there and is another machine than the captured one, which nothing may
+/// replace. What this restore has made is its own; a restore that was made for a clone or for a
+/// backup has been judged by that.
+pub(super) fn is_foreign(vm: &Value, snapshot: &Value, restore: &Value) -> bool {
+    let judged = controller(restore).is_some_and(|own| text(own, "/kind") != "VirtualMachine");
+    let source = text(snapshot, "/status/sourceUID");
+    !judged && !source.is_empty() && source != uid(vm) && !is_restored(vm, restore)
+}
+
+/// What makes the machine the owner of a restore that nobody controls.
+pub(super) fn adoption(restore: &Value, vm: &Value) -> Option<Value> {
+    controller(restore).is_none().then(|| {
+        let mut owners = list(restore, "/metadata/ownerReferences").to_vec();
+        owners.push(controlled_by(vm, "kubevirt.io/v1", "VirtualMachine"));
+        json!({"metadata": {"ownerReferences": owners}})
+    })
 }
 
 /// The spec that was captured, with the new claims in place of the former.
@@ -378,6 +401,32 @@ mod tests {
         }
         json!({"metadata": {"name": "r", "namespace": "n", "uid": "u",
             "creationTimestamp": "1970-01-01T00:00:00Z"}, "spec": spec})
+    }
+
+    #[test]
+    fn another_machine_is_replaced_only_for_somebody_who_judged() {
+        let snapshot = |source: &str| json!({"status": {"sourceUID": source}});
+        let owned = |kind: &str| {
+            let mut own = restore(json!({}));
+            let owner = json!({"kind": kind, "name": "o", "uid": "o", "controller": true});
+            own["metadata"]["ownerReferences"] = json!([owner]);
+            own
+        };
+        let vm = |made_by: &str| {
+            json!({"metadata": {"name": "m", "uid": "v",
+            "annotations": {RESTORED_BY: made_by}}})
+        };
+        let own = restore(json!({}));
+        for (vm, source, restore, expected) in [
+            (vm("x"), "v", &own, false),
+            (vm("x"), "w", &own, true),
+            (vm("x"), "", &own, false),
+            (vm("u"), "w", &own, false),
+            (vm("x"), "w", &owned("VirtualMachine"), true),
+            (vm("x"), "w", &owned("VirtualMachineClone"), false),
+        ] {
+            assert_eq!(is_foreign(&vm, &snapshot(source), restore), expected, "{vm} {source}");
+        }
     }
 
     #[test]

@@ -169,7 +169,13 @@ impl VmReconciler {
     ) -> Result<Option<Value>, ReconcileError> {
         let expanded = match instancetype::expand(&self.objects, vm, &mut work.findings).await? {
             Some(expanded) => expanded,
-            None => return Ok(vmi),
+            None => {
+                // Nothing tells of a revision that goes.
+                if matches!(work.findings.failure, Some((MachineFailure::Create, _))) {
+                    work.next = ReconcileResult::Retry;
+                }
+                return Ok(vmi);
+            }
         };
         let early = object::annotation(vm, "kubevirt.io/immediate-data-volume-creation");
         if early != Some("false") {

@@ -69,7 +69,10 @@ pub(crate) async fn expand(
             findings.failure = Some((reason, message));
             return Ok(None);
         };
-        record(objects, vm, field, &found, findings).await?;
+        if let Some(conflict) = record(objects, vm, field, &found, findings).await? {
+            findings.failure = Some((MachineFailure::Create, conflict));
+            return Ok(None);
+        }
         if let Some(old) = own_revision(vm, field, &known, findings) {
             upgrade(objects, vm, field, old, findings).await?;
         }
@@ -96,14 +99,15 @@ async fn configuration(objects: &Objects) -> Result<ClusterConfig, ReconcileErro
     Ok(ClusterConfig::new(cluster.first().unwrap_or(&Value::Null), virt::ARCHITECTURE))
 }
 
-/// Keeps the version that the machine uses, so that later changes do not reach it.
+/// Keeps the version that the machine uses, so that later changes do not reach it. Answers a
+/// complaint if somebody keeps something else under its name.
 async fn record(
     objects: &Objects,
     vm: &Value,
     field: &str,
     found: &Value,
     findings: &mut Findings,
-) -> Result<(), ReconcileError> {
+) -> Result<Option<String>, ReconcileError> {
     let mut kept = None;
     let reference = status_reference(field, vm, || {
         let wanted = revision(vm, found);
@@ -114,12 +118,32 @@ async fn record(
     let Ok(reference) = reference;
     if let Some(kept) = kept {
         match objects.create(REVISIONS, namespace(vm), &kept).await {
-            Err(failure) if is_refused(&failure, 409) => {}
+            Err(failure) if is_refused(&failure, 409) => {
+                let name = text(&kept, "/metadata/name");
+                let have = objects.get(REVISIONS, namespace(vm), name).await;
+                let have = have.doing("read the revision of an instancetype")?;
+                // It may have gone since: the next look makes it.
+                if !have.is_some_and(|have| keeps_same(&have, &kept)) {
+                    return Ok(Some(conflict(name)));
+                }
+            }
             made => drop(made.doing("record an instancetype")?),
         }
     }
     findings.references.insert(format!("{field}Ref"), reference);
-    Ok(())
+    Ok(None)
+}
+
+/// Whether two revisions size a machine alike. Labels and names may differ.
+fn keeps_same(have: &Value, wanted: &Value) -> bool {
+    have["data"]["kind"] == wanted["data"]["kind"] && have["data"]["spec"] == wanted["data"]["spec"]
+}
+
+fn conflict(name: &str) -> String {
+    format!(
+        "error encountered while storing {GROUP} controllerRevisions: found existing \
+         ControllerRevision with unexpected data: {name}; delete it, and it is made anew"
+    )
 }
 
 /// The revision that a machine was recorded with before. What the machine itself names is not

@@ -306,6 +306,34 @@ async fn a_size_is_applied_recorded_and_kept() {
 }
 
 #[tokio::test]
+async fn a_revision_with_other_content_is_not_used() {
+    let world = World::new(json!({"runStrategy": "Always", "instancetype": {"name": "small"},
+        "template": {"spec": {"domain": {"devices": {}}}}}));
+    let size = json!({"apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "small",
+            "uid": "s", "generation": 1}, "spec": {"cpu": {"guest": 2}, "memory": {"guest": "1Gi"}}});
+    let mut other = size.clone();
+    other["spec"]["memory"]["guest"] = json!("8Gi");
+    let sizes = "instancetype.kubevirt.io/virtualmachineclusterinstancetypes";
+    let kept = format!("v-small-v1beta1-{}-1", world.fake.create(sizes, "", size));
+    world.fake.create(REVISION, "n", json!({"metadata": {"name": kept}, "data": other}));
+    world.look().await;
+    assert!(world.vmi().is_none());
+    let vm = world.vm();
+    let failure = crate::condition::find(list(&vm, "/status/conditions"), "Failure").unwrap();
+    let message = text(failure, "/message");
+    assert!(
+        message.contains("found existing ControllerRevision with unexpected data"),
+        "{message}"
+    );
+    assert!(vm.pointer("/status/instancetypeRef").is_none(), "{vm}");
+
+    world.fake.delete(REVISION, "n", &kept, "Background");
+    world.look().await;
+    assert_eq!(world.vmi().unwrap()["spec"]["domain"]["memory"]["guest"], "1Gi");
+}
+
+#[tokio::test]
 async fn a_change_that_cannot_reach_the_guest_asks_for_a_restart() {
     let world = World::new(json!({"runStrategy": "Always"}));
     world.look().await;

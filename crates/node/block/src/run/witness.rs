@@ -2,9 +2,11 @@
 //!
 //! A directory can be replaced by an older copy of itself while nobody serves it. What was flushed
 //! is proven by the peers and the record; what was only answered is not, and a volume with a single
-//! replica has no peers. So every change that a replica answers is counted twice, in memory that
-//! is mapped from two files: one in the replica's directory, which is copied and restored with it,
-//! and one outside, the witness. No system call is needed, and the end of the process loses neither.
+//! replica has no peers. So every change that a replica answers is counted twice, in two files: one in
+//! the replica's directory, which is copied and restored with it, and one outside, the witness. The
+//! end of the process loses neither. The witness is mapped and needs no system call. The file in the
+//! directory is written: a mapping of a file that somebody truncates ends the process, and with it
+//! all other replicas of the node.
 //!
 //! ```text
 //!  REPLICA/answered          boot id (16 bytes), changes answered (8 bytes), checksum (8 bytes)
@@ -19,7 +21,8 @@
 //! That is known within one life of the kernel: after another the files may hold anything.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use vm_memory::{Bytes as _, FileOffset, MmapRegion, VolatileMemory as _};
@@ -32,7 +35,7 @@ use crate::wire::Witnessed;
 /// The count in the replica's directory.
 pub(crate) const ANSWERED: &str = "answered";
 
-/// Bytes of a file: a page, written in full, so that the mapping never lacks space.
+/// Bytes of a file: a page, written in full, so that it never lacks space.
 const LENGTH: usize = 4096;
 
 /// Counts the changes that a replica answers.
@@ -45,8 +48,8 @@ pub(super) struct Witness {
 
 #[derive(Debug)]
 struct Counts {
-    own: Counter,
-    outside: Counter,
+    own: WrittenCount,
+    outside: MappedCount,
     answered: u64,
 }
 
@@ -78,7 +81,7 @@ impl Witness {
             (None, _) | (_, None) => Witnessed::Unknown,
         };
         if self.found != Witnessed::RolledBack {
-            counts.put(self.boot);
+            self.put();
         }
     }
 
@@ -90,7 +93,16 @@ impl Witness {
     pub(super) fn count(&mut self) {
         if let (Some(counts), true) = (&mut self.counts, self.found != Witnessed::RolledBack) {
             counts.answered += 1;
-            counts.put(self.boot);
+            self.put();
+        }
+    }
+
+    /// Writes both. Without the one in the directory the other would make the replica look old.
+    fn put(&mut self) {
+        let Some(counts) = &self.counts else { return };
+        if let Err(error) = counts.put(self.boot) {
+            tracing::warn!(%error, "changes of a replica are not counted any more");
+            self.counts = None;
         }
     }
 
@@ -99,8 +111,8 @@ impl Witness {
         if let (Some(counts), Witnessed::RolledBack) = (&mut self.counts, self.found) {
             let outside = counts.outside.get().map(|(_, count)| count);
             counts.answered = outside.unwrap_or(counts.answered);
-            counts.put(self.boot);
             self.found = Witnessed::Intact;
+            self.put();
         }
     }
 }
@@ -116,32 +128,55 @@ impl Counts {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        let outside = Counter::open(&path)?;
-        let own = Counter::open(&replica_dir.join(ANSWERED))?;
+        let outside = MappedCount::open(&path)?;
+        let own = WrittenCount { file: open_page(&replica_dir.join(ANSWERED))? };
         Ok(Self { own, outside, answered: 0 })
     }
 
-    fn put(&self, boot: BootId) {
-        self.own.put(boot, self.answered);
+    fn put(&self, boot: BootId) -> io::Result<()> {
+        self.own.put(boot, self.answered)?;
         self.outside.put(boot, self.answered);
+        Ok(())
     }
 }
 
-/// A boot id and a number in a file that is mapped.
+/// A file of a page; what it lacks is filled with zeroes.
+fn open_page(path: &Path) -> io::Result<File> {
+    let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+    let used = file.metadata()?.len();
+    if used < LENGTH as u64 {
+        file.write_all_at(&[0; LENGTH][used as usize..], used)?;
+    }
+    Ok(file)
+}
+
+/// A boot id and a number in a file.
 #[derive(Debug)]
-struct Counter {
+struct WrittenCount {
+    file: File,
+}
+
+impl WrittenCount {
+    fn get(&self) -> Option<(BootId, u64)> {
+        let mut bytes = [0; USED];
+        self.file.read_exact_at(&mut bytes, 0).ok()?;
+        decode(&bytes)
+    }
+
+    fn put(&self, boot: BootId, count: u64) -> io::Result<()> {
+        self.file.write_all_at(&encode(boot, count), 0)
+    }
+}
+
+/// The same, mapped.
+#[derive(Debug)]
+struct MappedCount {
     memory: MmapRegion<()>,
 }
 
-impl Counter {
+impl MappedCount {
     fn open(path: &Path) -> io::Result<Self> {
-        let options =
-            File::options().create(true).truncate(false).read(true).write(true).open(path);
-        let mut file = options?;
-        if file.metadata()?.len() < LENGTH as u64 {
-            file.write_all(&[0; LENGTH])?;
-        }
-        let memory = MmapRegion::from_file(FileOffset::new(file, 0), LENGTH);
+        let memory = MmapRegion::from_file(FileOffset::new(open_page(path)?, 0), LENGTH);
         Ok(Self { memory: memory.map_err(io::Error::other)? })
     }
 
@@ -170,6 +205,14 @@ fn sum(boot: u128, count: u64) -> u64 {
     bytes[..16].copy_from_slice(&boot.to_le_bytes());
     bytes[16..].copy_from_slice(&count.to_le_bytes());
     1 << 32 | u64::from(crc32c(&bytes))
+}
+
+fn encode(boot: BootId, count: u64) -> [u8; USED] {
+    let mut bytes = [0; USED];
+    bytes[..16].copy_from_slice(&boot.as_u128().to_le_bytes());
+    bytes[16..24].copy_from_slice(&count.to_le_bytes());
+    bytes[24..].copy_from_slice(&sum(boot.as_u128(), count).to_le_bytes());
+    bytes
 }
 
 /// The boot id and the count in a file, unless it is blank or damaged.
@@ -201,6 +244,28 @@ pub fn check_answered(replica_dir: &Path) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_whose_file_is_truncated_while_it_is_open_is_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let replica_dir = dir.path().join("r");
+        std::fs::create_dir(&replica_dir).unwrap();
+        let (replica, boot) = (ReplicaId::random(), BootId::random());
+        let open = || Witness::open(&replica_dir, dir.path(), replica, boot);
+        let mut witness = open();
+        witness.count();
+        File::create(replica_dir.join(ANSWERED)).unwrap();
+        witness.count();
+        assert!(check_answered(&replica_dir).is_none());
+        assert_eq!(decode_file(&replica_dir), Some(2));
+        drop(witness);
+        assert_eq!(open().found(), Witnessed::Intact);
+    }
+
+    fn decode_file(replica_dir: &Path) -> Option<u64> {
+        let bytes = std::fs::read(replica_dir.join(ANSWERED)).ok()?;
+        decode(bytes.first_chunk()?).map(|(_, count)| count)
+    }
 
     #[test]
     fn a_directory_that_is_replaced_by_an_older_copy_is_found_until_it_is_rebuilt() {

@@ -22,7 +22,7 @@ mod tls;
 pub(crate) mod witness;
 
 #[cfg(any(test, feature = "sim"))]
-pub(crate) use self::host::states;
+pub(crate) use self::host::{damage, states};
 pub use self::listen::Listener;
 pub use self::offload::Driver;
 pub use self::shard::{

@@ -39,8 +39,8 @@ pub use crcs::Crcs;
 pub use decoder::{Decoder, Frame};
 pub use header::{HEADER, Header, Op};
 pub use message::{
-    Answer, BlockState, Call, Hello, HelloReply, Mode, Open, Opened, Pong, Refusal, Reply, Request,
-    SnapshotInfo, Verify, Witnessed, Work, WorkProgress,
+    Answer, BlockState, Call, DamagedBlock, Hello, HelloReply, Mode, Open, Opened, Pong, Refusal,
+    Reply, Request, SnapshotInfo, Verify, Witnessed, Work, WorkProgress,
 };
 
 use crate::ids::Generation;
@@ -56,8 +56,9 @@ pub const MAX_DATA: u32 = 4 << 20;
 pub const MAX_PAYLOAD: u32 = MAX_DATA + (1 << 20);
 
 /// The versions of the protocol that this build speaks, oldest and newest. Since version 2
-/// replicas keep the marks of flushes; an older one ignores them.
-pub const VERSIONS: (u16, u16) = (1, 2);
+/// replicas keep the marks of flushes; an older one ignores them. Since version 3 they look for damage
+/// in the layers of snapshots, and repair it.
+pub const VERSIONS: (u16, u16) = (1, 3);
 
 /// Why bytes are not a frame of ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,7 @@
 use bytes::Bytes;
 
 use crate::ids::{Epoch, FlushMarks, Generation, SnapshotId};
-use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Witnessed};
+use crate::wire::{BlockState, Crcs, DamagedBlock, Refusal, SnapshotInfo, Verify, Witnessed};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum DiskRequest {
@@ -63,6 +63,18 @@ pub enum DiskRequest {
         length: u32,
         verify: Verify,
     },
+    /// Blocks of the layers of snapshots that are not what their checksums say.
+    Scrub {
+        offset: u64,
+        length: u32,
+    },
+    /// What a block of a snapshot is, where that was damaged.
+    Repair {
+        snapshot: SnapshotId,
+        offset: u64,
+        data: Bytes,
+        crcs: Crcs,
+    },
     Dirty,
     /// Takes regions out of the dirty-region log. It counts from when it is asked, not from when
     /// it is answered: a change that is asked for after it puts its region in again.
@@ -89,6 +101,7 @@ pub enum DiskReply {
     Data { data: Bytes, crcs: Crcs },
     Map(Vec<BlockState>),
     Dirty(Vec<u32>),
+    Damage(Vec<DamagedBlock>),
     Description(Box<Description>),
 }
 

@@ -41,6 +41,7 @@ mod ops;
 mod owner;
 mod pace;
 mod rebuild;
+mod scrub;
 mod standby;
 mod status;
 mod sync;
@@ -67,7 +68,8 @@ use membership::Control;
 pub use notice::{Fault, LockFault, MemberFault, Notice, Progress, RebuildKind, Stale, Status};
 use ops::Op;
 use pace::Throttle;
-use sync::{Scrub, Sync};
+use scrub::Scrub;
+use sync::Sync;
 use write::Fill;
 
 use super::sabotage::{Sabotage, skips};

@@ -34,6 +34,9 @@ pub enum Sabotage {
     /// A replica that the record names is in sync, whatever the evidence says.
     #[cfg(test)]
     TrustStale,
+    /// A scrub does not look at snapshots.
+    #[cfg(test)]
+    HeadScrub,
 }
 
 impl Sabotage {

@@ -12,7 +12,7 @@
 mod translate;
 
 #[cfg(any(test, feature = "sim"))]
-pub(crate) use self::translate::states;
+pub(crate) use self::translate::{damage, states};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};

@@ -16,6 +16,20 @@ pub(crate) struct Cell {
     pub(crate) crc: u32,
 }
 
+impl Cell {
+    /// Whether its checksum fits.
+    pub(crate) fn is_whole(&self) -> bool {
+        crate::checksum::crc32c(&self.data) == self.crc
+    }
+
+    /// A bit of it changes by itself.
+    pub(super) fn flip(&mut self, at: usize) {
+        let mut data = self.data.to_vec();
+        data[at] ^= 1 << (at % 8);
+        self.data = Bytes::from(data);
+    }
+}
+
 /// Blocks that are not all zeroes.
 pub(crate) type Blocks = BTreeMap<u64, Cell>;
 

@@ -14,7 +14,9 @@ use super::rng::Rng;
 use crate::checksum::{KeyedSum, crc32c};
 use crate::ids::{Epoch, FlushMarks, Generation, SnapshotId};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
-use crate::wire::{BLOCK, BlockState, Crcs, Refusal, SnapshotInfo, Verify, Witnessed};
+use crate::wire::{
+    BLOCK, BlockState, Crcs, DamagedBlock, Refusal, SnapshotInfo, Verify, Witnessed,
+};
 
 #[derive(Debug, Clone)]
 pub(crate) struct ModelDisk {
@@ -102,6 +104,10 @@ impl ModelDisk {
             DiskRequest::ReadMap { view, offset, length, verify } => {
                 return self.map(*view, *offset, *length, *verify);
             }
+            DiskRequest::Scrub { offset, length } => return self.damage(*offset, *length),
+            DiskRequest::Repair { snapshot, offset, data, crcs } => {
+                self.repair(*snapshot, *offset, data, crcs)?;
+            }
             DiskRequest::Dirty => return Ok(DiskReply::Dirty(self.log.iter().copied().collect())),
             DiskRequest::Settle { regions } => self.settle(regions),
             DiskRequest::Promise { generation } => {
@@ -188,6 +194,38 @@ impl ModelDisk {
             }
         }
         Ok(DiskReply::Map(map))
+    }
+
+    /// Blocks of snapshots that do not fit their checksums.
+    fn damage(&self, offset: u64, length: u32) -> DiskResult {
+        let blocks = self.blocks(offset, u64::from(length))?;
+        let bad = self.snapshots.iter().flat_map(|(info, cells)| {
+            let bad = cells.range(blocks.clone()).filter(|(_, cell)| !cell.is_whole());
+            bad.map(|(block, _)| DamagedBlock { snapshot: info.id, offset: block * BLOCK })
+        });
+        Ok(DiskReply::Damage(bad.collect()))
+    }
+
+    /// Only what is damaged is changed.
+    fn repair(
+        &mut self,
+        snapshot: SnapshotId,
+        offset: u64,
+        data: &Bytes,
+        crcs: &Crcs,
+    ) -> Result<(), Refusal> {
+        let blocks = self.blocks(offset, data.len() as u64)?;
+        let found = self.snapshots.iter_mut().find(|(info, _)| info.id == snapshot);
+        let (_, cells) = found.ok_or(Refusal::NoSnapshot)?;
+        for (at, block) in blocks.enumerate() {
+            let bytes = at * BLOCK as usize..(at + 1) * BLOCK as usize;
+            let cell = Cell { data: data.slice(bytes), crc: crcs.as_slice()[at] };
+            match cells.get_mut(&block).filter(|found| !found.is_whole() || **found == cell) {
+                Some(found) => *found = cell,
+                None => return Err(Refusal::Invalid),
+            }
+        }
+        Ok(())
     }
 
     fn write(&mut self, offset: u64, data: &Bytes, crcs: &Crcs, fua: bool) -> Result<(), Refusal> {
@@ -363,7 +401,6 @@ impl ModelDisk {
         self.lost_writes |= !self.log.is_empty();
     }
 
-    /// A bit of a block changes by itself.
     /// A page of the map is damaged: nothing is known about the blocks of a region any more.
     pub(crate) fn damage_map(&mut self, rng: &mut Rng) {
         let per_region = self.region / BLOCK;
@@ -377,16 +414,22 @@ impl ModelDisk {
         }
     }
 
+    /// A bit of a block changes by itself.
     pub(crate) fn rot(&mut self, rng: &mut Rng) -> Option<u64> {
         let block = *self.now.keys().nth(rng.index(self.now.len()))?;
-        let flip = |cell: &mut Cell, at: usize| {
-            let mut data = cell.data.to_vec();
-            data[at] ^= 1 << (at % 8);
-            cell.data = Bytes::from(data);
-        };
         let at = rng.index(BLOCK as usize);
-        self.now.get_mut(&block).into_iter().for_each(|cell| flip(cell, at));
-        self.durable.get_mut(&block).into_iter().for_each(|cell| flip(cell, at));
+        self.now.get_mut(&block).into_iter().for_each(|cell| cell.flip(at));
+        self.durable.get_mut(&block).into_iter().for_each(|cell| cell.flip(at));
         Some(block)
+    }
+
+    /// The same in a snapshot.
+    pub(crate) fn rot_snapshot(&mut self, rng: &mut Rng) -> Option<u64> {
+        let which = rng.index(self.snapshots.len());
+        let (_, cells) = self.snapshots.get_mut(which)?;
+        let which = rng.index(cells.len());
+        let (block, cell) = cells.iter_mut().nth(which)?;
+        cell.flip(rng.index(BLOCK as usize));
+        Some(*block)
     }
 }

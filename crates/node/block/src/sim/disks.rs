@@ -44,6 +44,11 @@ impl Disk {
         self.description().marks.unwrap_or_default().flushed
     }
 
+    /// The newest flush that it durably knows every member to have carried out.
+    pub(crate) fn completed(&mut self) -> FlushMark {
+        self.description().marks.unwrap_or_default().complete
+    }
+
     /// What a copy of its directory would hold, made while it may be in use.
     pub(crate) fn copy(&self) -> Self {
         match self {
@@ -112,6 +117,12 @@ impl Disk {
     pub(crate) fn damage_map(&mut self, rng: &mut Rng) {
         if let Self::Model(disk) = self {
             disk.damage_map(rng);
+        }
+    }
+
+    pub(crate) fn rot_snapshot(&mut self, rng: &mut Rng) {
+        if let Self::Model(disk) = self {
+            disk.rot_snapshot(rng);
         }
     }
 

@@ -122,16 +122,17 @@ impl World {
                 self.after(length, What::DiskFree { host });
             }
             Fault::DamagedMap => {
-                // As with rot: there is another copy.
-                if self.hosts.len() > 1 && self.record.record.isr.len() > 1 {
+                if let Some(host) = self.rotting_host() {
                     self.outcome.damaged_maps += 1;
-                    self.hosts[0].disk.damage_map(&mut self.rng);
+                    self.hosts[host].disk.damage_map(&mut self.rng);
                 }
             }
             Fault::Rot => {
-                // One copy only, so that there is a good one.
-                if self.hosts.len() > 1 && self.record.record.isr.len() > 1 {
-                    self.hosts[0].disk.rot(&mut self.rng);
+                if let Some(host) = self.rotting_host() {
+                    match self.plan.faults.snapshots && self.rng.chance(500) {
+                        true => self.hosts[host].disk.rot_snapshot(&mut self.rng),
+                        false => self.hosts[host].disk.rot(&mut self.rng),
+                    }
                 }
             }
             Fault::Rival => {
@@ -159,9 +160,13 @@ impl World {
                 self.after(length, What::Arrived { from, to });
             }
             Fault::Copy => {
-                let mut disk = self.hosts[0].disk.copy();
-                let (flushed, answered) = (disk.flushed(), self.hosts[0].answered);
-                self.hosts[0].copy = Some(Copied { disk, flushed, answered });
+                let many = self.plan.faults.rollback_many;
+                let count = if many { self.hosts.len() - 1 } else { 1 };
+                for host in &mut self.hosts[..count] {
+                    let mut disk = host.disk.copy();
+                    let (flushed, answered) = (disk.flushed(), host.answered);
+                    host.copy = Some(Copied { disk, flushed, answered });
+                }
             }
             Fault::Restore => self.restore_copy(),
             Fault::Backup => self.backup.saved = Some(self.record.record.clone()),
@@ -175,9 +180,25 @@ impl World {
         }
     }
 
-    /// Replaces the disk of the first host by its copy, if another in-sync replica has everything,
-    /// and a flush since then proves the copy old where the host has no witness.
+    /// Whose disk rots: never the last one's, and only while that one is whole and in sync, so that
+    /// there is a good copy.
+    fn rotting_host(&mut self) -> Option<usize> {
+        let isr = &self.record.record.isr;
+        let last = self.hosts.last().filter(|_| self.hosts.len() > 1)?;
+        match self.plan.faults.rot_many {
+            true if isr.contains(&last.replica) => Some(self.rng.index(self.hosts.len() - 1)),
+            true => None,
+            // Any other copy will do.
+            false => (isr.len() > 1).then_some(0),
+        }
+    }
+
+    /// Replaces the disk of the first host by its copy, or those of all hosts but the last, if
+    /// another in-sync replica has everything, and a flush since then proves the copy old where the
+    /// host has no witness.
     fn restore_copy(&mut self) {
+        let many = self.plan.faults.rollback_many && self.rng.chance(500);
+        let chosen = if many { self.hosts.len() - 1 } else { 1 };
         // One that is on its way out of the set may be gone by the time that the copy is found.
         let engines = || self.servers.iter().filter_map(|it| it.engine.as_ref());
         let keeps = |engine: &Engine, id: &ReplicaId| {
@@ -186,28 +207,46 @@ impl World {
         let stays = |id: &ReplicaId| {
             self.record.record.isr.contains(id) && engines().all(|it| keeps(it, id))
         };
-        let others = self.hosts.iter().skip(1).filter(|host| host.session.is_some());
+        let others = self.hosts.iter().skip(chosen).filter(|host| host.session.is_some());
         let others = others.filter(|host| stays(&host.replica)).count();
-        let copied = self.hosts[0].copy.as_ref().map(|copy| copy.flushed);
-        let provable = self.plan.witness || copied < Some(self.hosts[0].disk.flushed());
-        if others == 0 || !provable {
+        if others == 0 || !self.is_provable(chosen) {
             return;
         }
-        let Some(copy) = self.hosts[0].copy.take() else { return };
         let all = self.rng.chance(500);
         if all {
             self.crash_all_engines();
         }
-        let hosts = if all { self.hosts.len() } else { 1 };
+        let hosts = if all { self.hosts.len() } else { chosen };
         for host in 0..hosts {
             self.stop_host(host);
             let delay = self.rng.micros(100, 20_000);
             self.after(delay, What::StartHost { host });
         }
-        self.hosts[0].disk = copy.disk;
-        self.hosts[0].answered = copy.answered;
-        self.hosts[0].disk.stopped();
-        self.outcome.rollbacks += 1;
+        for host in 0..chosen {
+            let Some(copy) = self.hosts[host].copy.take() else { continue };
+            self.hosts[host].disk = copy.disk;
+            self.hosts[host].answered = copy.answered;
+            self.hosts[host].disk.stopped();
+            self.outcome.rollbacks += 1;
+        }
+    }
+
+    /// Whether something shows that the copies of the first hosts are old. Several that agree are
+    /// believed, unless a flush that is known to be complete is newer.
+    fn is_provable(&mut self, chosen: usize) -> bool {
+        if self.hosts[..chosen].iter().any(|host| host.copy.is_none()) {
+            return false;
+        }
+        if self.plan.witness {
+            return true;
+        }
+        let last = self.hosts.len() - 1;
+        let complete = self.hosts[last].disk.completed();
+        (0..chosen).all(|host| {
+            let copied = self.hosts[host].copy.as_ref().map(|copy| copy.flushed);
+            let known = if chosen > 1 { complete } else { self.hosts[host].disk.flushed() };
+            copied < Some(known)
+        })
     }
 
     pub(crate) fn live_engine(&self) -> Option<usize> {

@@ -18,6 +18,8 @@ pub struct Faults {
     pub rot: bool,
     /// A page of the map of a replica is damaged.
     pub damaged_map: bool,
+    /// Blocks and maps of all replicas but one are damaged, not only of the first.
+    pub rot_many: bool,
     pub rival: bool,
     /// The network falls apart, and both sides want the volume.
     pub partition: bool,
@@ -25,6 +27,8 @@ pub struct Faults {
     pub close: bool,
     /// A replica's directory is replaced by an older copy of itself.
     pub rollback: bool,
+    /// All replicas but one are, at the same time.
+    pub rollback_many: bool,
     /// The control plane is restored from an older backup.
     pub record_restored: bool,
     pub snapshots: bool,
@@ -97,7 +101,9 @@ impl Plan {
             lose_all_but_one: on(150),
             rot,
             damaged_map,
+            rot_many: false,
             rollback,
+            rollback_many: false,
             record_restored: false,
             engine_crash: rng.chance(500),
             rival: rng.chance(200),
@@ -122,6 +128,12 @@ impl Plan {
             }
         } else {
             faults
+        };
+        let faults = Faults {
+            snapshots: faults.snapshots || (rot && later.chance(500)),
+            rot_many: rot && later.chance(500),
+            rollback_many: faults.rollback && later.chance(500),
+            ..faults
         };
         let calm = rot || rollback || faults.record_restored;
         Self {
@@ -157,6 +169,7 @@ impl Plan {
         self.real_store = true;
         self.faults.rot = false;
         self.faults.damaged_map = false;
+        self.faults.rot_many = false;
         self
     }
 

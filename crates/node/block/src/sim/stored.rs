@@ -8,12 +8,12 @@ use super::disk::{Blocks, Cell};
 use super::rng::Rng;
 use crate::ids::{BootId, ReplicaId, SnapshotId, VolumeId};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
-use crate::run::states;
+use crate::run::{damage, states};
 use crate::store::files::perform;
 use crate::store::files::sim::{Keep, Rng as FileRng, SimFiles};
 use crate::store::geometry::{REGION, Region};
 use crate::store::{
-    Action, CreateOptions, Limits, MapOf, NoBases, OpenOptions, Replica, Reply, Request,
+    Action, CreateOptions, LayerRef, Limits, MapOf, NoBases, OpenOptions, Replica, Reply, Request,
     RequestError, RequestId, View, create, open,
 };
 use crate::wire::{BLOCK, Refusal, SnapshotInfo, Verify, Witnessed};
@@ -121,6 +121,9 @@ impl StoredDisk {
                 let crcs = data.crcs.iter().copied().collect();
                 Ok(DiskReply::Data { data: data.into_bytes(), crcs })
             }
+            (DiskRequest::Scrub { offset, length }, Ok(Reply::Scrubbed(bad))) => {
+                Ok(DiskReply::Damage(damage(&bad, *offset..*offset + u64::from(*length))))
+            }
             (_, Ok(Reply::Regions(regions))) => {
                 Ok(DiskReply::Dirty(regions.iter().map(|region| region.0).collect()))
             }
@@ -157,6 +160,13 @@ impl StoredDisk {
             DiskRequest::DeleteSnapshot { snapshot } => Request::DeleteSnapshot { id: snapshot },
             DiskRequest::Revert { to } => Request::Revert { to: to? },
             DiskRequest::Resize { size } => Request::Expand { size },
+            DiskRequest::Scrub { offset, .. } => {
+                Request::ScrubSnapshots { region: Region::of(offset) }
+            }
+            DiskRequest::Repair { snapshot, offset, data, crcs } => {
+                let layer = LayerRef::Snapshot(snapshot);
+                Request::Repair { layer, offset, data, crcs: crcs.as_slice().to_vec() }
+            }
             DiskRequest::Dirty => Request::DirtyRegions,
             DiskRequest::Settle { regions: list } => Request::Settle { regions: regions(&list) },
             DiskRequest::Promise { generation } => Request::Promise { generation },

@@ -201,3 +201,22 @@ fn a_restored_record_that_names_a_replica_which_left_the_set_is_noticed() {
         plan.replicas = 2;
     });
 }
+
+#[test]
+fn a_scrub_that_leaves_snapshots_out_is_noticed() {
+    is_noticed(Sabotage::HeadScrub, |plan| {
+        only(plan, Faults { rot: true, rot_many: true, snapshots: true, ..Faults::default() });
+        plan.delay = 200;
+        plan.disk = 200;
+    });
+}
+
+#[test]
+fn copies_of_all_replicas_but_one_are_noticed_when_they_count_as_in_sync() {
+    is_noticed(Sabotage::TrustStale, |plan| {
+        let faults = Faults { rollback: true, rollback_many: true, ..Faults::default() };
+        only(plan, Faults { close: true, ..faults });
+        plan.flushes = 150;
+        plan.trouble = 12;
+    });
+}

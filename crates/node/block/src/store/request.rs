@@ -110,8 +110,10 @@ pub enum Request {
     /// Reads a region's blocks of all layers and compares checksums.
     /// Answered by [`Reply::Scrubbed`].
     Scrub { region: Region },
+    /// As [`Request::Scrub`], of the layers of snapshots only.
+    ScrubSnapshots { region: Region },
     /// Rewrites blocks whose data was damaged. The checksums must be the recorded ones, so that
-    /// it cannot change what a layer says.
+    /// it cannot change what a layer says; where they are lost, it says what they were.
     Repair { layer: LayerRef, offset: u64, data: Bytes, crcs: Vec<u32> },
     /// Writes everything back and marks the replica as cleanly stopped. Nothing may follow.
     CloseClean,

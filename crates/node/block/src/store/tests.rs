@@ -3,6 +3,7 @@
 mod basic;
 mod crash;
 mod damage;
+mod frozen;
 mod harm;
 mod model;
 mod nonsense;

@@ -58,6 +58,9 @@ pub fn encode_call(call: &Call) -> Encoded {
             header.flags |= if *fua { flag::FUA } else { 0 };
             Encoded::new(header, crcs.as_slice(), data.clone())
         }
+        Request::Repair { snapshot, data, crcs, .. } => {
+            Encoded::new(header, &[], payload::repair(*snapshot, crcs, data))
+        }
         Request::Read { view, .. } => {
             header.flags |= if view.is_some() { flag::VIEW } else { 0 };
             Encoded::new(header, &[], payload::view(*view))
@@ -99,6 +102,7 @@ pub fn encode_call(call: &Call) -> Encoded {
             Encoded::new(header, &[], none)
         }
         Request::Discard { .. }
+        | Request::Scrub { .. }
         | Request::Dirty
         | Request::Prepare
         | Request::Seal
@@ -133,6 +137,15 @@ pub fn decode_call(frame: Frame) -> Result<Call, WireError> {
                 Op::Write => Request::Write { offset, data, crcs, fua },
                 _ => Request::Copy { offset, data, crcs, fua },
             }
+        }
+        Op::Repair => {
+            range(&header)?;
+            let (snapshot, crcs, data) = payload::parse_repair(op, length, bytes)?;
+            Request::Repair { snapshot, offset, data, crcs }
+        }
+        Op::Scrub => {
+            range(&header)?;
+            Request::Scrub { offset, length }
         }
         Op::Read => {
             range(&header)?;
@@ -207,6 +220,7 @@ pub fn encode_answer(op: Op, answer: &Answer) -> Encoded {
             Encoded::new(header, &[], payload::map(blocks))
         }
         Ok(Reply::Dirty(regions)) => Encoded::new(header, &[], payload::numbers(regions)),
+        Ok(Reply::Damage(blocks)) => Encoded::new(header, &[], payload::damage(blocks)),
         Ok(Reply::Pong(pong)) => Encoded::new(header, &[], payload::document(pong)),
     }
 }
@@ -228,6 +242,7 @@ pub fn decode_answer(frame: Frame) -> Result<Answer, WireError> {
             }
             Op::ReadMap => Reply::Map(payload::parse_map(op, header.length as usize, &bytes)?),
             Op::Dirty => Reply::Dirty(payload::parse_numbers(op, &bytes)?),
+            Op::Scrub => Reply::Damage(payload::parse_damage(op, &bytes)?),
             Op::Ping => Reply::Pong(payload::parse(op, &bytes)?),
             _ => Reply::Done,
         }),

@@ -32,10 +32,12 @@ pub enum Op {
     Reconciled = 18,
     Prepare = 19,
     Seal = 20,
+    Scrub = 21,
+    Repair = 22,
 }
 
 impl Op {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 22] = [
         Self::Hello,
         Self::Open,
         Self::Write,
@@ -56,6 +58,8 @@ impl Op {
         Self::Reconciled,
         Self::Prepare,
         Self::Seal,
+        Self::Scrub,
+        Self::Repair,
     ];
 
     fn parse(value: u8) -> Result<Self, WireError> {

@@ -99,6 +99,19 @@ pub enum Request {
     Ping,
     Close,
     SetEpoch(Epoch),
+    /// Compares the blocks that the layers of snapshots have of a range with their checksums.
+    /// Since version 3.
+    Scrub {
+        offset: u64,
+        length: u32,
+    },
+    /// Rewrites blocks of a snapshot's layer that are damaged. Since version 3.
+    Repair {
+        snapshot: SnapshotId,
+        offset: u64,
+        data: Bytes,
+        crcs: Crcs,
+    },
     /// What was dirty when the session was opened has been compared with the other replicas.
     Reconciled,
 }
@@ -150,18 +163,21 @@ impl Request {
             Self::Close => Op::Close,
             Self::SetEpoch(_) => Op::SetEpoch,
             Self::Reconciled => Op::Reconciled,
+            Self::Scrub { .. } => Op::Scrub,
+            Self::Repair { .. } => Op::Repair,
         }
     }
 
     /// The bytes of a volume that the request is about.
     pub fn range(&self) -> Option<(u64, u64)> {
         match self {
-            Self::Write { offset, data, .. } | Self::Copy { offset, data, .. } => {
-                Some((*offset, data.len() as u64))
-            }
+            Self::Write { offset, data, .. }
+            | Self::Copy { offset, data, .. }
+            | Self::Repair { offset, data, .. } => Some((*offset, data.len() as u64)),
             Self::Read { offset, length, .. }
             | Self::Discard { offset, length }
             | Self::WriteZeroes { offset, length, .. }
+            | Self::Scrub { offset, length }
             | Self::ReadMap { offset, length, .. } => Some((*offset, u64::from(*length))),
             _ => None,
         }
@@ -187,7 +203,15 @@ pub enum Reply {
     Data { data: Bytes, crcs: Crcs },
     Map(Vec<BlockState>),
     Dirty(Vec<u32>),
+    Damage(Vec<DamagedBlock>),
     Pong(Pong),
+}
+
+/// A block of a snapshot's layer that is not what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DamagedBlock {
+    pub snapshot: SnapshotId,
+    pub offset: u64,
 }
 
 /// Begins a connection: who speaks, for what.

@@ -3,13 +3,16 @@
 //! What is sent once per session or once per snapshot is JSON, so that a field can be added
 //! without a new version; what is sent often is binary.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{BlockState, Op, Verify, WireError};
+use super::{BLOCK, BlockState, Crcs, DamagedBlock, Op, Verify, WireError};
 use crate::checksum::SumKey;
 use crate::ids::SnapshotId;
+
+/// Bytes of the id of a snapshot.
+const ID: usize = 16;
 
 pub(super) fn document<T: Serialize>(value: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("our documents have string keys only"))
@@ -63,6 +66,51 @@ pub(super) fn split_key(
     }
     let (view, key) = bytes.split_last_chunk().ok_or(WireError::Field { op, field: "key" })?;
     Ok((view, Some(SumKey(u128::from_le_bytes(*key)))))
+}
+
+/// A snapshot, checksums, and the blocks that they are of. Not often sent: it is copied, and summed
+/// as a whole.
+pub(super) fn repair(snapshot: SnapshotId, crcs: &Crcs, data: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(ID + crcs.as_slice().len() * 4 + data.len());
+    out.put_u128_le(snapshot.as_u128());
+    crcs.as_slice().iter().for_each(|crc| out.put_u32_le(*crc));
+    out.put_slice(data);
+    out.freeze()
+}
+
+pub(super) fn parse_repair(
+    op: Op,
+    length: u32,
+    mut bytes: Bytes,
+) -> Result<(SnapshotId, Crcs, Bytes), WireError> {
+    let table = (u64::from(length) / BLOCK) as usize * 4;
+    if bytes.len() != ID + table + length as usize {
+        return Err(WireError::Field { op, field: "payload" });
+    }
+    let snapshot = parse_snapshot(op, &bytes.split_to(ID))?;
+    let crcs = parse_numbers(op, &bytes.split_to(table))?;
+    Ok((snapshot, crcs.into_iter().collect(), bytes))
+}
+
+pub(super) fn damage(blocks: &[DamagedBlock]) -> Bytes {
+    let mut out = BytesMut::with_capacity(blocks.len() * (ID + 8));
+    for block in blocks {
+        out.put_u128_le(block.snapshot.as_u128());
+        out.put_u64_le(block.offset);
+    }
+    out.freeze()
+}
+
+pub(super) fn parse_damage(op: Op, mut bytes: &[u8]) -> Result<Vec<DamagedBlock>, WireError> {
+    if !bytes.len().is_multiple_of(ID + 8) {
+        return Err(WireError::Field { op, field: "payload" });
+    }
+    let mut blocks = Vec::with_capacity(bytes.len() / (ID + 8));
+    while bytes.has_remaining() {
+        let snapshot = SnapshotId::from_u128(bytes.get_u128_le());
+        blocks.push(DamagedBlock { snapshot, offset: bytes.get_u64_le() });
+    }
+    Ok(blocks)
 }
 
 /// One byte per block, then the sums of those that have data, in order: 4 bytes each if that is

@@ -38,7 +38,14 @@ fn requests() -> Vec<Request> {
         Request::Open(Open { engine: EngineId::from_u128(3), mode: Mode::ReadOnly }),
         Request::Write { offset: 4096, data: one.clone(), crcs: one_crc.clone(), fua: true },
         Request::Write { offset: 0, data: five, crcs: five_crcs, fua: false },
-        Request::Copy { offset: 8192, data: one, crcs: one_crc, fua: false },
+        Request::Copy { offset: 8192, data: one.clone(), crcs: one_crc.clone(), fua: false },
+        Request::Repair {
+            snapshot: SnapshotId::from_u128(u128::MAX - 9),
+            offset: 8192,
+            data: one,
+            crcs: one_crc,
+        },
+        Request::Scrub { offset: 2 << 20, length: 2 << 20 },
         Request::Read { view: None, offset: 0, length: 8192 },
         Request::Read { view, offset: 0, length: 4096 },
         Request::Flush { settle: vec![], number: 0, complete: 0 },
@@ -102,6 +109,15 @@ fn answers() -> Vec<(Op, Result<Reply, Refusal>)> {
         (Op::ReadMap, Ok(Reply::Map(vec![BlockState::Zero, BlockState::Data(3), BlockState::Bad]))),
         (Op::ReadMap, Ok(Reply::Map(vec![BlockState::Data(u128::MAX - 3), BlockState::Data(5)]))),
         (Op::Dirty, Ok(Reply::Dirty(vec![1, 9]))),
+        (
+            Op::Scrub,
+            Ok(Reply::Damage(vec![
+                DamagedBlock { snapshot: SnapshotId::from_u128(7), offset: 4096 },
+                DamagedBlock { snapshot: SnapshotId::from_u128(1 << 90), offset: 1 << 40 },
+            ])),
+        ),
+        (Op::Scrub, Ok(Reply::Damage(vec![]))),
+        (Op::Repair, Ok(Reply::Done)),
         (
             Op::Ping,
             Ok(Reply::Pong(Pong {
@@ -232,7 +248,7 @@ fn ranges_that_are_no_blocks_are_refused() {
 }
 
 fn arbitrary_header() -> impl Strategy<Value = (u8, u8, u16, u64, u64, u32, u32)> {
-    (0u8..20, any::<u8>(), 0u16..14, any::<u64>(), any::<u64>(), any::<u32>(), 0u32..4)
+    (0u8..23, any::<u8>(), 0u16..14, any::<u64>(), any::<u64>(), any::<u32>(), 0u32..4)
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ids::{Epoch, Generation, ReplicaId};
+use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::control::ByteRange;
 pub use crate::repl::evidence::Stale;
 use crate::wire::{Pong, Refusal, SnapshotInfo};
@@ -83,6 +83,14 @@ pub enum Notice {
     /// Members have different content with good checksums, and nothing tells who is right. Reads
     /// fail until it is written again.
     Ambiguous {
+        offset: u64,
+        length: u64,
+    },
+    /// A snapshot is damaged on the replica, and no other replica that could be reached has it whole,
+    /// or it could not be written.
+    SnapshotDamaged {
+        replica: ReplicaId,
+        snapshot: SnapshotId,
         offset: u64,
         length: u64,
     },

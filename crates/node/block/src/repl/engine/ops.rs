@@ -203,6 +203,9 @@ impl Engine {
             Some(Owner::Learn(slot)) => self.learner_stepped(slot, result),
             Some(Owner::SyncMap { sync, slot }) => self.sync_mapped(sync, slot, result),
             Some(Owner::SyncRead { sync, slot }) => self.sync_read(sync, slot, result),
+            Some(Owner::LayerScrub(slot)) => self.layers_scrubbed(slot, result),
+            Some(Owner::LayerRead) => self.layer_read(result),
+            Some(Owner::LayerRepair { slot, span }) => self.layer_repaired(slot, span, result),
             Some(Owner::Fill { fill, offset }) => self.filled(fill, offset, result),
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use super::event::Time;
 use super::guest::Waiting;
+use crate::repl::span::Span;
 use crate::wire::{Refusal, Reply};
 
 /// Whose answers an operation needs.
@@ -48,6 +49,14 @@ pub(super) enum Owner {
     },
     SyncWrite {
         sync: u64,
+    },
+    /// A member looks for damage in its snapshots.
+    LayerScrub(usize),
+    /// What is damaged elsewhere is read.
+    LayerRead,
+    LayerRepair {
+        slot: usize,
+        span: Span,
     },
     Fill {
         fill: u64,

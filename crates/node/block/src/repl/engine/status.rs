@@ -29,7 +29,10 @@ impl Engine {
             unreconciled: self.unreconciled.len(),
             snapshots: self.snapshots.clone(),
             stats: self.members.iter().filter_map(|it| Some((it.id, it.stats?))).collect(),
-            scrub: self.scrub.as_ref().map(|it| (it.next.min(self.size), self.size)),
+            scrub: self
+                .scrub
+                .as_ref()
+                .map(|it| ((it.next * self.region).min(self.size), self.size)),
             unproven: self.unproven,
             disputed: self.of_guest(self.disputes.disputed()),
             lost: self.of_guest(self.disputes.lost()),

@@ -73,14 +73,6 @@ pub(super) enum SyncStep {
     Moving(usize),
 }
 
-/// A walk over the whole volume that reads and compares everything.
-#[derive(Debug, Default)]
-pub(super) struct Scrub {
-    pub(super) next: u64,
-    pub(super) running: bool,
-    pub(super) bad: u64,
-}
-
 impl Sync {
     pub(super) fn span(&self) -> Span {
         self.span
@@ -151,24 +143,6 @@ impl Engine {
                 self.begin_sync(SyncKind::Reconcile, span, Verify::Suspect);
                 room -= 1;
             }
-        }
-    }
-
-    fn drive_scrub(&mut self) {
-        let Some(scrub) = &mut self.scrub else { return };
-        if scrub.running || !self.unreconciled.is_empty() {
-            return;
-        }
-        let span = Span::new(scrub.next * self.region, self.region).clipped(self.size);
-        if span.len() == 0 {
-            let bad_blocks = scrub.bad;
-            self.scrub = None;
-            return self.notice(Notice::ScrubDone { bad_blocks });
-        }
-        if self.throttle.take(span.len()) {
-            scrub.next += 1;
-            scrub.running = true;
-            self.begin_sync(SyncKind::Scrub, span, Verify::Deep);
         }
     }
 
@@ -342,11 +316,7 @@ impl Engine {
             }
             SyncKind::Repair(waiting) if done => self.queue.push_front(waiting),
             SyncKind::Repair(waiting) => self.reply(waiting.guest, Err(GuestError::Io)),
-            SyncKind::Scrub => {
-                if let Some(scrub) = &mut self.scrub {
-                    scrub.running = false;
-                }
-            }
+            SyncKind::Scrub => self.head_scrubbed(sync.span),
         }
     }
 

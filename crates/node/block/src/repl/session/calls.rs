@@ -19,7 +19,9 @@ impl Session {
         if let Err(refusal) = self.admit(connection, &call) {
             return self.answer(connection, call.id, op, Err(refusal), out);
         }
-        if let Request::Write { data, crcs, .. } | Request::Copy { data, crcs, .. } = &call.request
+        if let Request::Write { data, crcs, .. }
+        | Request::Copy { data, crcs, .. }
+        | Request::Repair { data, crcs, .. } = &call.request
             && crcs.mismatch(data).is_some()
         {
             // Damaged on the way. The engine sends it again over another connection.
@@ -40,9 +42,8 @@ impl Session {
             return;
         }
         self.arrivals += 1;
-        if let (true, Some((offset, length))) =
-            (call.request.changes_blocks(), call.request.range())
-        {
+        let touches = call.request.changes_blocks() || op == Op::Repair;
+        if let (true, Some((offset, length))) = (touches, call.request.range()) {
             let mut regions = Pieces::none(self.region);
             regions.insert(Span::new(offset, length));
             for region in regions.iter() {
@@ -273,6 +274,10 @@ fn to_disk(request: Request) -> Option<DiskRequest> {
         Request::ReadMap { view, offset, length, verify } => {
             DiskRequest::ReadMap { view, offset, length, verify }
         }
+        Request::Scrub { offset, length } => DiskRequest::Scrub { offset, length },
+        Request::Repair { snapshot, offset, data, crcs } => {
+            DiskRequest::Repair { snapshot, offset, data, crcs }
+        }
         Request::Dirty => DiskRequest::Dirty,
         Request::Close => DiskRequest::CloseClean,
         Request::Reconciled => DiskRequest::Reconciled,
@@ -288,6 +293,7 @@ fn to_reply(reply: DiskReply) -> Reply {
         DiskReply::Data { data, crcs } => Reply::Data { data, crcs },
         DiskReply::Map(map) => Reply::Map(map),
         DiskReply::Dirty(regions) => Reply::Dirty(regions),
+        DiskReply::Damage(blocks) => Reply::Damage(blocks),
         DiskReply::Done | DiskReply::Description(_) => Reply::Done,
     }
 }

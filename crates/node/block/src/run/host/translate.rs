@@ -8,9 +8,15 @@ use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
 use crate::store::geometry::{BLOCK, REGION, Region};
 use crate::store::layer::WorkKind;
 use crate::store::{
-    BlockInfo, MapOf, Progress, ReadData, Replica, Reply, Request, RequestError, Status, View, crc,
+    BadBlock, BlockInfo, LayerRef, MapOf, Progress, ReadData, Replica, Reply, Request,
+    RequestError, Status, View, crc,
 };
-use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Witnessed, Work, WorkProgress};
+use crate::wire::{
+    BlockState, Crcs, DamagedBlock, Refusal, SnapshotInfo, Verify, Witnessed, Work, WorkProgress,
+};
+
+/// What is told of the damage in a range. More than that is found when this was repaired.
+const MAX_DAMAGE: usize = 1 << 16;
 
 /// What is done about a request.
 pub(super) enum RequestPlan {
@@ -30,6 +36,11 @@ pub(super) enum Asked {
     Close,
     Data,
     Dirty,
+    /// Blocks of snapshots within a range.
+    Damage {
+        offset: u64,
+        end: u64,
+    },
     /// The map, and the data to compare it with.
     Map {
         map: Option<Vec<BlockInfo>>,
@@ -87,6 +98,15 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
             let key = verify.key();
             let deep = verify == Verify::Deep || unsummed || key.is_some();
             return map(view, offset, length, deep, key);
+        }
+        DiskRequest::Scrub { offset, length } => {
+            let asked = Asked::Damage { offset, end: offset + u64::from(length) };
+            let request = Request::ScrubSnapshots { region: Region::of(offset) };
+            return RequestPlan::Ask { asked, requests: vec![request] };
+        }
+        DiskRequest::Repair { snapshot, offset, data, crcs } => {
+            let layer = LayerRef::Snapshot(snapshot);
+            Request::Repair { layer, offset, data, crcs: crcs.as_slice().to_vec() }
         }
         DiskRequest::Dirty => {
             return RequestPlan::Ask { asked: Asked::Dirty, requests: vec![Request::DirtyRegions] };
@@ -178,6 +198,9 @@ impl Asked {
             (Self::Dirty, Reply::Regions(regions)) => {
                 DiskReply::Dirty(regions.into_iter().map(|region| region.0).collect())
             }
+            (Self::Damage { offset, end }, Reply::Scrubbed(bad)) => {
+                DiskReply::Damage(damage(&bad, *offset..*end))
+            }
             (Self::Map { map, data, both, key }, reply) => {
                 match reply {
                     Reply::Map(found) => *map = Some(found),
@@ -207,6 +230,13 @@ impl Asked {
             _ => Err(refusal(error)),
         }
     }
+}
+
+/// The blocks of snapshots that a scrub found damaged within a range.
+pub(crate) fn damage(bad: &[BadBlock], range: std::ops::Range<u64>) -> Vec<DamagedBlock> {
+    let of_snapshot = |it: &BadBlock| Some(DamagedBlock { snapshot: it.layer?, offset: it.offset });
+    let within = bad.iter().filter(|it| range.contains(&it.offset));
+    within.filter_map(of_snapshot).take(MAX_DAMAGE).collect()
 }
 
 /// What is told of each block, given what the map says and what is stored.

@@ -89,7 +89,14 @@ impl Replica {
     }
 }
 
-/// Compares the data of a region in every own layer with its checksums, under the region's lock.
+/// Which layers a scrub looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scrubs {
+    All,
+    Snapshots,
+}
+
+/// Compares the data of a region in own layers with its checksums, each under the region's lock.
 #[derive(Debug)]
 pub(super) struct ScrubOp {
     pub(super) region: Region,
@@ -109,9 +116,12 @@ struct Reading {
 }
 
 impl ScrubOp {
-    pub(super) fn new(replica: &Replica, region: Region) -> Self {
-        let layers = replica.meta.body.layers.layers.iter();
+    pub(super) fn new(replica: &Replica, region: Region, scrubs: Scrubs) -> Self {
+        let table = &replica.meta.body.layers;
+        let is_snapshot = |no| table.snapshots().any(|layer| layer.no == no);
+        let layers = table.layers.iter();
         let layers = layers
+            .filter(|layer| scrubs == Scrubs::All || is_snapshot(layer.no))
             .map(|layer| (layer.snapshot.as_ref().map(|snapshot| snapshot.id), layer.file))
             .collect();
         Self { region, layers, locked: false, entered: None, reading: None, bad: Vec::new() }
@@ -184,12 +194,13 @@ impl Replica {
         if scrub.locked {
             self.unlock(scrub.region);
         }
+        scrub.locked = false;
         if let Some(side) = scrub.entered.take() {
             self.gate.leave(side);
         }
     }
 
-    pub(super) fn scrub_io(&mut self, key: Key, scrub: &mut ScrubOp, result: IoResult) -> OpStep {
+    pub(super) fn scrub_io(&mut self, scrub: &mut ScrubOp, result: IoResult) -> OpStep {
         let Reading { span, data: present, crcs } =
             scrub.reading.take().expect("a read was issued");
         let (layer, file) = scrub.layers.pop().expect("the layer that was read");
@@ -208,6 +219,8 @@ impl Replica {
                 scrub.bad.push(BadBlock { layer, offset, expected: Some(expected), found });
             }
         }
-        self.step_scrub(key, scrub)
+        // Whoever waits for the region is let in before the next layer is read.
+        self.end_scrub(scrub);
+        OpStep::Again
     }
 }

@@ -70,7 +70,7 @@ impl Replica {
         let step = match &mut op.kind {
             OpKind::Read(read) => self.read_io(read, part, result),
             OpKind::Write(write) => self.write_io(key, write, result),
-            OpKind::Scrub(scrub) => self.scrub_io(key, scrub, result),
+            OpKind::Scrub(scrub) => self.scrub_io(scrub, result),
             OpKind::Repair(repair) => self.repair_io(repair, result),
             OpKind::Verify(verify) => self.verify_io(key, verify, result),
             OpKind::Punch(punch) => self.punch_io(punch, result),

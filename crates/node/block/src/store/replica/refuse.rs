@@ -1,6 +1,6 @@
 //! Which requests are refused before anything happens, and which operation carries out the others.
 
-use super::look::{self, MapOp, ScrubOp};
+use super::look::{self, MapOp, ScrubOp, Scrubs};
 use super::read::ReadOp;
 use super::repair::RepairOp;
 use super::write::WriteOp;
@@ -39,7 +39,9 @@ impl Replica {
             | Request::Discard { offset, len }
             | Request::FillZeroes { offset, len, .. } => self.bad_range(*offset, *len, u64::MAX),
             Request::ReadMap { offset, len, .. } => self.bad_range(*offset, *len, look::MAX_MAP),
-            Request::Scrub { region } => self.bad_range(region.start(), 0, 0),
+            Request::Scrub { region } | Request::ScrubSnapshots { region } => {
+                self.bad_range(region.start(), 0, 0)
+            }
             _ => None,
         }
         .or_else(|| self.bad_layer(request))
@@ -107,7 +109,10 @@ impl OpKind {
                 Self::Zero(zero)
             }
             Request::ReadMap { of, offset, len } => Self::Map(MapOp::new(of, offset, len)),
-            Request::Scrub { region } => Self::Scrub(ScrubOp::new(replica, region)),
+            Request::Scrub { region } => Self::Scrub(ScrubOp::new(replica, region, Scrubs::All)),
+            Request::ScrubSnapshots { region } => {
+                Self::Scrub(ScrubOp::new(replica, region, Scrubs::Snapshots))
+            }
             other => return Err(other),
         })
     }

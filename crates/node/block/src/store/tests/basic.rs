@@ -13,38 +13,38 @@ use crate::store::geometry::{BLOCK, REGION, Region};
 use crate::store::layer::{Base, SnapshotInfo};
 use crate::store::*;
 
-fn bytes(fill: u8, blocks: u64) -> Bytes {
+pub(super) fn bytes(fill: u8, blocks: u64) -> Bytes {
     vec![fill; (blocks * BLOCK) as usize].into()
 }
 
-fn write(block: u64, fill: u8, blocks: u64) -> Request {
+pub(super) fn write(block: u64, fill: u8, blocks: u64) -> Request {
     let data = bytes(fill, blocks);
     let crcs = crc::of_blocks(&data).collect();
     Request::Write { offset: block * BLOCK, data, crcs, fua: false }
 }
 
-fn id(number: u128) -> SnapshotId {
+pub(super) fn id(number: u128) -> SnapshotId {
     SnapshotId::from_u128(number)
 }
 
-fn snapshot(number: u128) -> Request {
+pub(super) fn snapshot(number: u128) -> Request {
     let (name, labels) = (format!("s{number}"), BTreeMap::new());
     Request::Snapshot { id: id(number), name, created: 0, labels }
 }
 
-fn fresh() -> SimFiles {
+pub(super) fn fresh() -> SimFiles {
     let mut files = SimFiles::new();
     create(&mut files, &options()).unwrap();
     files
 }
 
-fn driven(files: &mut SimFiles) -> Driven<'_> {
+pub(super) fn driven(files: &mut SimFiles) -> Driven<'_> {
     let replica = reopen(files).unwrap();
     Driven::new(replica, files)
 }
 
 /// The first byte of a block; all of its bytes are the same.
-fn at(driven: &mut Driven<'_>, view: View, block: u64) -> u8 {
+pub(super) fn at(driven: &mut Driven<'_>, view: View, block: u64) -> u8 {
     let request = Request::Read { view, offset: block * BLOCK, len: BLOCK };
     let Reply::Data(data) = driven.request(request).unwrap() else { panic!("not data") };
     let crcs = data.crcs.clone();
@@ -54,7 +54,7 @@ fn at(driven: &mut Driven<'_>, view: View, block: u64) -> u8 {
     bytes[0]
 }
 
-fn head(driven: &mut Driven<'_>, block: u64) -> u8 {
+pub(super) fn head(driven: &mut Driven<'_>, block: u64) -> u8 {
     at(driven, View::Head, block)
 }
 

@@ -1,34 +1,23 @@
-//! Files of replicas are damaged at random while nothing runs, up to all replicas but one, and every
-//! read is compared with a shadow copy of all acknowledged writes.
+//! Files of replicas are damaged at random, while nothing runs and while the volume is served, up to
+//! all replicas but one, and every read is compared with a shadow copy of all acknowledged writes.
 //!
 //! `SHEAF_DAMAGES` asks for more rounds than usual, `SHEAF_SEED` for others.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use block::run::AdminRequest;
+use block::ids::SnapshotId;
 use block::run::lab::LabRequest;
+use block::run::{AdminReply, AdminRequest};
+use block::store::View;
 
-use crate::lab::{Lab, MIB, tool, try_tool};
+use crate::harm::{Rng, Victim, replace};
+use crate::lab::{Lab, MIB, read_view, try_tool};
 
 const SIZE: u64 = 16 * MIB;
 /// What is written at once, and what the shadow has one value for.
 const CHUNK: u64 = 64 << 10;
-
-struct Rng(u64);
-
-impl Rng {
-    fn draw(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.draw() % limit.max(1)
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stop {
@@ -36,54 +25,23 @@ enum Stop {
     Kill,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Damage {
-    Flip,
-    Zero,
-    Truncate,
-    Empty,
-    Remove,
-    /// The same file of the next replica.
-    Foreign,
-    /// The whole directory as it was some writes ago.
-    OlderCopy,
-    RemoveAll,
-}
-
-const DAMAGES: [Damage; 8] = [
-    Damage::Flip,
-    Damage::Zero,
-    Damage::Truncate,
-    Damage::Empty,
-    Damage::Remove,
-    Damage::Foreign,
-    Damage::OlderCopy,
-    Damage::RemoveAll,
-];
-
 struct DamageTest {
     lab: Lab,
     replicas: usize,
     /// The value of every byte of each chunk.
     shadow: Vec<u8>,
     rng: Rng,
-}
-
-fn copy(from: &Path, to: &Path) {
-    let text = |path: &Path| path.to_str().unwrap().to_owned();
-    tool("cp", &["-a", "--sparse=always", &text(from), &text(to)]);
-}
-
-fn replace(from: &Path, to: &Path) {
-    let _ = fs::remove_dir_all(to);
-    copy(from, to);
+    /// What snapshots hold.
+    snapshots: Vec<(SnapshotId, String, Vec<u8>)>,
+    taken: u64,
 }
 
 impl DamageTest {
     fn new(replicas: usize, seed: u64) -> Self {
         let lab = Lab::start(SIZE, replicas, &[]);
         let shadow = vec![0; usize::try_from(SIZE / CHUNK).unwrap()];
-        Self { lab, replicas, shadow, rng: Rng(seed * 2 + 1) }
+        let (rng, snapshots, taken) = (Rng::new(seed), Vec::new(), 0);
+        Self { lab, replicas, shadow, rng, snapshots, taken }
     }
 
     fn dir(&self, index: usize) -> PathBuf {
@@ -126,81 +84,96 @@ impl DamageTest {
         }
     }
 
-    /// Damages one replica. Gives what was done.
-    fn damage(&mut self, index: usize, spare_data: bool, older: &[PathBuf]) -> String {
-        let dir = self.dir(index);
-        let mut files: Vec<PathBuf> =
-            fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.retain(|path| !(spare_data && path.extension().is_some_and(|it| it == "data")));
-        files.sort();
-        let file = &files[usize::try_from(self.rng.below(files.len() as u64)).unwrap()];
-        let len = fs::metadata(file).unwrap().len();
-        let damage = DAMAGES[usize::try_from(self.rng.below(DAMAGES.len() as u64)).unwrap()];
-        match damage {
-            Damage::Flip => {
-                let mut bytes = fs::read(file).unwrap();
-                for _ in 0..1 + self.rng.below(16) {
-                    let at = usize::try_from(self.rng.below(len)).unwrap();
-                    if let Some(byte) = bytes.get_mut(at) {
-                        *byte ^= 1 << self.rng.below(8);
-                    }
-                }
-                fs::write(file, bytes).unwrap();
-            }
-            Damage::Zero => {
-                let zeroes = vec![0; usize::try_from(len).unwrap()];
-                fs::write(file, zeroes).unwrap();
-            }
-            Damage::Truncate => {
-                let half = self.rng.below(len);
-                fs::File::options().write(true).open(file).unwrap().set_len(half).unwrap();
-            }
-            Damage::Empty => fs::write(file, []).unwrap(),
-            Damage::Remove => fs::remove_file(file).unwrap(),
-            Damage::Foreign => {
-                let other = self.dir((index + 1) % self.replicas).join(file.file_name().unwrap());
-                if other.exists() && other != *file {
-                    fs::copy(other, file).unwrap();
-                }
-            }
-            Damage::OlderCopy => replace(&older[index], &dir),
-            Damage::RemoveAll => fs::remove_dir_all(&dir).unwrap(),
+    /// Damages one replica, perhaps in several ways. Gives what was done.
+    fn damage(&mut self, index: usize, spare_data: bool, older: &[PathBuf], runs: bool) -> String {
+        let victim = Victim {
+            dir: self.dir(index),
+            peer: self.dir((index + 1) % self.replicas),
+            older: older[index].clone(),
+            spare_data,
+            runs,
+        };
+        let mut done = victim.damage(&mut self.rng);
+        while self.rng.one_in(3) && fs::read_dir(&victim.dir).is_ok_and(|it| it.count() > 3) {
+            done = format!("{done}, {}", victim.damage(&mut self.rng));
         }
-        format!("{damage:?} of {} of replica {index}", file.file_name().unwrap().display())
+        format!("replica {index}: {done}")
+    }
+
+    /// A new snapshot, instead of the oldest if there are several.
+    fn snapshot(&mut self) {
+        self.taken += 1;
+        let (name, labels) = (format!("s{}", self.taken), Default::default());
+        let request = AdminRequest::Snapshot { name: name.clone(), created: 1, labels };
+        let AdminReply::Snapshot { id } = self.lab.admin(request) else { panic!("no snapshot") };
+        self.snapshots.push((id, name, self.shadow.clone()));
+        if self.snapshots.len() > 2 && self.rng.one_in(2) {
+            let (_, name, _) = self.snapshots.remove(0);
+            self.lab.admin(AdminRequest::DeleteSnapshot { name });
+        }
+    }
+
+    /// What replicas that nobody uses hold, snapshots too.
+    fn compare_replicas(&self, context: &str) {
+        let content = self.lab.compare_replicas();
+        check_content(&content, &self.shadow, &format!("{context}: head"));
+        for index in 0..self.replicas {
+            for (id, name, shadow) in &self.snapshots {
+                let content = read_view(&self.dir(index), SIZE, View::Snapshot(*id));
+                check_content(&content, shadow, &format!("{context}: {name} of replica {index}"));
+            }
+        }
     }
 
     /// Everything was repaired without anybody's help, and stays so.
     fn check_repaired(&mut self, context: &str) {
         self.lab.wait_in_sync(self.replicas);
-        self.lab.admin(AdminRequest::Scrub);
-        self.lab.wait("the scrub to end", |status| status.scrubbed_bytes.is_none());
+        self.scrub();
         assert_eq!(self.read(context), 0, "{context}: reads fail\n{}", self.lab.log());
         self.lab.stop();
-        self.lab.compare_replicas();
+        self.compare_replicas(context);
         self.lab.resume();
     }
 
-    fn round(&mut self) {
+    fn scrub(&self) {
+        self.lab.admin(AdminRequest::Scrub);
+        self.lab.wait("the scrub to end", |status| status.scrubbed_bytes.is_none());
+    }
+
+    fn older(&mut self) -> Vec<PathBuf> {
         let older: Vec<PathBuf> = (0..self.replicas)
             .map(|index| self.lab.dir.path().join(format!("older-{index}")))
             .collect();
         self.lab.stop();
         (0..self.replicas).for_each(|index| replace(&self.dir(index), &older[index]));
         self.lab.resume();
+        older
+    }
+
+    /// Which replicas are damaged: up to all but one.
+    fn victims(&mut self) -> Vec<usize> {
+        let first = self.rng.index(self.replicas);
+        let count = 1 + self.rng.index(self.replicas.saturating_sub(1));
+        (0..count).map(|step| (first + step) % self.replicas).collect()
+    }
+
+    /// Damage while nothing runs.
+    fn round_at_rest(&mut self) {
+        let older = self.older();
+        if self.rng.one_in(2) {
+            self.snapshot();
+        }
         self.write();
-        let stop = if self.rng.below(2) == 0 { Stop::Clean } else { Stop::Kill };
+        let stop = if self.rng.one_in(2) { Stop::Clean } else { Stop::Kill };
         self.stop(stop);
         let whole = self.lab.dir.path().join("whole");
         replace(&self.lab.volume_dir(), &whole);
-        let first = usize::try_from(self.rng.below(self.replicas as u64)).unwrap();
-        let count = 1 + self.rng.below(self.replicas.saturating_sub(1) as u64);
+        let victims = self.victims();
         // The data of regions that were written when a process was killed is taken as it is, unless
         // two other replicas agree.
-        let spare_data = stop == Stop::Kill && self.replicas as u64 - count < 2;
-        let mut done = Vec::new();
-        for step in 0..usize::try_from(count).unwrap() {
-            done.push(self.damage((first + step) % self.replicas, spare_data, &older));
-        }
+        let spare_data = stop == Stop::Kill && self.replicas - victims.len() < 2;
+        let done: Vec<String> =
+            victims.iter().map(|it| self.damage(*it, spare_data, &older, false)).collect();
         let context = format!("{} replicas, {stop:?}, {done:?}", self.replicas);
         if self.replicas > 1 {
             self.lab.resume();
@@ -216,32 +189,136 @@ impl DamageTest {
         self.lab.resume();
         assert_eq!(self.read("restored"), 0, "what was put back is whole");
     }
+
+    /// Damage while the volume is served; then processes go on, or some of them are killed.
+    fn round_live(&mut self) {
+        let older = self.older();
+        self.write();
+        if self.rng.one_in(2) {
+            self.snapshot();
+            self.write();
+        }
+        let victims = self.victims();
+        let kill = [Killed::Nobody, Killed::Damaged, Killed::All][self.rng.index(3)];
+        let spare_data = kill == Killed::All && self.replicas - victims.len() < 2;
+        let done: Vec<String> =
+            victims.iter().map(|it| self.damage(*it, spare_data, &older, true)).collect();
+        let context = format!("{} replicas, live, {kill:?} killed, {done:?}", self.replicas);
+        match kill {
+            Killed::Nobody => {}
+            Killed::Damaged => victims.iter().for_each(|index| self.restart(*index)),
+            Killed::All => {
+                self.lab.kill_all(self.replicas);
+                self.lab.resume();
+            }
+        }
+        assert_eq!(self.read(&context), 0, "{context}: reads fail\n{}", self.lab.log());
+        self.write();
+        self.lab.wait_in_sync(self.replicas);
+        self.scrub();
+        assert_eq!(self.read(&context), 0, "{context}: reads fail\n{}", self.lab.log());
+        // What a process has open it does not miss: the next one does.
+        self.lab.stop();
+        self.lab.resume();
+        self.check_repaired(&context);
+    }
+
+    fn restart(&self, index: usize) {
+        let pid = self.lab.replica_pid(index);
+        self.lab.ask(&LabRequest::KillReplica { index });
+        crate::killed::wait_for_end(pid);
+        // A replica that cannot be opened is replaced when the volume is attached; until then
+        // somebody has to ask for it.
+        if self.lab.try_ask(&LabRequest::StartReplica { index }).is_err() {
+            self.lab.ask(&LabRequest::RebuildReplica { index });
+        }
+    }
 }
 
-fn rounds(replicas: usize) {
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Killed {
+    Nobody,
+    Damaged,
+    All,
+}
+
+fn check_content(content: &[u8], shadow: &[u8], context: &str) {
+    let chunks = content.chunks(usize::try_from(CHUNK).unwrap()).zip(shadow);
+    for (at, (chunk, value)) in chunks.enumerate() {
+        assert!(chunk.iter().all(|byte| byte == value), "{context}: chunk {at} is not {value}");
+    }
+}
+
+fn rounds(replicas: usize, usual: u64, round: fn(&mut DamageTest)) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("SHEAF_SEED").unwrap_or(20_261_116) + replicas as u64;
+    let seed = number("SHEAF_SEED").unwrap_or(20_261_116) * 4 + replicas as u64;
     let mut bench = DamageTest::new(replicas, seed);
     bench.write();
-    for _ in 0..number("SHEAF_DAMAGES").unwrap_or(6) {
-        bench.round();
+    for _ in 0..number("SHEAF_DAMAGES").unwrap_or(usual) {
+        round(&mut bench);
     }
     bench.lab.stop();
 }
 
 #[test]
 fn no_damage_of_the_only_replica_is_read_as_data() {
-    rounds(1);
+    rounds(1, 4, DamageTest::round_at_rest);
 }
 
 #[test]
 fn damage_of_one_of_two_replicas_is_repaired() {
-    rounds(2);
+    rounds(2, 3, DamageTest::round_at_rest);
 }
 
 #[test]
 fn damage_of_up_to_two_of_three_replicas_is_repaired() {
-    rounds(3);
+    rounds(3, 3, DamageTest::round_at_rest);
+}
+
+#[test]
+fn damage_of_one_of_two_replicas_that_are_served_is_repaired() {
+    rounds(2, 2, DamageTest::round_live);
+}
+
+#[test]
+fn damage_of_up_to_two_of_three_replicas_that_are_served_is_repaired() {
+    rounds(3, 2, DamageTest::round_live);
+}
+
+#[test]
+fn damage_that_only_a_snapshot_shows_is_found_and_repaired() {
+    let mut lab = Lab::start(SIZE, 3, &[]);
+    crate::lab::qemu_io(&lab, &["write -P 1 0 4M", "flush"]);
+    let (name, labels) = ("s".to_owned(), Default::default());
+    let reply = lab.admin(AdminRequest::Snapshot { name, created: 1, labels });
+    let AdminReply::Snapshot { id } = reply else { panic!("no snapshot") };
+    crate::lab::qemu_io(&lab, &["write -P 2 0 4M", "flush"]);
+    lab.stop();
+    let dir = |index: usize| lab.volume_dir().join(format!("replica-{index}"));
+    // A block of one, and the whole map of another.
+    let data = fs::File::options().write(true).open(dir(0).join("L0.data")).unwrap();
+    data.write_all_at(&[7; 100], 512 << 10).unwrap();
+    let map = dir(1).join("L0.map");
+    let len = fs::metadata(&map).unwrap().len();
+    fs::write(&map, vec![0; usize::try_from(len).unwrap()]).unwrap();
+    for index in 0..3 {
+        let mut files = block::store::files::Directory::read_only(dir(index));
+        let report = block::store::check(&mut files, block::store::Depth::Data, &mut |_| {});
+        assert_eq!(report.is_healthy(), index == 2, "replica {index}: {report}");
+    }
+    lab.resume();
+    lab.wait_in_sync(3);
+    lab.admin(AdminRequest::Scrub);
+    lab.wait("the scrub to end", |status| status.scrubbed_bytes.is_none());
+    lab.stop();
+    let content = lab.compare_replicas();
+    assert!(content[..4 << 20].iter().all(|byte| *byte == 2));
+    for index in 0..3 {
+        let dir = lab.volume_dir().join(format!("replica-{index}"));
+        let content = read_view(&dir, SIZE, View::Snapshot(id));
+        assert!(content[..4 << 20].iter().all(|byte| *byte == 1), "replica {index}");
+        assert!(content[4 << 20..].iter().all(|byte| *byte == 0), "replica {index}");
+    }
 }
 
 #[test]

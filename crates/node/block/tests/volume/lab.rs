@@ -237,9 +237,16 @@ impl Drop for Lab {
 /// The content of a replica that nobody uses, after a check that finds nothing wrong.
 pub(crate) fn read_replica(dir: &Path, size: u64) -> Vec<u8> {
     use block::store::files::Directory;
-    use block::store::{Depth, NoBases, OpenOptions, Reply, Request, View, check, drive, open};
+    use block::store::{Depth, check};
     let report = check(&mut Directory::read_only(dir), Depth::Data, &mut |_| {});
     assert!(report.is_healthy(), "{}: {:?}", dir.display(), report.findings);
+    read_view(dir, size, block::store::View::Head)
+}
+
+/// What the head or a snapshot of a replica shows that nobody uses.
+pub(crate) fn read_view(dir: &Path, size: u64, view: block::store::View) -> Vec<u8> {
+    use block::store::files::Directory;
+    use block::store::{NoBases, OpenOptions, Reply, Request, drive, open};
     let mut files = Directory::new(dir);
     let replica = open(&mut files, &mut NoBases, OpenOptions::default()).unwrap();
     let mut driven = drive::Driven::new(replica, &mut files);
@@ -247,7 +254,7 @@ pub(crate) fn read_replica(dir: &Path, size: u64) -> Vec<u8> {
     let step = MIB.min(size);
     for offset in (0..size).step_by(usize::try_from(step).unwrap()) {
         let len = step.min(size - offset);
-        let reply = driven.request(Request::Read { view: View::Head, offset, len }).unwrap();
+        let reply = driven.request(Request::Read { view, offset, len }).unwrap();
         let Reply::Data(data) = reply else { panic!("not data") };
         content.extend_from_slice(&data.into_bytes());
     }

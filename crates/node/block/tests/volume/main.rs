@@ -14,6 +14,7 @@ mod encrypted;
 mod faults;
 mod guest;
 mod handover;
+mod harm;
 mod killed;
 mod lab;
 mod liveness;

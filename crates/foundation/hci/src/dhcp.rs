@@ -4,7 +4,7 @@
 //!  IPPool                        one per NetworkAttachmentDefinition; status.ipv4.allocated is the
 //!                                record of all addresses, which controllers write and nodes answer from
 //!  VirtualMachineNetworkConfig   one per machine: the addresses that it wants, and has
-//!  Node                          node.sheaf.io/dhcp, written by its agent while it answers requests
+//!  Node                          sheaf.io/dhcp-server, written by its agent while it answers requests
 //! ```
 
 pub mod allocation;
@@ -28,7 +28,7 @@ pub const POOL_NAME_KEY: &str = "network.harvesterhci.io/ippool-name";
 /// Label of a VirtualMachineNetworkConfig: the name of its machine.
 pub const VM_NAME_KEY: &str = "harvesterhci.io/vmName";
 /// Annotation of a node that answers requests of its guests on networks with a pool.
-pub const SERVER_KEY: &str = "node.sheaf.io/dhcp";
+pub const SERVER_KEY: &str = "sheaf.io/dhcp-server";
 pub const SERVER_READY: &str = "ready";
 
 /// In place of a MAC address: the server and the router.

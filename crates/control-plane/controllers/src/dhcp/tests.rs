@@ -197,7 +197,7 @@ fn addresses_are_recorded_shown_and_released() {
     }
     // Nobody claims that requests are answered before a node says so.
     assert!(condition(&state.pools[0], "AgentReady").1.contains("no node answers DHCP requests"));
-    node["metadata"]["annotations"] = json!({"node.sheaf.io/dhcp": "ready"});
+    node["metadata"]["annotations"] = json!({"sheaf.io/dhcp-server": "ready"});
     node["status"]["conditions"] = json!([{"type": "Ready", "status": "Unknown"}]);
     state.nodes = vec![node.clone()];
     settle(&mut state);

@@ -19,6 +19,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base::Tasks;
 use parking_lot::Mutex;
@@ -150,16 +151,29 @@ impl<S: Shape> Sqlite<S> {
     }
 }
 
-/// Keeps other processes out until it is dropped.
+/// How long to wait for a lock. A process that was killed or has closed the store may leave it for
+/// a moment to one that it was starting just then: a child has all files until it is executed.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+
+/// Keeps other processes out until it is dropped. May block.
 fn lock(database: &Path) -> Result<File, OpenError> {
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
     let file = File::options().create(true).append(true).open(&path);
     let file = file.map_err(|source| OpenError::Lock { path: path.clone(), source })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: database.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(OpenError::Lock { path, source }),
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIMEOUT => {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse { path: database.to_owned() });
+            }
+            Err(TryLockError::Error(source)) => return Err(OpenError::Lock { path, source }),
+        }
     }
 }

@@ -21,6 +21,7 @@ mod network;
 mod patch;
 mod probe;
 mod processor;
+mod restore;
 mod set;
 mod size;
 mod spec;
@@ -187,7 +188,7 @@ const RULES: &[(&str, &str, &str, &str, AdmissionCheck)] = &[
         "virtualmachinerestores",
         "virtualmachinerestore-validator.snapshot.kubevirt.io",
         "virtualmachinerestore-validator.snapshot.kubevirt.io",
-        patch::validate_restore,
+        restore::validate,
     ),
     (
         "clone.kubevirt.io",

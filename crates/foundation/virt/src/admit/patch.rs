@@ -7,20 +7,12 @@
 
 use serde_json::Value;
 
-use super::{Causes, Denial, Write};
+use super::{Causes, Write};
 use crate::state::text;
 
 /// Annotations that only controllers may set begin with this domain.
 const OWN_DOMAIN: &str = "sheaf.io";
 const CLAIM_TEMPLATES: &str = "harvesterhci.io/volumeClaimTemplates";
-
-/// A restore of a machine.
-pub(super) fn validate_restore(write: &Write<'_>) -> Result<Vec<String>, Denial> {
-    let mut causes = Causes::default();
-    validate(write, &mut causes);
-    causes.finish()?;
-    Ok(Vec::new())
-}
 
 pub(super) fn validate(write: &Write<'_>, causes: &mut Causes) {
     let patches = &write.object["spec"]["patches"];

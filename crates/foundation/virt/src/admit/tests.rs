@@ -615,6 +615,32 @@ fn a_guest_is_moved_alone_and_only_if_it_can() {
 }
 
 #[test]
+fn a_machine_is_restored_once_at_a_time() {
+    let plural = "virtualmachinerestores";
+    let restore = |name: &str, machine: &str, status: Value| {
+        json!({"metadata": {"name": name, "namespace": "n"}, "status": status,
+            "spec": {"target": {"kind": "VirtualMachine", "name": machine}}})
+    };
+    let first = |other: Value, trusted: bool| {
+        let shelf = Shelf(vec![("virtualmachinerestores", other)]);
+        let object = restore("two", "m", Value::Null);
+        Case { shelf, trusted, ..Case::new(plural, object) }.first()
+    };
+    let busy = Some("spec.target: VirtualMachineRestore \"one\" in progress".to_owned());
+    let failure = json!({"complete": false, "conditions": [{"type": "Failure", "status": "True"}]});
+    for (machine, status, trusted, expected) in [
+        ("m", Value::Null, false, busy.clone()),
+        ("m", json!({"complete": false}), false, busy),
+        ("m", Value::Null, true, None),
+        ("m", json!({"complete": true}), false, None),
+        ("m", failure, false, None),
+        ("other", Value::Null, false, None),
+    ] {
+        assert_eq!(first(restore("one", machine, status.clone()), trusted), expected, "{status}");
+    }
+}
+
+#[test]
 fn a_migration_stays_what_it_is() {
     let old =
         json!({"metadata": {"labels": {"kubevirt.io/vmi-name": "m"}}, "spec": {"vmiName": "m"}});

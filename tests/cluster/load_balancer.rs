@@ -50,6 +50,16 @@ fn owners(switch: &Switch) -> Vec<&'static str> {
     WORKERS.iter().filter(|(port, _)| has(*port)).map(|(_, name)| *name).collect()
 }
 
+/// The worker that has the address, once it is one that is wanted. There are never two.
+#[track_caller]
+fn sole_owner(switch: &Switch, http: &Http, is_wanted: impl Fn(&str) -> bool) -> &'static str {
+    poll("a worker announces the address", || match owners(switch)[..] {
+        [owner] if is_wanted(owner) => Ok(owner),
+        [] | [_] => Err(http.get(LEASE).text()),
+        ref owners => panic!("two owners: {owners:?}"),
+    })
+}
+
 /// What the client gets from the address.
 fn answer(switch: &Switch) -> String {
     let ask =
@@ -142,26 +152,21 @@ fn an_address_moves_to_another_node_when_its_node_dies() {
     let index = WORKERS.iter().position(|(_, name)| *name == first[0]).unwrap();
     let other = WORKERS[1 - index].1;
     workers[index].sheaf.kill();
-    poll("the other node announces", || {
-        let now = owners(&switch);
-        assert!(now.len() < 2, "two owners: {now:?}");
-        if now == [other] { Ok(()) } else { Err(format!("{now:?}: {}", http.get(LEASE).text())) }
-    });
+    sole_owner(&switch, &http, |now| now == other);
     eventually("the client reaches the server again", || answer(&switch).ends_with(PAGE));
 
-    // The first comes back, and the address stays.
+    // The first comes back, and the address stays. A node that stood still for seconds, as on a busy
+    // machine, hands it over all the same.
     workers[index].sheaf.begin();
     until_ready(&one, first[0]);
-    assert_eq!(owners(&switch), [other]);
-    assert_eq!(http.get(LEASE).ok()["spec"]["leaseTransitions"], 1);
+    let holder = sole_owner(&switch, &http, |_| true);
+    if http.get(LEASE).ok()["spec"]["leaseTransitions"] == 1 {
+        assert_eq!(holder, other);
+    }
 
     // A cordoned node hands it over; so does a load balancer that goes.
-    one.kubectl().run(&format!("cordon {other}"));
-    poll("the first node announces again", || {
-        let now = owners(&switch);
-        assert!(now.len() < 2, "two owners: {now:?}");
-        if now == first { Ok(()) } else { Err(format!("{now:?}: {}", http.get(LEASE).text())) }
-    });
+    one.kubectl().run(&format!("cordon {holder}"));
+    sole_owner(&switch, &http, |now| now != holder);
     eventually("the client follows", || answer(&switch).ends_with(PAGE));
     http.delete(&path).ok();
     eventually("nobody announces", || owners(&switch).is_empty());

@@ -62,7 +62,7 @@ pub(crate) use image::{
 };
 pub(crate) use object_cache::ObjectCache;
 pub(crate) use source::unfilled;
-pub(crate) use upload::{UploadError, pump};
+pub(crate) use upload::{UploadError, drain, pump};
 
 /// Uploads, and exports, that wait for their turn to begin.
 const WAITING: usize = 16;

@@ -9,7 +9,7 @@ use super::error::ImportError;
 use super::files::{Folder, ImageFacts, UPLOAD};
 use super::import::Job;
 use super::{UploadChunk, UploadError};
-use crate::volume::{ContentMark, Gauge, pump};
+use crate::volume::{ContentMark, Gauge, drain, pump};
 
 /// What came of an upload.
 enum UploadResult {
@@ -29,6 +29,8 @@ impl Job {
         let mut teller = self.status_writer();
         let at = self.uploaded().await;
         if let Some(offset) = piece.offset.filter(|offset| *offset > 0 && *offset != at) {
+            // A client that is cut off while it sends does not read the answer.
+            drain(body).await;
             let object = None;
             return (Err(UploadError::Position { at, offset }), object);
         }

@@ -150,7 +150,7 @@ pub(crate) async fn pump(mut body: Incoming, into: mpsc::Sender<io::Result<Bytes
 
 /// Most clients only read an answer after they have sent everything. Those who send for very
 /// long, or hardly at all, are not waited for.
-async fn drain(mut body: Incoming) {
+pub(crate) async fn drain(mut body: Incoming) {
     const MOST: usize = 64 << 20;
     const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
     let rest = async {

@@ -13,7 +13,7 @@ pub const STATUS: &str = "harvesterhci.io/cpu-manager-update-status";
 const REQUESTED: &str = "requested";
 const SUCCESS: &str = "success";
 
-/// What a node does with machines that ask for dedicated processors.
+/// The treatment of machines that ask for dedicated processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuPolicy {
     /// They get processors that no other machine uses.
@@ -68,7 +68,7 @@ pub fn completed(node: &Value) -> Option<String> {
     Some(CpuPolicy::of(node).annotation(SUCCESS))
 }
 
-/// Why a node cannot be given the policy.
+/// The reasons to refuse a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpuPolicyError {
     #[error("label {LABEL} not found")]

@@ -1,5 +1,5 @@
-//! How many bytes the snapshots of a namespace and of its machines take, and whether a quota
-//! leaves room for another one. Pure.
+//! The bytes that the snapshots of a namespace and of its machines take, compared with their quota.
+//! Pure.
 
 use std::collections::BTreeMap;
 

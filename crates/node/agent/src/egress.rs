@@ -52,7 +52,7 @@ struct Inner {
     proxy: Option<String>,
     /// The environment of the process names a proxy, which resolves names and decides.
     has_proxy: bool,
-    /// What the settings of the cluster say.
+    /// Proxy and certificates of the settings of the cluster.
     outbound: RwLock<Arc<Outbound>>,
 }
 
@@ -76,7 +76,7 @@ impl Egress {
         tasks.spawn("outbound-settings", run);
     }
 
-    /// What the settings of the cluster say now.
+    /// Proxy and certificates of the settings of the cluster, as they are now.
     pub(crate) fn outbound(&self) -> Arc<Outbound> {
         Arc::clone(&self.0.outbound.read())
     }

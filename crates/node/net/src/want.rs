@@ -27,8 +27,8 @@ pub struct DesiredNetwork {
     pub services: Option<Vec<Service>>,
     pub policies: GuestPolicies,
     pub overlay: GuestOverlay,
-    /// Ports to bridges whose DHCP requests this node answers, and the address that it answers from:
-    /// those requests stay here, and answers of others do not get through.
+    /// Ports to bridges whose DHCP requests this node answers, and the address of the server. Rules keep
+    /// these requests off the wire and drop replies of other servers.
     pub dhcp: BTreeMap<LinkName, Ipv4Addr>,
 }
 

@@ -92,19 +92,19 @@ impl Material {
 /// The server's side of TLS.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    offered: Arc<ArcSwap<Offered>>,
+    offered: Arc<ArcSwap<ServerConfigs>>,
     serving: Arc<Serving>,
     trust: Arc<Trust>,
 }
 
-/// What new connections are accepted with.
+/// The configurations of new connections.
 #[derive(Debug)]
-struct Offered {
+struct ServerConfigs {
     programs: Arc<ServerConfig>,
     browsers: Arc<ServerConfig>,
 }
 
-impl Offered {
+impl ServerConfigs {
     fn new(
         provider: CryptoProvider,
         versions: &[&'static SupportedProtocolVersion],
@@ -136,7 +136,7 @@ impl Tls {
         let own = ArcSwap::from(certified_key(material, &provider)?);
         let serving = Arc::new(Serving { own, chosen: ArcSwapOption::empty() });
         let (provider, versions) = (aws_lc_rs::default_provider(), rustls::DEFAULT_VERSIONS);
-        let offered = Offered::new(provider, versions, &serving, &trust)?;
+        let offered = ServerConfigs::new(provider, versions, &serving, &trust)?;
         Ok(Self { offered: Arc::new(ArcSwap::from_pointee(offered)), serving, trust })
     }
 
@@ -163,7 +163,7 @@ impl Tls {
         let cipher_suites = ciphers.iter().map(suite).collect::<Result<Vec<_>, _>>()?;
         let versions = protocols.iter().map(version).collect::<Result<Vec<_>, _>>()?;
         let provider = CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() };
-        let offered = Offered::new(provider, &versions, &self.serving, &self.trust)?;
+        let offered = ServerConfigs::new(provider, &versions, &self.serving, &self.trust)?;
         self.offered.store(Arc::new(offered));
         Ok(())
     }

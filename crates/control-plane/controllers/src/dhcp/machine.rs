@@ -23,7 +23,7 @@ fn interfaces(machine: &Value) -> &[Value] {
     list(machine, "/spec/template/spec/domain/devices/interfaces")
 }
 
-/// Whether only the instance knows the MAC address of an interface.
+/// Whether the MAC address of an interface is known from the instance only.
 pub(super) fn lacks_mac(machine: &Value) -> bool {
     interfaces(machine).iter().any(|own| text(own, "/macAddress").is_empty())
 }

@@ -140,7 +140,7 @@ fn recorded(pool: &Value) -> Allocated {
         .collect()
 }
 
-/// The status of a pool but for its times, and what its interfaces got.
+/// The status of a pool without its timestamps, and the address of each interface.
 fn pool_status(
     state: &DhcpState,
     pool: &Value,

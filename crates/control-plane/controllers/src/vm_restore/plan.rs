@@ -134,7 +134,7 @@ pub(super) fn is_restored(vm: &Value, restore: &Value) -> bool {
     annotation(vm, RESTORED_BY) == Some(uid(restore))
 }
 
-/// Why a restore to another machine that exists waits.
+/// The reason of a restore that waits because its target is another machine.
 pub(super) const FOREIGN: &str =
     "restore source and restore target are different but restore target already exists";
 
@@ -147,7 +147,7 @@ pub(super) fn is_foreign(vm: &Value, snapshot: &Value, restore: &Value) -> bool 
     !judged && !source.is_empty() && source != uid(vm) && !is_restored(vm, restore)
 }
 
-/// What makes the machine the owner of a restore that nobody controls.
+/// The patch that makes the machine the owner of a restore without a controller.
 pub(super) fn adoption(restore: &Value, vm: &Value) -> Option<Value> {
     controller(restore).is_none().then(|| {
         let mut owners = list(restore, "/metadata/ownerReferences").to_vec();

@@ -87,6 +87,22 @@ mod tests {
     use super::super::tests::{Cluster, uuid};
     use super::*;
 
+    /// The creation of a setting by an administrator.
+    fn write<'a>(name: &'a str, object: &'a Value, cluster: &'a Cluster) -> Write<'a> {
+        Write {
+            group: "harvesterhci.io",
+            resource: "settings",
+            namespace: "",
+            name,
+            object: Some(object),
+            old: None,
+            trusted: false,
+            objects: cluster,
+            writer: cluster,
+            uuid: &uuid,
+        }
+    }
+
     #[test]
     fn a_proxy_leaves_out_the_nodes() {
         let judged = |value: &str| {
@@ -102,18 +118,7 @@ mod tests {
             };
             let cluster = Cluster(vec![node("a", "192.0.2.1"), node("b", "192.0.2.2")]);
             let object = json!({"value": value});
-            let write = Write {
-                group: "harvesterhci.io",
-                resource: "settings",
-                namespace: "",
-                name: HTTP_PROXY,
-                object: Some(&object),
-                old: None,
-                trusted: false,
-                objects: &cluster,
-                writer: &cluster,
-                uuid: &uuid,
-            };
+            let write = write(HTTP_PROXY, &object, &cluster);
             validate(&write).map_err(|refusal| refusal.message).err().unwrap_or_default()
         };
         assert_eq!(judged("{}"), "");
@@ -129,18 +134,8 @@ mod tests {
             let backups = backups.into_iter().map(|own| (HARVESTER, "virtualmachinebackups", own));
             let cluster = Cluster(backups.collect());
             let (object, old) = (json!({"value": value}), json!({"value": before}));
-            let write = Write {
-                group: "harvesterhci.io",
-                resource: "settings",
-                namespace: "",
-                name: BACKUP_TARGET,
-                object: Some(&object),
-                old: Some(&old),
-                trusted,
-                objects: &cluster,
-                writer: &cluster,
-                uuid: &uuid,
-            };
+            let write =
+                Write { old: Some(&old), trusted, ..write(BACKUP_TARGET, &object, &cluster) };
             validate(&write).map_err(|refusal| (refusal.code, refusal.message))
         };
         let target = r#"{"type":"nfs","endpoint":"nfs://10.0.0.1:/backups"}"#;

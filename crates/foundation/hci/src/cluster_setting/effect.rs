@@ -21,7 +21,7 @@ const OWN_PAGES: &str = "the dashboard is part of the program";
 const HOST: &str = "the operating system of the nodes is configured by its administrator";
 const STORED: &str = "the value is kept for clients";
 
-/// What this value of the setting does, where some values have no effect and others have.
+/// The effect of this value: some settings take values that have none.
 pub fn effect_of(name: &str, value: &str) -> SettingEffect {
     match effect(name) {
         Applied if name == "ssl-parameters" && TlsParameters::parse(value).is_none() => {

@@ -24,7 +24,7 @@ const CIPHERS_1_2: [&str; 6] = [
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Parameters {
+struct TlsSettingValue {
     /// Separated by spaces.
     protocols: String,
     /// Separated by colons.
@@ -48,9 +48,9 @@ impl Default for TlsParameters {
 }
 
 impl TlsParameters {
-    /// What the value of the setting leaves; nothing if no client could connect with it.
+    /// The protocols and ciphers that the value allows; `None` if no client could connect.
     pub fn parse(value: &str) -> Option<Self> {
-        let own: Parameters = serde_json::from_str(value).unwrap_or_default();
+        let own: TlsSettingValue = serde_json::from_str(value).unwrap_or_default();
         let protocols = own.protocols.split_whitespace();
         let protocols = named(&PROTOCOLS, &protocols.collect::<Vec<_>>());
         let ciphers: Vec<&str> = own.ciphers.split(':').map(str::trim).collect();

@@ -17,7 +17,7 @@ use super::Egress;
 const HTTP_PROXY: &str = "http-proxy";
 const ADDITIONAL_CA: &str = "additional-ca";
 
-/// How requests leave the cluster.
+/// Proxy and certificates of requests that leave the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Outbound {
     proxy: HttpProxy,

@@ -98,7 +98,7 @@ pub(crate) enum FetchEnd {
 #[derive(Debug)]
 pub(crate) struct Download {
     client: Client,
-    /// What the settings of the cluster said when the client was made.
+    /// The settings that the client was made with.
     outbound: Arc<Outbound>,
     url: Url,
     access: Access,

@@ -12,7 +12,7 @@ use block::run::lab::LabRequest;
 use block::run::{AdminReply, AdminRequest};
 use block::store::View;
 
-use crate::harm::{Rng, Victim, replace};
+use crate::harm::{DamageTarget, Rng, replace};
 use crate::lab::{Lab, MIB, read_view, try_tool};
 
 const SIZE: u64 = 16 * MIB;
@@ -86,7 +86,7 @@ impl DamageTest {
 
     /// Damages one replica, perhaps in several ways. Gives what was done.
     fn damage(&mut self, index: usize, spare_data: bool, older: &[PathBuf], runs: bool) -> String {
-        let victim = Victim {
+        let victim = DamageTarget {
             dir: self.dir(index),
             peer: self.dir((index + 1) % self.replicas),
             older: older[index].clone(),

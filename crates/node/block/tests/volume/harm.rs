@@ -76,7 +76,7 @@ const DAMAGES: [Damage; 11] = [
 ];
 
 /// Where the replica is, and what it may be mixed up with.
-pub(crate) struct Victim {
+pub(crate) struct DamageTarget {
     pub(crate) dir: PathBuf,
     pub(crate) peer: PathBuf,
     pub(crate) older: PathBuf,
@@ -107,7 +107,7 @@ fn overwrite(path: &Path, bytes: &[u8]) {
     file.write_all_at(bytes, 0).unwrap();
 }
 
-impl Victim {
+impl DamageTarget {
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.dir).unwrap();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

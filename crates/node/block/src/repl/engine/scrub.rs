@@ -58,7 +58,7 @@ impl Scrub {
 #[derive(Debug)]
 pub(super) struct LayerScrub {
     span: Span,
-    /// Members that have not said what is damaged.
+    /// Members whose reply is missing.
     asked: Slots,
     damage: BTreeMap<(usize, u64), Slots>,
     runs: VecDeque<DamagedRun>,
@@ -70,9 +70,9 @@ struct DamagedRun {
     snapshot: SnapshotId,
     span: Span,
     at: Slots,
-    /// Who was asked for them.
+    /// Members that were asked for them.
     tried: Slots,
-    /// Who writes them.
+    /// Members that write them.
     writing: Slots,
 }
 
@@ -93,7 +93,7 @@ impl DamagedRun {
     }
 }
 
-/// What is damaged, oldest snapshot first: what is above may show what is below.
+/// Damaged blocks as runs, oldest snapshot first: a newer snapshot may show blocks of an older one.
 fn runs(damage: &BTreeMap<(usize, u64), Slots>, order: &[SnapshotId]) -> VecDeque<DamagedRun> {
     let mut runs: VecDeque<DamagedRun> = VecDeque::new();
     for ((at, offset), slots) in damage {

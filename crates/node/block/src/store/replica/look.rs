@@ -89,9 +89,9 @@ impl Replica {
     }
 }
 
-/// Which layers a scrub looks at.
+/// The layers that a scrub reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scrubs {
+pub(super) enum ScrubScope {
     All,
     Snapshots,
 }
@@ -116,12 +116,12 @@ struct Reading {
 }
 
 impl ScrubOp {
-    pub(super) fn new(replica: &Replica, region: Region, scrubs: Scrubs) -> Self {
+    pub(super) fn new(replica: &Replica, region: Region, scrubs: ScrubScope) -> Self {
         let table = &replica.meta.body.layers;
         let is_snapshot = |no| table.snapshots().any(|layer| layer.no == no);
         let layers = table.layers.iter();
         let layers = layers
-            .filter(|layer| scrubs == Scrubs::All || is_snapshot(layer.no))
+            .filter(|layer| scrubs == ScrubScope::All || is_snapshot(layer.no))
             .map(|layer| (layer.snapshot.as_ref().map(|snapshot| snapshot.id), layer.file))
             .collect();
         Self { region, layers, locked: false, entered: None, reading: None, bad: Vec::new() }

@@ -1,6 +1,6 @@
 //! Which requests are refused before anything happens, and which operation carries out the others.
 
-use super::look::{self, MapOp, ScrubOp, Scrubs};
+use super::look::{self, MapOp, ScrubOp, ScrubScope};
 use super::read::ReadOp;
 use super::repair::RepairOp;
 use super::write::WriteOp;
@@ -109,9 +109,11 @@ impl OpKind {
                 Self::Zero(zero)
             }
             Request::ReadMap { of, offset, len } => Self::Map(MapOp::new(of, offset, len)),
-            Request::Scrub { region } => Self::Scrub(ScrubOp::new(replica, region, Scrubs::All)),
+            Request::Scrub { region } => {
+                Self::Scrub(ScrubOp::new(replica, region, ScrubScope::All))
+            }
             Request::ScrubSnapshots { region } => {
-                Self::Scrub(ScrubOp::new(replica, region, Scrubs::Snapshots))
+                Self::Scrub(ScrubOp::new(replica, region, ScrubScope::Snapshots))
             }
             other => return Err(other),
         })

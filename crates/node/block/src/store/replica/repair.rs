@@ -33,7 +33,7 @@ pub(super) struct RepairOp {
     locked: Option<Region>,
     stage: Stage,
     /// Pages, pinned, whose lost blocks have been written.
-    found: Vec<Found>,
+    found: Vec<RecoveredPage>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ enum Stage {
 
 /// Blocks of a page that were lost.
 #[derive(Debug)]
-struct Found {
+struct RecoveredPage {
     page: PageKey,
     lost: Blocks,
 }
@@ -127,7 +127,7 @@ impl Replica {
                 return Ok(());
             };
             self.cache.page_mut(index).pins += 1;
-            repair.found.push(Found { page, lost });
+            repair.found.push(RecoveredPage { page, lost });
         }
         let from = repair.done as usize;
         let data = repair.data.slice(from..from + span.bytes() as usize);
@@ -184,7 +184,7 @@ impl Replica {
 
     /// The data of lost blocks is durable: their pages may say so.
     fn know_again(&mut self, repair: &mut RepairOp) {
-        for Found { page: name, lost } in std::mem::take(&mut repair.found) {
+        for RecoveredPage { page: name, lost } in std::mem::take(&mut repair.found) {
             // The layer may have been dropped meanwhile.
             let Known::Cached(index) = self.cache.known(name) else { continue };
             let page = self.cache.page_mut(index);

@@ -40,8 +40,6 @@ const KINDS: &[Row] = rows! {
         "blockdevices": "BlockDevice",
         "lvmvolumegroups": "LVMVolumeGroup",
         "upgradelogs": "UpgradeLog",
-        "upgrades": "Upgrade",
-        "versions": "Version of harvesterhci.io",
         "virtualmachineimagedownloaders": "VirtualMachineImageDownloader",
         "volumeremotebackups": "VolumeRemoteBackup",
         "volumeremoterestores": "VolumeRemoteRestore",
@@ -107,7 +105,7 @@ mod tests {
         for (group, resource, object, expected) in [
             ("networking.k8s.io", "networkpolicies", json!({}), None),
             ("harvesterhci.io", "schedulevmbackups", json!({}), None),
-            ("harvesterhci.io", "upgrades", json!({}), Some("Upgrade")),
+            ("harvesterhci.io", "upgradelogs", json!({}), Some("UpgradeLog")),
             ("", "services", balancer, Some("the load balancer of this Service")),
             ("", "services", json!({"spec": {"type": "ClusterIP"}}), None),
             ("", "services", json!({"spec": {"type": "NodePort"}}), None),

@@ -29,6 +29,7 @@ pub mod setting;
 pub mod snapshot;
 pub mod snapshot_usage;
 pub mod together;
+pub mod upgrade;
 
 pub use admit::DRIVER;
 pub use bootstrap::{driver_objects, first_objects};

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::{AdmissionResult, HARVESTER, Refusal, Write, snapshot_quota, text};
+use super::{AdmissionResult, HARVESTER, LONGHORN, Refusal, Write, snapshot_quota, text};
 use crate::addon::DEFAULT_ADDONS;
 use crate::snapshot_usage::QUOTA_NAME;
+use crate::upgrade::{self, CheckedObjects, INTENT, SKIP_CHECKS, UpgradeIntent, check_version};
 
-/// The one quota of Harvester in a namespace.
 /// Namespace of the operators' objects.
 const SYSTEM: &str = "harvester-system";
 
@@ -111,17 +111,49 @@ pub(super) fn validate_version(write: &Write<'_>) -> AdmissionResult {
     Err(Refusal::new(400, "spec.isoChecksum", message))
 }
 
+/// An image of an operating system is of no use here.
+const NO_IMAGE: &str =
+    "spec.image is not supported: create a Version with the URL of the program in spec.isoURL";
+
+fn is_unchecked(upgrade: &Value) -> bool {
+    upgrade["metadata"]["annotations"][SKIP_CHECKS] == "true"
+}
+
 pub(super) fn validate_upgrade(write: &Write<'_>) -> AdmissionResult {
-    let (Some(object), None) = (write.object, write.old) else { return Ok(()) };
+    let Some(object) = write.object else { return Ok(()) };
+    if write.namespace != SYSTEM {
+        let message = format!("upgrades are created in the namespace {SYSTEM}");
+        return Err(Refusal::new(400, "metadata.namespace", message));
+    }
+    let intent = object["metadata"]["annotations"][INTENT].as_str();
+    if UpgradeIntent::parse(intent).is_none() {
+        let message = format!("annotation {INTENT} must be pause, abort or finalize");
+        return Err(Refusal::new(400, "metadata.annotations", message));
+    }
+    match write.old {
+        None => validate_new_upgrade(write, object),
+        Some(old) if text(old, "/spec/version") != text(object, "/spec/version") => {
+            let message = "the version of an upgrade cannot be changed; abort it first";
+            Err(Refusal::new(400, "spec.version", message))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn validate_new_upgrade(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let (version, image) = (text(object, "/spec/version"), text(object, "/spec/image"));
     let refuse = |message: String| Err(Refusal::new(400, "spec.version", message));
     if version.is_empty() && image.is_empty() {
         return refuse("version or image field are not specified.".to_owned());
     }
-    if !version.is_empty()
-        && write.objects.get(HARVESTER, "versions", write.namespace, version).is_none()
-    {
+    if version.is_empty() {
+        return Err(Refusal::new(400, "spec.image", NO_IMAGE));
+    }
+    let Some(found) = write.objects.get(HARVESTER, "versions", write.namespace, version) else {
         return refuse(format!("version {version} is not found"));
+    };
+    if let Err(finding) = check_version(&found) {
+        return refuse(finding.to_string());
     }
     let all = write.objects.list(HARVESTER, "upgrades", write.namespace);
     let unfinished = all.iter().find(|other| {
@@ -130,12 +162,28 @@ pub(super) fn validate_upgrade(write: &Write<'_>) -> AdmissionResult {
         !conditions.any(|own| own["type"] == "Completed" && own["status"] != "Unknown")
     });
     match unfinished {
-        None => Ok(()),
+        None if is_unchecked(object) => Ok(()),
+        None => check_cluster(write),
         Some(other) => {
             let name = text(other, "/metadata/name");
             let message = format!("cannot proceed until previous upgrade {name:?} completes");
             Err(Refusal::new(409, "", message))
         }
+    }
+}
+
+/// Fails with the first reason not to begin an upgrade now.
+fn check_cluster(write: &Write<'_>) -> AdmissionResult {
+    let list = |group, resource| write.objects.list(group, resource, "");
+    let objects = CheckedObjects {
+        nodes: &list("", "nodes"),
+        volumes: &list(LONGHORN, "volumes"),
+        backups: &list(HARVESTER, "virtualmachinebackups"),
+        migrations: &list("kubevirt.io", "virtualmachineinstancemigrations"),
+    };
+    match upgrade::check(&objects).first() {
+        Some(finding) => Err(Refusal::new(400, "", finding.to_string())),
+        None => Ok(()),
     }
 }
 

@@ -92,9 +92,14 @@ fn addons_are_switched_one_at_a_time() {
 
 #[test]
 fn versions_upgrades_bundles_and_quotas_are_checked() {
-    let version = json!({"metadata": {"namespace": SYSTEM, "name": "v1"}});
+    let unsummed = json!({"metadata": {"namespace": SYSTEM, "name": "v0"},
+        "spec": {"isoURL": "https://example.org/sheaf"}});
     let namespace = json!({"metadata": {"name": "kube-system"}});
-    let cluster = Cluster(vec![(HARVESTER, "versions", version), ("", "namespaces", namespace)]);
+    let cluster = Cluster(vec![
+        (HARVESTER, "versions", version()),
+        (HARVESTER, "versions", unsummed),
+        ("", "namespaces", namespace),
+    ]);
     let none = Value::Null;
     let bundle = |extra: Value| json!({"spec": {"extraCollectionNamespaces": extra}});
     let quota =
@@ -110,6 +115,27 @@ fn versions_upgrades_bundles_and_quotas_are_checked() {
         ),
         ("upgrades", "u", json!({"spec": {"version": "v1"}}), &none, "allowed"),
         ("upgrades", "u", json!({"spec": {"version": "v2"}}), &none, "400 version v2 is not found"),
+        (
+            "upgrades",
+            "u",
+            json!({"spec": {"version": "v0"}}),
+            &none,
+            "400 version v0 has no spec.isoChecksum; give the SHA-512 sum of the program: nodes run nothing else",
+        ),
+        (
+            "upgrades",
+            "u",
+            json!({"metadata": {"annotations": {INTENT: "stop"}}, "spec": {"version": "v1"}}),
+            &json!({"spec": {"version": "v1"}}),
+            "400 annotation sheaf.io/upgrade-intent must be pause, abort or finalize",
+        ),
+        (
+            "upgrades",
+            "u",
+            json!({"spec": {"version": "v0"}}),
+            &json!({"spec": {"version": "v1"}}),
+            "400 the version of an upgrade cannot be changed; abort it first",
+        ),
         (
             "upgrades",
             "u",
@@ -155,15 +181,31 @@ fn versions_upgrades_bundles_and_quotas_are_checked() {
     }
     let running =
         json!({"metadata": {"namespace": SYSTEM, "name": "one"}, "spec": {"version": "v1"}});
-    let cluster = Cluster(vec![
-        (HARVESTER, "upgrades", running),
-        (HARVESTER, "versions", json!({"metadata": {"namespace": SYSTEM, "name": "v1"}})),
-    ]);
+    let cluster =
+        Cluster(vec![(HARVESTER, "upgrades", running), (HARVESTER, "versions", version())]);
     let next = json!({"spec": {"version": "v1"}});
     assert_eq!(
         judged((HARVESTER, "upgrades"), "two", Some(&next), None, &cluster),
         "409 cannot proceed until previous upgrade \"one\" completes"
     );
+}
+
+fn version() -> Value {
+    json!({"metadata": {"namespace": SYSTEM, "name": "v1"},
+        "spec": {"isoURL": "https://example.org/sheaf", "isoChecksum": "a".repeat(128)}})
+}
+
+#[test]
+fn an_upgrade_begins_in_a_healthy_cluster() {
+    let node = json!({"metadata": {"name": "n1"}});
+    let cluster = Cluster(vec![(HARVESTER, "versions", version()), ("", "nodes", node)]);
+    let upgrade = |notes: Value| json!({"metadata": {"annotations": notes}, "spec": {"version": "v1"}});
+    let refused =
+        "400 node n1 is not ready; bring it back, or remove it: sheaf node remove n1";
+    for (notes, expected) in [(json!({}), refused), (json!({SKIP_CHECKS: "true"}), "allowed")] {
+        let object = upgrade(notes);
+        assert_eq!(judged((HARVESTER, "upgrades"), "u", Some(&object), None, &cluster), expected);
+    }
 }
 
 #[test]

@@ -116,6 +116,8 @@ impl Fake {
             ("harvesterhci.io", "v1beta1", "resourcequotas", "ResourceQuota", true),
             ("harvesterhci.io", "v1beta1", "settings", "Setting", false),
             ("harvesterhci.io", "v1beta1", "supportbundles", "SupportBundle", true),
+            ("harvesterhci.io", "v1beta1", "upgrades", "Upgrade", true),
+            ("harvesterhci.io", "v1beta1", "versions", "Version", true),
             ("harvesterhci.io", "v1beta1", "virtualmachinetemplates", "VMT", true),
             ("harvesterhci.io", "v1beta1", "virtualmachinetemplateversions", "VMTV", true),
             ("kubevirt.io", "v1", "virtualmachineinstancemigrations", "VMIM", true),

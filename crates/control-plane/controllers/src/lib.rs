@@ -58,6 +58,7 @@ mod storage_protection;
 mod support_bundle;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod vm;
 mod vm_backup;
 mod vm_backup_schedule;

@@ -18,7 +18,7 @@ use crate::{
     addon, announcement, api_endpoints, claim, cluster_setting, data_import_cron, data_source,
     data_volume, dhcp, hub, image, installation, key_pair, load_balancer, longhorn, maintenance,
     node_requests, populator, project, snapshot_quota, storage_profile, storage_protection,
-    support_bundle, vm, vm_backup, vm_backup_schedule, vm_claims, vm_clone, vm_export,
+    support_bundle, upgrade, vm, vm_backup, vm_backup_schedule, vm_claims, vm_clone, vm_export,
     vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request, vmi,
     vmi_migration, vmi_replica_set,
 };
@@ -252,6 +252,9 @@ impl Started<'_> {
             project::ProjectMapper,
             project::ProjectReconciler::new(client()),
         ));
+        let upgrades = upgrade::UpgradeMapper::default();
+        let upgrader = upgrade::UpgradeReconciler::new(client(), upgrades.clone());
+        outlets.push(self.add("upgrade", upgrades, upgrader));
         outlets.push(self.add(
             "support-bundle",
             support_bundle::SupportBundleMapper,

@@ -95,8 +95,10 @@ impl From<ProgramDigest> for String {
 pub enum ProgramStep {
     /// Fetch it, verify it and have it look at the data of the node.
     Prepare,
-    /// Run it.
+    /// Run the server from it.
     Run,
+    /// Run the storage process from it, too.
+    Storage,
 }
 
 /// What the control plane asks of a node.

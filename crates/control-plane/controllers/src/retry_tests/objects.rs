@@ -23,6 +23,7 @@ pub(super) const WRITTEN: &[&str] = &[
     "harvesterhci.io/schedulevmbackups",
     "harvesterhci.io/settings",
     "harvesterhci.io/supportbundles",
+    "harvesterhci.io/upgrades",
     "harvesterhci.io/virtualmachinebackups",
     "harvesterhci.io/virtualmachineimages",
     "harvesterhci.io/virtualmachinetemplateversions",
@@ -181,6 +182,8 @@ fn populate_operations(fake: &Fake) {
     fake.create("management.cattle.io/projects", "local", project);
     let bundle = json!({"metadata": {"name": "bundle"}, "spec": {"description": "d"}});
     fake.create("harvesterhci.io/supportbundles", "harvester-system", bundle);
+    let upgrade = json!({"metadata": {"name": "u"}, "spec": {"version": "v2"}});
+    fake.create("harvesterhci.io/upgrades", "harvester-system", upgrade);
     let key = json!({"metadata": {"name": "key"}, "spec": {"publicKey": "none"}});
     fake.create("harvesterhci.io/keypairs", "n", key);
 }

@@ -14,7 +14,8 @@ use SettingEffect::{Applied, Stored};
 use super::TlsParameters;
 
 const NO_CHARTS: &str = "there are no charts or containers of the system to configure";
-const NO_UPGRADE: &str = "the program is upgraded by replacing its file";
+const NO_UPGRADE: &str =
+    "an upgrade is begun by an administrator (sheaf upgrade), and looks for nothing by itself";
 const NO_V2_ENGINE: &str = "there is one data engine";
 const NO_OWN_NETWORK: &str = "storage and migration use the network of the nodes";
 const OWN_PAGES: &str = "the dashboard is part of the program";

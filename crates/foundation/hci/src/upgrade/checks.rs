@@ -131,8 +131,7 @@ mod tests {
         let mut cordoned = node("n3", "True");
         cordoned["spec"] = json!({"unschedulable": true});
         let nodes = [node("n1", "Unknown"), maintained, cordoned, node("n4", "True")];
-        let volume =
-            |name: &str, state: &str| json!({"metadata": {"name": name}, "status": {"robustness": state}});
+        let volume = |name: &str, state: &str| json!({"metadata": {"name": name}, "status": {"robustness": state}});
         let volumes = [volume("a", "healthy"), volume("b", "degraded"), volume("c", "unknown")];
         let meta = json!({"namespace": "default", "name": "x"});
         let backups = [

@@ -199,9 +199,9 @@ fn version() -> Value {
 fn an_upgrade_begins_in_a_healthy_cluster() {
     let node = json!({"metadata": {"name": "n1"}});
     let cluster = Cluster(vec![(HARVESTER, "versions", version()), ("", "nodes", node)]);
-    let upgrade = |notes: Value| json!({"metadata": {"annotations": notes}, "spec": {"version": "v1"}});
-    let refused =
-        "400 node n1 is not ready; bring it back, or remove it: sheaf node remove n1";
+    let upgrade =
+        |notes: Value| json!({"metadata": {"annotations": notes}, "spec": {"version": "v1"}});
+    let refused = "400 node n1 is not ready; bring it back, or remove it: sheaf node remove n1";
     for (notes, expected) in [(json!({}), refused), (json!({SKIP_CHECKS: "true"}), "allowed")] {
         let object = upgrade(notes);
         assert_eq!(judged((HARVESTER, "upgrades"), "u", Some(&object), None, &cluster), expected);

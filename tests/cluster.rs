@@ -7,3 +7,4 @@ mod lab;
 mod load_balancer;
 mod management;
 mod migrate;
+mod upgrade;

@@ -36,6 +36,7 @@ mod metrics;
 mod policy;
 mod security;
 mod store;
+mod upgrade;
 mod upstream;
 mod vm_access;
 mod vm_chaos;

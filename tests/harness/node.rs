@@ -48,6 +48,11 @@ impl Node {
         Self::with(&["--guest-network", "user", "--listen", &listen], None)
     }
 
+    /// The same at a port that it keeps when it is restarted; no other test may use the address.
+    pub(crate) fn listening(address: &str) -> Self {
+        Self::with(&["--guest-network", "user", "--listen", &format!("{address}:6443")], None)
+    }
+
     /// A machine in a network namespace that is to join a cluster; nothing runs on it yet.
     pub(crate) fn outsider(namespace: &str, arguments: &[&str]) -> Self {
         let mut sheaf = Sheaf::prepared(&[&["--guest-network", "user"], arguments].concat());

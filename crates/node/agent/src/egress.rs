@@ -24,6 +24,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect;
 
 pub(crate) use self::outbound::Outbound;
+pub use self::outbound::{OutboundError, outbound_client};
 pub(crate) use self::policy::{Denied, EgressPolicy};
 use crate::config::{Config, Network};
 

@@ -42,6 +42,7 @@ pub use config::{
     Config, EndpointPeer, EndpointWire, GuestNetwork, GuestNetworkError, Network, NodeFiles,
     NodeRole, NodeWire, PeerWire, StorageWire,
 };
+pub use egress::{OutboundError, outbound_client};
 pub use ipnet::IpNet;
 pub use net::LinkName;
 pub use start::{StartError, start};

@@ -13,6 +13,7 @@ mod oidc;
 mod operate;
 mod storage;
 mod token;
+mod upgrade;
 mod user;
 mod value;
 mod vm;
@@ -41,6 +42,7 @@ pub(crate) use storage::{StorageAction, StorageArgs};
 pub(crate) use token::{
     NodeRole, TokenCommand, TokenCreateArgs, TokenPrint, TokenUses, UserTokenCommand,
 };
+pub(crate) use upgrade::{UpgradeAction, UpgradeArgs};
 pub(crate) use user::{UserCommand, UserRoleArg};
 pub(crate) use vm::{ClusterScope, CreateArgs, MachineArg, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
@@ -120,6 +122,8 @@ pub(crate) enum Command {
     User(UserCommand),
     #[command(flatten)]
     Operate(OperateCommand),
+    /// Upgrade the program on all nodes, one after the other, while machines run.
+    Upgrade(Box<UpgradeArgs>),
     /// Back up, restore, re-encrypt or copy the data of the API server.
     #[command(subcommand)]
     Store(StoreCommand),
@@ -131,6 +135,14 @@ pub(crate) enum Command {
     /// For developers: volumes without a cluster.
     #[command(subcommand)]
     Dev(DevCommand),
+    /// Run a new program until it has proved itself; started by a server that is upgraded.
+    #[command(hide = true)]
+    UpgradeTrial(TrialArgs),
+    /// Check whether this program can take over the data directory of another one.
+    ///
+    /// An upgrade runs it on every node before anything is changed. Makes a backup of the embedded
+    /// store, `store-backups/before-upgrade.db`, and changes nothing else.
+    Preflight(PreflightArgs),
     /// Print the versions of Sheaf and of its Kubernetes API.
     Version(VersionArgs),
     /// Print a completion script for your shell.
@@ -442,6 +454,24 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         etcd: EtcdArgs,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrialArgs {
+    #[command(flatten)]
+    pub(crate) data: DataDir,
+    /// Arguments of the server.
+    #[arg(last = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PreflightArgs {
+    #[command(flatten)]
+    pub(crate) data: DataDir,
+    /// Level of the cluster's data, which the program must be able to read.
+    #[arg(long, value_name = "LEVEL", default_value_t = hci::upgrade::LEVEL)]
+    pub(crate) cluster_level: u32,
 }
 
 #[derive(Debug, Args)]

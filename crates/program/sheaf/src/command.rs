@@ -19,6 +19,7 @@ mod node_tls;
 mod oidc;
 mod operate;
 mod partial_file;
+mod program;
 mod replica;
 mod send;
 mod server;
@@ -26,6 +27,7 @@ mod storage;
 mod store;
 mod table;
 mod token;
+mod upgrade;
 mod user;
 mod user_token;
 mod version;
@@ -67,10 +69,13 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Token(command) => token::run(command),
         Command::User(command) => user::run(command),
         Command::Operate(command) => operate::run(&command),
+        Command::Upgrade(args) => upgrade::run(&args),
         Command::Store(command) => store::run(command),
         Command::Replica(command) => replica::run(command),
         Command::Storage(args) => storage::run(args),
         Command::Dev(command) => dev::run(command),
+        Command::UpgradeTrial(args) => program::trial(&args),
+        Command::Preflight(args) => program::preflight(&args),
         Command::Version(args) => version::run(&args),
         Command::Completion { shell } => {
             let mut script = Vec::new();

@@ -103,6 +103,21 @@ impl Layout {
         self.root.join("servers.json")
     }
 
+    /// Programs that upgrades have brought.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.root.join("programs")
+    }
+
+    /// The choice between them, if there was an upgrade.
+    pub(crate) fn programs_record(&self) -> PathBuf {
+        self.root.join("program.json")
+    }
+
+    /// Directory of the storage process.
+    pub(crate) fn storage(&self) -> PathBuf {
+        self.root.join("storage")
+    }
+
     fn lock(&self) -> PathBuf {
         self.root.join("lock")
     }

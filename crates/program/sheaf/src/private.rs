@@ -23,6 +23,8 @@ pub(crate) fn set_umask(command: &Command) {
             | Command::Store(_)
             | Command::Replica(_)
             | Command::Storage(_)
+            | Command::UpgradeTrial(_)
+            | Command::Preflight(_)
             | Command::Dev(_)
     );
     if keeps_state {

@@ -85,11 +85,36 @@ fn watched(
     client: &Client,
     name: &'static str,
 ) -> impl Stream<Item = (&'static str, watcher::Result<Event<DynamicObject>>)> + use<> {
-    let kind = GroupVersionKind::gvk("harvesterhci.io", "v1beta1", "Setting");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "settings");
-    let settings: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let settings: Api<DynamicObject> = Api::all_with(client.clone(), &resource());
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     watcher::watcher(settings, config).default_backoff().map(move |event| (name, event))
+}
+
+/// Why there is no client for requests to the outside.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboundError {
+    #[error("cannot read the setting {name}")]
+    Setting { name: &'static str, source: kube::Error },
+    #[error("cannot use the settings {HTTP_PROXY} and {ADDITIONAL_CA}")]
+    Client(#[from] reqwest::Error),
+}
+
+/// A client for requests of an administrator to the outside, with both settings as they are now.
+/// Unlike imports, which are requests of tenants, it reaches every address.
+pub async fn outbound_client(client: &Client) -> Result<reqwest::Client, OutboundError> {
+    let mut outbound = Outbound::default();
+    let settings: Api<DynamicObject> = Api::all_with(client.clone(), &resource());
+    for name in [HTTP_PROXY, ADDITIONAL_CA] {
+        let found = settings.get_opt(name).await;
+        let found = found.map_err(|source| OutboundError::Setting { name, source })?;
+        outbound.set(name, found.map(|setting| setting.data).as_ref());
+    }
+    Ok(outbound.apply(reqwest::Client::builder())?.build()?)
+}
+
+fn resource() -> ApiResource {
+    let kind = GroupVersionKind::gvk("harvesterhci.io", "v1beta1", "Setting");
+    ApiResource::from_gvk_with_plural(&kind, "settings")
 }
 
 /// Follows both settings until `stop`.

@@ -2,7 +2,7 @@
 //! process and nothing of the control plane, as a client with the rights of one node. One that
 //! joined as a management node does so until it votes in etcd; then it is a server.
 
-mod connection;
+pub(super) mod connection;
 mod enroll;
 mod membership;
 mod plan;
@@ -28,6 +28,7 @@ use self::servers::ServerFollower;
 use super::management::candidate::Candidate;
 use super::management::{self, EndRequest, ProcessEnd};
 use super::node_tls::NodeTls;
+use super::program::{self, ProgramFollower};
 use super::server::{SHUTDOWN_TIMEOUT, StopSignals, in_runtime, names, node_report};
 use crate::cli::{NodeRole, ServerArgs};
 use crate::data_dir::Layout;
@@ -46,6 +47,7 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
         bail!("--role witness is not supported yet: use worker or management");
     }
     let layout = Layout::new(args.data.data_dir.as_deref())?;
+    super::program::hand_over(&layout)?;
     if layout.database().exists() {
         bail!(
             "the data directory {} has a cluster of its own: choose another --data-dir to join \
@@ -69,6 +71,7 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
     let end = in_runtime(serve(args, &layout, token))?;
     drop(lock);
     match end {
+        Some(ProcessEnd::Upgrade) => super::program::begin_trial(&layout),
         Some(_) => management::restart(),
         None => Ok(()),
     }
@@ -153,6 +156,13 @@ async fn work(
     tasks.spawn("certificates", renewal.run(tasks.stop_signal()));
     tasks.spawn("servers", servers.run(tasks.stop_signal()));
     let end = EndRequest::new();
+    let follower = ProgramFollower {
+        client: pool.client(),
+        layout: layout.clone(),
+        node: node.clone(),
+        end: end.clone(),
+    };
+    tasks.spawn("programs", follower.run(tasks.stop_signal()));
     if role == NodeRole::Management.word() {
         let candidate = Candidate {
             client: pool.client(),
@@ -172,8 +182,10 @@ async fn work(
          Stop with Ctrl-C; machines go on running.\n\n"
     ))?;
     memory::give_back();
+    let trial = program::on_trial(pool.client(), node)?;
     let end = tokio::select! {
         () = signals.received() => None,
+        () = trial => None,
         end = end.requested() => Some(end),
     };
     info!("stopping");

@@ -34,6 +34,8 @@ pub(super) use supervisor::EtcdSupervisor;
 pub(super) enum ProcessEnd {
     /// To begin anew in another role, or with another store.
     Restart,
+    /// To try another program.
+    Upgrade,
     /// Its member of etcd was removed: the node is not part of the cluster any more.
     Removed,
 }

@@ -100,6 +100,7 @@ pub(super) fn chunks(
 
 /// A line that grows, where there is a terminal to grow on.
 pub(super) struct ProgressLine {
+    what: &'static str,
     total: u64,
     sent: u64,
     shown: u64,
@@ -113,7 +114,13 @@ impl ProgressLine {
 
     /// Goes on where it was.
     pub(super) fn after(sent: u64, total: u64) -> Self {
-        Self { total, sent, shown: u64::MAX, visible: std::io::stderr().is_terminal() }
+        let visible = std::io::stderr().is_terminal();
+        Self { what: "the image", total, sent, shown: u64::MAX, visible }
+    }
+
+    /// Names what is sent.
+    pub(super) fn of(self, what: &'static str) -> Self {
+        Self { what, ..self }
     }
 
     fn add(&mut self, count: u64) {
@@ -121,13 +128,13 @@ impl ProgressLine {
         let percent = self.sent.saturating_mul(100).checked_div(self.total).unwrap_or(100);
         if self.visible && percent != self.shown {
             self.shown = percent;
-            eprint!("\ruploading the image: {percent:3} %");
+            eprint!("\ruploading {}: {percent:3} %", self.what);
         }
     }
 
     fn end(&mut self) {
         if self.visible {
-            eprintln!("\ruploading the image: done ");
+            eprintln!("\ruploading {}: done ", self.what);
         }
     }
 }

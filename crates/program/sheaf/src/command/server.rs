@@ -27,19 +27,22 @@ use auth::pki::{NodeFiles, Pki};
 use auth::token::{ObjectRef, ServiceAccountTokens};
 use base::{Tasks, clock};
 use controllers::{ControllerSet, Leadership, UploadProxy};
+use futures_util::future::BoxFuture;
 use store::Config;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-use super::management::{self, ManagedEtcd, ProcessEnd};
+use super::management::{self, EndRequest, ManagedEtcd, ProcessEnd};
 use super::node_tls::NodeTls;
+use super::program::{self, ProgramFollower, ProgramStore};
 use super::{encryption, join};
 use crate::cli::{EncryptedStore, ServerArgs, StoreKind};
 use crate::data_dir::Layout;
 use crate::logging::LogLevel;
 use crate::{in_process, logging, memory};
 use extensions::ExtensionHandles;
+pub(super) use extensions::{PROGRAMS_PATH, UPLOADS_PATH};
 use live_settings::LiveSettings;
 use store_backups::{BackupSource, StoreBackups};
 
@@ -57,6 +60,7 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
         return join::run(args);
     }
     let layout = Layout::new(args.data.data_dir.as_deref())?;
+    super::program::hand_over(&layout)?;
     let is_voter = management::is_voter(&layout)?;
     if (args.role.is_some() || args.token.is_some()) && !is_voter {
         bail!("--role and --token are for nodes that join: --join URL is missing");
@@ -66,7 +70,7 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
     let args = if is_voter { managed::effective(args, &layout)? } else { args.clone() };
     let end = in_runtime(serve(&args, &layout, log))?;
     drop(lock);
-    managed::finish(end)
+    managed::finish(end, &layout)
 }
 
 /// Runs a service to its end.
@@ -158,7 +162,7 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), SecretTokenMinter(mint()));
     let (extensions, handles) = extensions::new(args.ui_dir.clone());
-    let ExtensionHandles { door, rest, root_ca, management: peers, what_if } = handles;
+    let ExtensionHandles { door, rest, root_ca, management: peers, what_if, programs } = handles;
     root_ca.set(pki.ca_pem());
     let started = Api::start(config, settings, extensions, tokens, &tasks).await;
     if started.is_err() {
@@ -186,6 +190,7 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
         node_report::ClusterReports { client: gateway.clone(), nodes: Arc::clone(&reached) };
     door.open(gateway, steve.clone(), reached);
     what_if.open(steve.clone());
+    programs.open(ProgramStore::new(layout));
     let live = LiveSettings { client: steve, log, tls: tls.clone() };
     rest.open(live.client.clone(), &pki.ca_pem(), Arc::new(reports));
     let password = first_login(args, layout, live.client.clone()).await?;
@@ -213,6 +218,7 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     }
     let whose = (own.as_deref(), managed.as_ref());
     let end = managed::start(args, layout, advertise, &api, whose, &tasks);
+    let trial = follow_programs(layout, &api, &url, own.as_deref(), &end, &tasks).await?;
     // Before the first request is answered: its sender may stop the server at once.
     let mut signals = StopSignals::listen()?;
     tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
@@ -236,6 +242,7 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     memory::give_back();
     let end = tokio::select! {
         () = signals.received() => None,
+        () = trial => None,
         end = end.requested() => Some(end),
     };
     info!("stopping");
@@ -243,6 +250,28 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     reconcilers.stop(SHUTDOWN_TIMEOUT / 3).await;
     tasks.stop(SHUTDOWN_TIMEOUT).await;
     Ok(end)
+}
+
+/// Follows requests for programs; the answer resolves when this process was on trial and is to end.
+async fn follow_programs(
+    layout: &Layout,
+    api: &Api,
+    url: &str,
+    own: Option<&str>,
+    end: &EndRequest,
+    tasks: &Tasks,
+) -> Result<BoxFuture<'static, ()>> {
+    let Some(node) = own else { return Ok(Box::pin(std::future::pending())) };
+    let follower = ProgramFollower {
+        client: in_process::client(api.clone(), identities::node(node)),
+        layout: layout.clone(),
+        node: node.to_owned(),
+        end: end.clone(),
+    };
+    tasks.spawn("programs", follower.run(tasks.stop_signal()));
+    // Over the network, as others reach this server.
+    let client = program::node_client(layout, url).await?;
+    Ok(Box::pin(program::on_trial(client, node.to_owned())?))
 }
 
 /// Backups of a store that is ours to look after, unless they are switched off.

@@ -13,7 +13,11 @@ use kube::{Client, Config};
 const SERVER_NAME: &str = "kubernetes.default.svc.cluster.local";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) async fn client(url: &str, ca_pem: &str, who: Credential<'_>) -> Result<Client> {
+pub(in crate::command) async fn client(
+    url: &str,
+    ca_pem: &str,
+    who: Credential<'_>,
+) -> Result<Client> {
     let text = kubeconfig(url, ca_pem, "node", who);
     let file = Kubeconfig::from_yaml(&text).with_context(|| format!("cannot use the URL {url}"))?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;

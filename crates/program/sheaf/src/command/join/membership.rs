@@ -15,7 +15,7 @@ pub(in crate::command) struct Membership {
     pub(in crate::command) node: String,
     pub(super) role: String,
     /// Where the API is, best first.
-    pub(super) urls: Vec<String>,
+    pub(in crate::command) urls: Vec<String>,
 }
 
 impl Membership {

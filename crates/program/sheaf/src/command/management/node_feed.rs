@@ -1,4 +1,4 @@
-//! The nodes with a label, as they change.
+//! The nodes with a label, or one node, as they change.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -22,7 +22,15 @@ pub(in crate::command) struct NodeFeed {
 
 impl NodeFeed {
     pub(in crate::command) fn new(client: Client, label: &str) -> Self {
-        let config = watcher::Config::default().labels(label);
+        Self::of(client, watcher::Config::default().labels(label))
+    }
+
+    /// One node.
+    pub(in crate::command) fn named(client: Client, node: &str) -> Self {
+        Self::of(client, watcher::Config::default().fields(&format!("metadata.name={node}")))
+    }
+
+    fn of(client: Client, config: watcher::Config) -> Self {
         let events = kube::runtime::watcher(Api::all(client), config).default_backoff();
         Self { events: Box::pin(events), nodes: BTreeMap::new(), fresh: None }
     }

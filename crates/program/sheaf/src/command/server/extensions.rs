@@ -5,6 +5,7 @@
 mod management;
 mod node;
 mod pages;
+mod programs;
 mod rest;
 mod root_ca;
 mod rules;
@@ -31,6 +32,8 @@ use kube::Client;
 use serde_json::{Value, json};
 
 pub(super) use management::{ManagementFacts, ManagementHandle, StoreKindInUse};
+pub(super) use programs::ProgramsHandle;
+pub(in crate::command) use programs::{PROGRAMS_PATH, UPLOADS_PATH};
 pub(super) use rest::RestHandle;
 pub(super) use root_ca::RootCa;
 pub(super) use what_if::WhatIfHandle;
@@ -39,7 +42,7 @@ pub(super) use what_if::WhatIfHandle;
 /// client of. `ui_dir` has the dashboard's pages if they are not the built-in ones.
 pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
     let handles = ExtensionHandles::default();
-    let ExtensionHandles { door, rest, root_ca, management, what_if } = handles.clone();
+    let ExtensionHandles { door, rest, root_ca, management, what_if, programs } = handles.clone();
     let machines: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::GROUP,
@@ -98,6 +101,7 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
             Arc::new(root_ca),
             Arc::new(management),
             Arc::new(what_if),
+            Arc::new(programs),
             Arc::new(pages::DashboardPages(ui::Dashboard::new(ui_dir))),
         ],
         credentials: vec![Arc::new(rest::LocalUsers)],
@@ -116,6 +120,7 @@ pub(super) struct ExtensionHandles {
     pub(super) root_ca: RootCa,
     pub(super) management: ManagementHandle,
     pub(super) what_if: WhatIfHandle,
+    pub(super) programs: ProgramsHandle,
 }
 
 /// The gateway, as soon as it can be reached.

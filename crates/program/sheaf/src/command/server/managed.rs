@@ -110,9 +110,10 @@ pub(super) async fn retry(failure: &(dyn std::error::Error + 'static)) -> Proces
 }
 
 /// What the process does when its tasks have ended.
-pub(super) fn finish(end: Option<ProcessEnd>) -> Result<()> {
+pub(super) fn finish(end: Option<ProcessEnd>, layout: &Layout) -> Result<()> {
     match end {
         None => Ok(()),
+        Some(ProcessEnd::Upgrade) => crate::command::program::begin_trial(layout),
         Some(ProcessEnd::Restart) => crate::command::management::restart(),
         Some(ProcessEnd::Removed) => anyhow::bail!(crate::command::management::REMOVED),
     }

@@ -16,7 +16,7 @@ const WANTED = {
   "apis/instancetype.kubevirt.io/v1beta1": ["VirtualMachineClusterInstancetype"],
   "apis/harvesterhci.io/v1beta1": [
     "VirtualMachineImage", "KeyPair", "VirtualMachineTemplate", "VirtualMachineTemplateVersion", "Setting",
-    "VirtualMachineBackup", "ScheduleVMBackup", "Addon", "SupportBundle",
+    "VirtualMachineBackup", "ScheduleVMBackup", "Addon", "SupportBundle", "Upgrade",
   ],
   "apis/longhorn.io/v1beta2": ["Volume", "Replica"],
   "apis/management.cattle.io/v3": ["User"],

@@ -38,6 +38,7 @@ const SCREENS: Partial<Record<string, Loader>> = {
   projects: async () => (await import("./screens/Projects.tsx")).Projects,
   project: async () => (await import("./screens/Project.tsx")).ProjectDetail,
   support: async () => (await import("./screens/Support.tsx")).Support,
+  upgrade: async () => (await import("./screens/Upgrades.tsx")).Upgrades,
   users: async () => (await import("./screens/Users.tsx")).Users,
   settings: async () => (await import("./screens/Settings.tsx")).Settings,
   api: async () => (await import("./screens/Api.tsx")).Api,

@@ -1,5 +1,5 @@
 // What those who run a cluster do with the dashboard, in real Chromium against the real server: hosts, projects,
-// tasks, snapshots, support.
+// tasks, snapshots, support, upgrades.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { api, browser, open, Server, visit } from "./harness.mjs";
@@ -171,6 +171,20 @@ test("a support bundle is made and downloaded", async () => {
   const begun = page.waitForEvent("download");
   await page.getByRole("link", { name: "Download" }).click({ timeout: 30_000 });
   assert.match((await begun).suggestedFilename(), /^supportbundle_.*\.zip$/);
+});
+
+test("an upgrade to a file that is no program fails with the reason, and is aborted", async () => {
+  await visit(server, page, "/upgrade");
+  await page.getByText("There was no upgrade of this cluster.").waitFor();
+  await page.getByRole("button", { name: "Upgrade…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Program").setInputFiles({ name: "sheaf", mimeType: "application/octet-stream", buffer: Buffer.from("not a program") });
+  await dialog.getByRole("button", { name: "Upgrade", exact: true }).click();
+  await page.getByText("does not run on this machine").first().waitFor({ timeout: 60_000 });
+  await page.getByRole("button", { name: "Try again" }).waitFor();
+  await page.getByRole("button", { name: "Abort and go back" }).click();
+  await dialog.getByRole("button", { name: "Abort and go back" }).click();
+  await page.getByText("Aborted", { exact: true }).first().waitFor({ timeout: 30_000 });
 });
 
 test("a viewer sees no button that fails", async () => {

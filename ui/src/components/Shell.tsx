@@ -42,6 +42,7 @@ export const SECTIONS: { title?: string; entries: Entry[] }[] = [
       { path: "/projects", label: "Projects", icon: "box", needs: ["", "namespaces"] },
       { path: "/users", label: "Users", icon: "users", needs: ["management.cattle.io", "users"] },
       { path: "/settings", label: "Settings", icon: "settings", needs: ["harvesterhci.io", "settings"] },
+      { path: "/upgrade", label: "Upgrade", icon: "refresh", needs: ["harvesterhci.io", "upgrades"] },
       { path: "/support", label: "Support", icon: "support", needs: ["harvesterhci.io", "supportbundles"] },
       { path: "/api", label: "API", icon: "braces" },
     ],

@@ -21,6 +21,7 @@ mod sys;
 mod tls;
 pub(crate) mod witness;
 
+pub use self::host::NotServed;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use self::host::{damage, states};
 pub use self::listen::Listener;

@@ -47,7 +47,7 @@ use self::records::Records;
 use self::state::StoredState;
 use self::volumes::Live;
 use crate::ids::{BootId, ReplicaId, VolumeId};
-use crate::run::{Address, Driver, Handle, Listener, Shard, Tls};
+use crate::run::{Address, Driver, Handle, Listener, NotServed, Shard, Tls};
 
 /// The longest name of a socket that the kernel takes.
 const MAX_SOCKET_PATH: usize = 107;
@@ -113,7 +113,7 @@ struct Inner {
     /// Why volumes that are to be served are not.
     failed: BTreeMap<VolumeId, String>,
     /// Replicas that are served, and why others are not.
-    replicas: BTreeMap<ReplicaId, Result<(), String>>,
+    replicas: BTreeMap<ReplicaId, Result<(), NotServed>>,
     /// Something is being done about these; nobody else may.
     busy: BTreeSet<Thing>,
 }

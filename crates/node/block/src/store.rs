@@ -43,8 +43,8 @@ pub use self::create::{
     CreateError, CreateOptions, LOG_PAGES, RECENT, RESERVE, RemoveError, create, remove,
 };
 pub use self::open::{
-    BaseError, BasePlace, Bases, DirectoryBases, NoBases, OpenError, OpenOptions, describe_image,
-    open, read_super,
+    BaseError, BasePlace, Bases, DirectoryBases, NoBases, OpenError, OpenOptions, ReplicaFault,
+    describe_image, open, read_super,
 };
 pub use self::replica::{Limits, Progress, Replica, SnapshotStatus, Status};
 pub use self::request::{

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 use self::translate::{Asked, RequestPlan};
+use super::chain;
 use super::files::{Started, Table};
 use super::offload::{Done, Op};
 use super::witness::Witness;
@@ -29,7 +30,7 @@ use crate::store::files::{Directory, FileId};
 use crate::store::geometry::{REGION, Region};
 use crate::store::{
     Action, DirectoryBases, IoId, IoOp, IoResult, Limits, OpenError, OpenOptions, Replica,
-    RequestError, RequestId,
+    ReplicaFault, RequestError, RequestId,
 };
 use crate::wire::{Pong, Refusal};
 
@@ -63,8 +64,18 @@ pub(super) struct Host {
     waiting: VecDeque<(u64, DiskRequest)>,
     /// The store must not be used any more.
     broken: bool,
+    /// Why the store could not be opened again.
+    fault: Option<NotServed>,
     /// Others than the session who wait for an answer.
     askers: BTreeMap<RequestId, mpsc::Sender<StoreResult>>,
+}
+
+/// Why a replica is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotServed {
+    pub why: String,
+    /// What is wrong with its files, if anything is.
+    pub fault: Option<ReplicaFault>,
 }
 
 /// What a store answers.
@@ -111,6 +122,7 @@ impl Host {
             next_away: 0,
             waiting: VecDeque::new(),
             broken: false,
+            fault: None,
             askers: BTreeMap::new(),
         })
     }
@@ -197,12 +209,13 @@ impl Host {
             self.store = None;
             match open_store(&self.path, self.limits, self.boot) {
                 Ok((store, table)) => {
+                    self.fault = None;
                     self.inherited = store.dirty_regions();
                     self.store = Some(store);
                     self.table = table;
                 }
                 Err(error) => {
-                    tracing::error!(replica = %self.replica, path = %self.path.display(), %error, "cannot open the replica");
+                    self.note_fault(&error);
                     for (id, _) in std::mem::take(&mut self.waiting) {
                         self.answered(id, Err(Refusal::Io), wanted);
                     }
@@ -216,6 +229,15 @@ impl Host {
         }
         while let Some((id, request)) = self.waiting.pop_front() {
             self.submit_now(id, request, wanted);
+        }
+    }
+
+    /// Told once: an attempt follows every tick.
+    fn note_fault(&mut self, error: &OpenError) {
+        let fault = NotServed { why: chain(error), fault: Some(error.fault()) };
+        if self.fault.as_ref() != Some(&fault) {
+            tracing::error!(replica = %self.replica, path = %self.path.display(), error = fault.why, "cannot open the replica");
+            self.fault = Some(fault);
         }
     }
 
@@ -346,6 +368,11 @@ impl Host {
     /// What the store says of itself, while it is open.
     pub(super) fn status(&self) -> Option<crate::store::Status> {
         self.store.as_ref().map(Replica::status)
+    }
+
+    /// Why it cannot be opened, unless it can.
+    pub(super) fn fault(&self) -> Option<&NotServed> {
+        self.fault.as_ref()
     }
 
     /// Whether there is work to be granted.

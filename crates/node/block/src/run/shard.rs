@@ -37,7 +37,7 @@ use self::guest::Guest;
 use self::peer::Link;
 use self::sources::{Source, Sources};
 pub use self::vault::{Encryption, KeyChange};
-use super::host::{Host, Wanted, boot_id};
+use super::host::{Host, NotServed, Wanted, boot_id};
 use super::listen::Listener;
 use super::offload::{Done, Driver, Job, Offload};
 use super::poll::{Poll, PollInterest, Ready, Token, Waker};
@@ -232,6 +232,11 @@ impl Shard {
     /// uses it.
     pub fn replica_status(&self, replica: ReplicaId) -> Option<crate::store::Status> {
         self.hosts.get(&replica)?.status()
+    }
+
+    /// Why a replica that is here could not be opened again when an engine came.
+    pub fn replica_fault(&self, replica: ReplicaId) -> Option<NotServed> {
+        self.hosts.get(&replica)?.fault().cloned()
     }
 
     /// Lets engines of other processes reach the replicas.

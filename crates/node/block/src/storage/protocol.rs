@@ -37,6 +37,7 @@ use crate::crypt::Passphrase;
 use crate::ids::{ReplicaId, SnapshotId, VolumeId};
 use crate::repl::control::{NodeName, Record, Version, Versioned};
 use crate::run::{Address, AdminReply, AdminRequest, VolumeStatus};
+use crate::store::ReplicaFault;
 
 /// The longest request that anybody needs.
 pub(super) const MAX_LINE: u64 = 1 << 20;
@@ -226,6 +227,9 @@ pub struct ReplicaState {
     /// Why it is not served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What is wrong with its files, if that is why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<ReplicaFault>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

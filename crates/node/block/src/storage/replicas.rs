@@ -13,10 +13,10 @@ use super::state::Kept;
 use super::{Inner, Shared, Thing};
 use crate::ids::{ReplicaId, SnapshotId};
 use crate::run::witness::{ANSWERED, witness_path};
-use crate::run::{OpenReplica, chain};
+use crate::run::{NotServed, OpenReplica, chain};
 use crate::store::files::Directory;
 use crate::store::layer::Base;
-use crate::store::{CreateError, CreateOptions, OpenError, RemoveError, read_super};
+use crate::store::{CreateError, CreateOptions, OpenError, RemoveError, ReplicaFault, read_super};
 
 /// Why a replica was not made, opened or removed.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,18 @@ pub(super) enum ReplicaError {
     Ending,
 }
 
+impl ReplicaError {
+    /// What is wrong with the replica's files, if anything is.
+    fn fault(&self) -> Option<ReplicaFault> {
+        match self {
+            Self::Open { source, .. } => Some(source.fault()),
+            Self::Taken { .. } => Some(ReplicaFault::Damaged),
+            Self::Lost { .. } => Some(ReplicaFault::Missing),
+            _ => None,
+        }
+    }
+}
+
 impl Shared {
     /// Opens everything that the state names. What cannot be opened is told in the status, and
     /// tried again when somebody asks for the replica to be made.
@@ -87,7 +99,7 @@ impl Shared {
 
     fn open_replica(&self, replica: ReplicaId, dir: &Path) -> Result<(), ReplicaError> {
         let opened = self.try_open(replica, dir);
-        let result = opened.as_ref().map(|_| ()).map_err(|error| chain(error));
+        let result = opened.as_ref().map(|_| ()).map_err(not_served);
         self.inner().replicas.insert(replica, result);
         opened
     }
@@ -111,21 +123,26 @@ impl Shared {
         }
         let kept = Kept { volume: new.volume, dir: new.dir.clone() };
         let dir = self.place(replica, &kept);
-        let known = {
+        let (known, is_served) = {
             let inner = self.inner();
             let found = inner.state.replicas.get(&replica);
             if let Some(found) = found.filter(|found| **found != kept) {
                 let dir = self.place(replica, found);
                 return Err(ReplicaError::Exists { replica, dir }.into());
             }
-            if matches!(inner.replicas.get(&replica), Some(Ok(()))) {
+            (found.is_some(), matches!(inner.replicas.get(&replica), Some(Ok(()))))
+        };
+        if is_served {
+            // One that could not be opened again is tried anew.
+            let fault = self.handle.with(move |shard| shard.replica_fault(replica)).flatten();
+            if fault.is_none() {
                 return Ok(());
             }
-            found.is_some()
-        };
+            self.handle.with(move |shard| shard.drop_replica(replica));
+        }
         if !known && !is_made(&dir, new)? {
             if new.existing {
-                return Err(ReplicaError::Lost { dir }.into());
+                return Err(self.note_lost(replica, kept, dir)?.into());
             }
             let base = self.prepare_base(new, &dir).map_err(ReplicaError::Base)?;
             make(&dir, new, base)?;
@@ -134,6 +151,21 @@ impl Shared {
         let mut inner = self.inner();
         inner.state.replicas.insert(replica, kept);
         Ok(self.save(&inner)?)
+    }
+
+    /// The status tells of a replica whose files are gone, until it is removed.
+    fn note_lost(
+        &self,
+        replica: ReplicaId,
+        kept: Kept,
+        dir: PathBuf,
+    ) -> Result<ReplicaError, ReplicaError> {
+        let lost = ReplicaError::Lost { dir };
+        let mut inner = self.inner();
+        inner.replicas.insert(replica, Err(not_served(&lost)));
+        inner.state.replicas.insert(replica, kept);
+        self.save(&inner)?;
+        Ok(lost)
     }
 
     pub(super) fn remove_replica(&self, replica: ReplicaId) -> Result<(), Refused> {
@@ -194,21 +226,24 @@ impl Shared {
         let known: Vec<_> = {
             let inner = self.inner();
             let of = |(id, kept): (&ReplicaId, &Kept)| {
-                let error = inner.replicas.get(id).and_then(|it| it.clone().err());
-                (*id, kept.clone(), error)
+                let failed = inner.replicas.get(id).and_then(|it| it.clone().err());
+                (*id, kept.clone(), failed)
             };
             inner.state.replicas.iter().map(of).collect()
         };
         let ids: Vec<ReplicaId> = known.iter().map(|(id, ..)| *id).collect();
         let usage = self.handle.with(move |shard| {
-            let status = |id: &ReplicaId| shard.replica_status(*id);
+            let status = |id: &ReplicaId| (shard.replica_status(*id), shard.replica_fault(*id));
             ids.iter().map(status).collect::<Vec<_>>()
         });
-        let usage = usage.unwrap_or_else(|| vec![None; known.len()]);
+        let usage = usage.unwrap_or_else(|| vec![(None, None); known.len()]);
         known
             .into_iter()
             .zip(usage)
-            .map(|((replica, kept, error), usage)| ReplicaState {
+            .map(|((replica, kept, failed), (usage, fault))| {
+                (replica, kept, failed.or(fault), usage)
+            })
+            .map(|(replica, kept, failed, usage)| ReplicaState {
                 replica,
                 volume: kept.volume,
                 dir: self.place(replica, &kept),
@@ -223,10 +258,15 @@ impl Shared {
                     done: work.done_regions,
                     total: work.total_regions,
                 }),
-                error,
+                fault: failed.as_ref().and_then(|it| it.fault),
+                error: failed.map(|it| it.why),
             })
             .collect()
     }
+}
+
+fn not_served(error: &ReplicaError) -> NotServed {
+    NotServed { why: chain(error), fault: error.fault() }
 }
 
 /// Whether the files of a replica are there.
@@ -252,6 +292,9 @@ fn make(dir: &Path, new: &NewReplica, base: Option<Base>) -> Result<(), ReplicaE
 }
 
 fn remove(dir: &Path) -> Result<(), ReplicaError> {
+    if !dir.exists() {
+        return Ok(());
+    }
     let removed = crate::store::remove(&mut Directory::new(dir));
     removed.map_err(|source| ReplicaError::Remove { dir: dir.to_owned(), source })?;
     let _ = std::fs::remove_file(dir.join(ANSWERED));

@@ -21,6 +21,7 @@
 //! when there is some, and nothing is lost.
 
 mod base;
+mod fault;
 mod indexes;
 mod left;
 mod replay;
@@ -28,6 +29,7 @@ mod replay;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::base::{BaseError, BasePlace, Bases, DirectoryBases, NoBases, describe_image};
+pub use self::fault::ReplicaFault;
 pub(crate) use self::indexes::roots;
 pub(crate) use self::left::damage as recent_damage;
 use self::replay::{Recovered, recover};

@@ -74,7 +74,7 @@ pub(crate) fn finish(child: Child) {
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) volume: VolumeId,
-    replicas: Vec<ReplicaId>,
+    pub(crate) replicas: Vec<ReplicaId>,
     record: Arc<MemoryControl>,
 }
 

@@ -20,6 +20,7 @@ mod lab;
 mod liveness;
 mod node;
 mod odd;
+mod replaced;
 mod rollback;
 mod storage;
 mod supervised;

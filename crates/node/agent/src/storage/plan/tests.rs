@@ -134,6 +134,7 @@ impl Scene {
             snapshot_bytes: BTreeMap::new(),
             work: None,
             error: None,
+            fault: None,
         });
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LabError, Shared};
 use crate::ids::ReplicaId;
-use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus, chain};
+use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus};
 
 /// The longest request that anybody needs.
 const MAX_LINE: u64 = 1 << 20;
@@ -27,6 +27,7 @@ pub enum LabRequest {
     KillReplica {
         index: usize,
     },
+    /// Starts its process. One that cannot be opened is replaced, as by `RebuildReplica`.
     StartReplica {
         index: usize,
     },
@@ -163,7 +164,7 @@ impl Shared {
             }
             LabRequest::StartReplica { index } => self.checked(index).and_then(|_| {
                 self.reap();
-                self.start_replica(index).map(|_| LabReply::Done).map_err(|error| chain(&error))
+                self.start_or_replace(index).map(|()| LabReply::Done)
             }),
             LabRequest::RebuildReplica { index } => self
                 .checked(index)

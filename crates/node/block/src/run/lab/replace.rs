@@ -1,7 +1,8 @@
 //! Replicas that cannot be used any more: an empty one under another id takes their place.
 //!
 //! Never under the same id: the record may still call that one in sync, and an empty replica would
-//! be served as the truth.
+//! be served as the truth. The unusable files are kept in `unusable-ID` until every replica is in
+//! sync: should the others turn out to be damaged too, some of the data may be there.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -10,10 +11,13 @@ use super::{LabError, Shared, create_replica};
 use crate::crypt::HEADER;
 use crate::ids::ReplicaId;
 use crate::repl::engine::{MemberFault, Notice};
-use crate::run::{AdminReply, AdminRequest, VolumeKey, chain};
+use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus, chain};
 
 /// A replica that could not be rebuilt so often in a row is replaced.
 const REBUILD_ATTEMPTS: u32 = 2;
+
+/// What the directories of replaced replicas are called, before the id.
+const ASIDE: &str = "unusable-";
 
 /// Replaces replicas that cannot be used, once the others serve the volume.
 pub(super) fn replace_unusable(
@@ -27,6 +31,9 @@ pub(super) fn replace_unusable(
         let Some(shared) = shared.upgrade().filter(|it| !it.in_process) else { return };
         match notice {
             Notice::Active { .. } if shared.has_unusable() => {}
+            Notice::Active { .. } | Notice::RebuildDone { .. } => {
+                return elsewhere(move || shared.remove_unusable());
+            }
             Notice::RebuildFailed { replica, why: MemberFault::Refused(why) } => {
                 let count = failed.filter(|(id, _)| id == replica).map_or(0, |(_, count)| count);
                 failed = Some((*replica, count + 1));
@@ -36,18 +43,59 @@ pub(super) fn replace_unusable(
             }
             _ => return,
         }
-        // Elsewhere: it asks the engine that has just said this.
-        let replace = move || shared.replace_all();
-        if let Err(error) = std::thread::Builder::new().spawn(replace) {
-            tracing::error!(%error, "cannot replace replicas");
-        }
+        elsewhere(move || shared.replace_all());
     })
+}
+
+/// Not in the thread of the engine, which is asked about its replicas.
+fn elsewhere(work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().spawn(work) {
+        tracing::error!(%error, "cannot replace replicas");
+    }
+}
+
+/// Whether files of replaced replicas are of no use any more: no other copy is doubtful.
+fn is_whole(volume: &VolumeStatus) -> bool {
+    volume.phase == "active"
+        && volume.unreconciled == 0
+        && volume.disputed.is_empty()
+        && volume.lost.is_empty()
+        && volume.replicas.iter().all(|it| it.state == "in-sync")
 }
 
 impl Shared {
     pub(super) fn note_unusable(&self, replicas: &[(usize, LabError)]) {
         let mut unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
         unusable.extend(replicas.iter().map(|(index, error)| (*index, chain(error))));
+    }
+
+    /// Starts the process of a replica. If that cannot be opened, an empty one takes its place.
+    pub(super) fn start_or_replace(&self, index: usize) -> Result<(), String> {
+        let Err(error) = self.start_replica(index) else { return Ok(()) };
+        self.note_unusable(&[(index, error)]);
+        self.replace_all();
+        let unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
+        unusable.get(&index).map_or(Ok(()), |why| Err(why.clone()))
+    }
+
+    /// Removes what was put aside, once every replica is in sync.
+    fn remove_unusable(&self) {
+        if !self.is_held() {
+            return;
+        }
+        match self.handle.ask(VolumeKey::FIRST, AdminRequest::Status) {
+            Ok(AdminReply::Status(status)) if is_whole(&status) => {}
+            _ => return,
+        }
+        let Ok(entries) = std::fs::read_dir(&self.dir) else { return };
+        for entry in entries.filter_map(Result::ok) {
+            if entry.file_name().to_string_lossy().starts_with(ASIDE)
+                && let Err(error) = std::fs::remove_dir_all(entry.path())
+            {
+                let path = entry.path();
+                tracing::warn!(path = %path.display(), %error, "cannot remove a replaced replica");
+            }
+        }
     }
 
     fn has_unusable(&self) -> bool {
@@ -106,13 +154,8 @@ impl Shared {
         self.kill_replica(index);
         let dir = self.replica_dir(index);
         let fail = |error: io::Error| format!("cannot use {}: {error}", dir.display());
-        // Giving back the space of many small pieces takes longer than anything else here.
-        let aside = self.dir.join(format!("removed-{old}"));
-        match std::fs::rename(&dir, &aside) {
-            Ok(()) => {
-                let removing = move || std::fs::remove_dir_all(aside);
-                std::thread::Builder::new().spawn(removing).map_err(fail)?;
-            }
+        match std::fs::rename(&dir, self.dir.join(format!("{ASIDE}{old}"))) {
+            Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(fail(error)),
         }
@@ -128,5 +171,56 @@ impl Shared {
         let address = self.start_replica(index).map_err(|error| chain(&error))?;
         let request = AdminRequest::Replace { old, new, at: Some(address) };
         self.handle.ask(VolumeKey::FIRST, request).map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Epoch, Generation};
+    use crate::repl::control::ByteRange;
+    use crate::run::MemberStatus;
+
+    #[test]
+    fn replaced_files_go_only_when_no_other_copy_is_doubtful() {
+        let member = |state: &&str| MemberStatus {
+            id: ReplicaId::from_u128(1),
+            state: (*state).to_owned(),
+            rebuilt_bytes: None,
+            rebuild_bytes: None,
+            latency_micros: 0,
+            free_bytes: 0,
+            used_bytes: 0,
+            work: None,
+            reason: None,
+        };
+        let volume = |states: &[&str]| VolumeStatus {
+            phase: "active".to_owned(),
+            generation: Generation(1),
+            epoch: Epoch(1),
+            size: 1 << 20,
+            replicas: states.iter().map(member).collect(),
+            unreconciled: 0,
+            unproven: false,
+            disputed: vec![],
+            lost: vec![],
+            scrubbed_bytes: None,
+            waiting: None,
+            snapshots: vec![],
+        };
+        let whole = || volume(&["in-sync", "in-sync", "in-sync"]);
+        let range = vec![ByteRange { offset: 0, length: 4096 }];
+        for (what, volume, expected) in [
+            ("all in sync", whole(), true),
+            ("one is built", volume(&["in-sync", "learner"]), false),
+            ("one is away", volume(&["in-sync", "away"]), false),
+            ("one is not connected", volume(&["in-sync", "in-sync, not connected"]), false),
+            ("to be compared", VolumeStatus { unreconciled: 1, ..whole() }, false),
+            ("replicas differ", VolumeStatus { disputed: range.clone(), ..whole() }, false),
+            ("blocks are lost", VolumeStatus { lost: range, ..whole() }, false),
+            ("not served", VolumeStatus { phase: "opening".to_owned(), ..whole() }, false),
+        ] {
+            assert_eq!(is_whole(&volume), expected, "{what}");
+        }
     }
 }

@@ -25,6 +25,13 @@ pub const OLD_RECORD: &str = "sheaf.dev/block-record";
 /// of the ticket.
 pub const MIGRATION_PARAMETER: &str = "sheaf.io/migration";
 
+/// Reasons of condition `InstanceCreation` of a Replica whose files no attempt can open: they are
+/// gone, or damaged beyond what other replicas can repair. Another replica takes its place.
+pub const REPLICA_MISSING: &str = "ReplicaMissing";
+pub const REPLICA_DAMAGED: &str = "ReplicaDamaged";
+/// Annotation of a Replica: the unusable one whose place it takes.
+pub const REPLACES: &str = "sheaf.io/replaces";
+
 /// The namespace that holds all of them.
 pub const NAMESPACE: &str = "longhorn-system";
 /// The finalizer of all of them.

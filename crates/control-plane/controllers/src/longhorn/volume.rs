@@ -9,6 +9,7 @@ mod instance;
 mod place;
 mod plan;
 mod removal;
+mod replace;
 mod replica;
 mod state;
 mod status;

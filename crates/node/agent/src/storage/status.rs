@@ -6,6 +6,8 @@ use block::ids::{ReplicaId, SnapshotId};
 use block::repl::control::ByteRange;
 use block::run::{MemberStatus, VolumeStatus};
 use block::storage::{ReplicaState, StorageStatus, VolumeState};
+use block::store::ReplicaFault;
+use hci::longhorn::{REPLICA_DAMAGED, REPLICA_MISSING};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use virt::reason::VolumeFailure;
@@ -92,7 +94,7 @@ fn replica(
             old,
             "InstanceCreation",
             false,
-            "InstanceCreationFailed",
+            replica_reason(known.and_then(|it| it.fault)),
             message,
             place.now,
         )],
@@ -111,6 +113,15 @@ fn replica(
         "uuid": if made { replica.id.to_string() } else { String::new() },
         "conditions": conditions,
     })
+}
+
+/// By these reasons the volume's controller decides whether another replica takes the place.
+fn replica_reason(fault: Option<ReplicaFault>) -> &'static str {
+    match fault {
+        Some(ReplicaFault::Missing) => REPLICA_MISSING,
+        Some(ReplicaFault::Damaged) => REPLICA_DAMAGED,
+        Some(ReplicaFault::Base | ReplicaFault::Unreadable) | None => "InstanceCreationFailed",
+    }
 }
 
 /// The status of an engine of this node.
@@ -475,6 +486,19 @@ mod tests {
         assert_eq!(tell(&told, Some(&status))[1]["reason"], "NoGoodCopy");
         status.lost.clear();
         assert_eq!(tell(&told, Some(&status)).as_array().unwrap().len(), 1, "all is written again");
+    }
+
+    #[test]
+    fn a_replica_says_whether_its_files_can_be_used_again() {
+        for (fault, expected) in [
+            (None, "InstanceCreationFailed"),
+            (Some(ReplicaFault::Unreadable), "InstanceCreationFailed"),
+            (Some(ReplicaFault::Base), "InstanceCreationFailed"),
+            (Some(ReplicaFault::Missing), "ReplicaMissing"),
+            (Some(ReplicaFault::Damaged), "ReplicaDamaged"),
+        ] {
+            assert_eq!(replica_reason(fault), expected, "{fault:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::place::{NodeHealth, ReplicaPlacement, ReplicaPlacements, words};
+use super::replace::{self, FileFault, Replacement};
 use super::state::{Copies, Instance};
 use super::ticket::time;
 use crate::longhorn::object::bytes;
@@ -17,6 +18,8 @@ use crate::object::{int, is_deleting, is_true, name, text};
 const FRESH_RETRY: SignedDuration = SignedDuration::from_secs(30);
 /// How often the same files are tried before others are made.
 const RETRIES: i64 = 5;
+/// How long the engine may take to drop a replica that failed.
+const DROP_TIMEOUT: SignedDuration = SignedDuration::from_secs(5);
 
 /// What the engine says of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,11 @@ pub(super) struct Replica<'a> {
     pub(super) deleting: bool,
     pub(super) mode: Mode,
     pub(super) life: NodeHealth,
+    /// How often it or its predecessors were tried without success.
+    pub(super) tries: i64,
+    pub(super) fault: Option<FileFault>,
+    /// The unusable replica whose place it takes.
+    pub(super) replaces: &'a str,
 }
 
 impl<'a> Replica<'a> {
@@ -68,6 +76,9 @@ impl<'a> Replica<'a> {
                 _ => Mode::None,
             },
             life: places.life(node),
+            tries: int(object, "/spec/rebuildRetryCount").unwrap_or_default(),
+            fault: FileFault::of(object),
+            replaces: replace::predecessor(object),
         }
     }
 
@@ -91,10 +102,33 @@ pub(super) enum ReplicaAction<'a> {
     Enough,
     /// Files that are there are brought up to date.
     Reuse(&'a str),
-    Make(ReplicaPlacement),
+    Make(NewCopy<'a>),
     /// One that failed may come back.
     Wait(Timestamp),
     NoPlace(PlacementError),
+}
+
+/// A replica to be made.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NewCopy<'a> {
+    pub(super) place: ReplicaPlacement,
+    /// How often others were tried before it.
+    pub(super) tries: i64,
+    /// The unusable replica whose place it takes.
+    pub(super) replaces: Option<&'a str>,
+}
+
+/// What decides about replicas that may go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Retention {
+    /// How many copies are asked for, and how many there should be.
+    pub(super) asked: usize,
+    pub(super) wanted: usize,
+    /// A failed replica is kept for so long.
+    pub(super) stale: SignedDuration,
+    /// Blocks of the volume cannot be read: any copy may have them.
+    pub(super) unreadable: bool,
+    pub(super) now: Timestamp,
 }
 
 impl<'a> ReplicaSet<'a> {
@@ -137,7 +171,11 @@ impl<'a> ReplicaSet<'a> {
         };
         let spare = |than: &str| {
             self.usable().any(|own| {
-                own.name != than && own.healthy && !broken(own) && own.life == NodeHealth::Alive
+                own.name != than
+                    && own.healthy
+                    && own.mode != Mode::Building
+                    && !broken(own)
+                    && own.life == NodeHealth::Alive
             })
         };
         let fresh = self.is_fresh();
@@ -150,18 +188,15 @@ impl<'a> ReplicaSet<'a> {
     }
 
     /// Replicas that nobody needs any more.
-    pub(super) fn surplus(
-        &self,
-        asked: usize,
-        wanted: usize,
-        stale: SignedDuration,
-        now: Timestamp,
-    ) -> Vec<&Replica<'a>> {
+    pub(super) fn surplus(&self, retention: Retention) -> Vec<&Replica<'a>> {
+        let Retention { asked, wanted, stale, now, .. } = retention;
         let fresh = self.is_fresh();
         let staying = self.0.iter().filter(|own| own.is_sound() && !own.leaving).count();
         let enough = staying >= wanted.max(1);
         let is_spent = |own: &&Replica<'_>| match own.failed {
             Some(at) if fresh => now.duration_since(at) >= FRESH_RETRY,
+            Some(_) if staying > 0 && replace::is_superseded(self, own) => true,
+            Some(_) if own.fault.is_some() => replace::may_remove(self, retention),
             Some(at) => enough || staying > 0 && now.duration_since(at) >= stale,
             None => enough && own.leaving,
         };
@@ -196,19 +231,49 @@ impl<'a> ReplicaSet<'a> {
         }
         let failed = || {
             self.0.iter().filter(|own| {
-                let tries = int(own.object, "/spec/rebuildRetryCount").unwrap_or_default();
-                own.failed.is_some() && !own.deleting && !own.leaving && tries < RETRIES
+                own.failed.is_some() && !own.deleting && !own.leaving && own.tries < RETRIES
             })
         };
-        if let Some(own) = failed().find(|own| places.serves(own)) {
-            return ReplicaAction::Reuse(own.name);
+        // A node tries again by itself what it cannot serve, and says when it can.
+        let ready = failed().filter(|own| own.state != Instance::Error && places.serves(own));
+        if let Some(own) = ready.min_by_key(|own| replace::retry_at(own)) {
+            return match replace::retry_at(own) {
+                due if now < due => ReplicaAction::Wait(due),
+                // The engine still has the connection that failed.
+                _ if own.mode == Mode::Failed => ReplicaAction::Wait(now + DROP_TIMEOUT),
+                _ => ReplicaAction::Reuse(own.name),
+            };
+        }
+        match replace::next(self, places, now) {
+            Replacement::Of(name) => return self.make(wish, places, Some(name)),
+            Replacement::Wait(due) => return ReplicaAction::Wait(due),
+            Replacement::None => {}
         }
         let until = degraded_since.unwrap_or(now) + SignedDuration::from_secs(places.patience);
-        if failed().any(|own| own.life != NodeHealth::Gone) && now < until {
+        let may_return =
+            |own: &Replica<'_>| own.life != NodeHealth::Gone && !replace::is_unusable(own, places);
+        if failed().any(may_return) && now < until {
             return ReplicaAction::Wait(until);
         }
-        match places.next(&self.placed(), wish) {
-            Ok(place) => ReplicaAction::Make(place),
+        match replace::next_attempt(self) {
+            due if now < due => ReplicaAction::Wait(due),
+            _ => self.make(wish, places, None),
+        }
+    }
+
+    /// A disk on which another attempt failed is used again only if there is no other.
+    fn make(
+        &self,
+        wish: &PlacementRequest,
+        places: &ReplicaPlacements,
+        replaces: Option<&'a str>,
+    ) -> ReplicaAction<'a> {
+        let failed = || self.0.iter().filter(|own| own.failed.is_some() && !own.deleting);
+        let tries = failed().map(|own| own.tries + 1).max().unwrap_or(0);
+        let mut avoided = self.placed();
+        avoided.extend(failed().filter(|own| own.tries > 0).map(existing));
+        match places.next(&avoided, wish).or_else(|_| places.next(&self.placed(), wish)) {
+            Ok(place) => ReplicaAction::Make(NewCopy { place, tries, replaces }),
             Err(obstacle) => ReplicaAction::NoPlace(obstacle),
         }
     }
@@ -242,15 +307,12 @@ impl<'a> ReplicaSet<'a> {
     }
 
     fn placed(&self) -> Vec<ExistingReplica> {
-        let counted = self.0.iter().filter(|own| own.is_usable());
-        counted
-            .map(|own| ExistingReplica {
-                node: own.node.to_owned(),
-                disk: own.disk.to_owned(),
-                leaving: own.leaving,
-            })
-            .collect()
+        self.usable().map(existing).collect()
     }
+}
+
+fn existing(own: &Replica<'_>) -> ExistingReplica {
+    ExistingReplica { node: own.node.to_owned(), disk: own.disk.to_owned(), leaving: own.leaving }
 }
 
 /// What a volume asks of the places of its replicas.
@@ -267,4 +329,4 @@ pub(super) fn wish(volume: &Value, engine_node: &str) -> PlacementRequest {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

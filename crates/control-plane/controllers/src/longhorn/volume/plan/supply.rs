@@ -2,19 +2,21 @@
 
 use std::time::Duration;
 
+use hci::longhorn::REPLACES;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{Draft, VolumeAction, VolumeInput};
+use crate::condition;
 use crate::event::EventType;
 use crate::longhorn::volume::copy::{self, CopyStep};
 use crate::longhorn::volume::place::NodeHealth;
-use crate::longhorn::volume::replica::{ReplicaAction, wish};
+use crate::longhorn::volume::replica::{ReplicaAction, Retention, wish};
 use crate::longhorn::volume::state::VolumeState;
 use crate::longhorn::volume::ticket::time;
 use crate::longhorn::volume::{instance, removal};
 use crate::longhorn::{LONGHORN_VOLUMES, REPLICAS, SNAPSHOTS};
-use crate::object::{int, is_deleting, name, text};
+use crate::object::{int, is_deleting, list, name, text};
 
 impl Draft<'_> {
     /// Copies that are missing, and those that are too many.
@@ -35,7 +37,13 @@ impl Draft<'_> {
         }
         let minutes = int(self.seen.volume, "/spec/staleReplicaTimeout").unwrap_or(2880);
         let stale = SignedDuration::from_mins(minutes);
-        let spent = self.census.surplus(self.seen.asked(), self.wanted, stale, self.seen.now);
+        let spent = self.census.surplus(Retention {
+            asked: self.seen.asked(),
+            wanted: self.wanted,
+            stale,
+            unreadable: self.unreadable().is_some(),
+            now: self.seen.now,
+        });
         let doomed: Vec<Value> = spent.into_iter().map(|own| own.object.clone()).collect();
         self.plan.actions.extend(doomed.into_iter().map(|own| VolumeAction::Delete(REPLICAS, own)));
         let orphans =
@@ -66,8 +74,14 @@ impl Draft<'_> {
         let (places, now) = (self.seen.places, self.seen.now);
         match self.census.supply(self.wanted, &wish, places, since, now) {
             ReplicaAction::Enough => {}
-            ReplicaAction::Make(place) => {
-                let made = instance::replica(self.seen.volume, &place, None, 0, now);
+            ReplicaAction::Make(copy) => {
+                let mut made = instance::replica(self.seen.volume, &copy.place, None, 0, now);
+                made["spec"]["rebuildRetryCount"] = json!(copy.tries);
+                if let Some(old) = copy.replaces {
+                    made["metadata"]["annotations"] = json!({REPLACES: old});
+                    let new = name(&made).to_owned();
+                    self.report_replacement(old, &new, &copy.place.node);
+                }
                 self.plan.actions.push(VolumeAction::Create(REPLICAS, made));
             }
             ReplicaAction::Reuse(own) => {
@@ -86,6 +100,18 @@ impl Draft<'_> {
                 self.plan.wants_room = true;
             }
         }
+    }
+
+    fn report_replacement(&mut self, old: &str, new: &str, node: &str) {
+        let Some(own) = self.census.0.iter().find(|own| own.name == old) else { return };
+        let found = condition::find(list(own.object, "/status/conditions"), "InstanceCreation");
+        let why = found.map_or("its files cannot be opened", |it| text(it, "/message"));
+        let message = format!(
+            "replica {old} on node {} is unusable: {why}; replica {new} on node {node} replaces it \
+             and gets a full copy; its files are kept until every copy is in sync",
+            own.node
+        );
+        self.push_event(EventType::Warning, "ReplicaReplaced", message);
     }
 
     /// There is nothing to copy from, and no empty volume may pass for the copy.

@@ -15,6 +15,8 @@ struct World {
     events: Vec<String>,
     made: u32,
     looks: i32,
+    /// Nodes whose replicas cannot be opened, and why; all of them, or those that were made first.
+    broken: BTreeMap<String, (&'static str, u32)>,
 }
 
 impl World {
@@ -29,6 +31,7 @@ impl World {
             events: Vec::new(),
             made: 0,
             looks: 0,
+            broken: BTreeMap::new(),
         };
         world.objects.insert((LONGHORN_VOLUMES.plural, "v".into()), volume);
         world
@@ -118,19 +121,42 @@ impl World {
                 }
                 let state = text(&own, "/spec/desireState");
                 let mut status = json!({"currentState": state});
+                if resource == REPLICAS {
+                    status["conditions"] = json!([]);
+                    if let Some(reason) = self.fault(&own) {
+                        status = json!({"currentState": "error", "conditions": [{
+                            "type": "InstanceCreation", "status": "False", "reason": reason,
+                            "message": "no valid super block",
+                        }]});
+                    }
+                }
                 if resource == ENGINES {
                     status["ownerID"] = json!(node);
                 }
                 if resource == ENGINES && state == "running" {
                     let listed = object::entries(&own, "/spec/replicaAddressMap");
-                    let modes: serde_json::Map<String, Value> =
-                        listed.map(|(name, _)| (name.clone(), json!("RW"))).collect();
+                    let mode = |name: &String| {
+                        let fault = self.get(REPLICAS, name).and_then(|it| self.fault(it));
+                        json!(if fault.is_some() { "ERR" } else { "RW" })
+                    };
+                    let mut modes: serde_json::Map<String, Value> =
+                        listed.map(|(name, _)| (name.clone(), mode(name))).collect();
+                    for (name, _) in object::entries(&own, "/status/replicaModeMap") {
+                        modes.entry(name.clone()).or_insert(Value::Null);
+                    }
                     status["replicaModeMap"] = modes.into();
                     status["currentSize"] = size.clone().unwrap();
                 }
                 self.merge(resource, name, &json!({"status": status}));
             }
         }
+    }
+
+    /// Why a replica cannot be opened, by its node and by when it was made.
+    fn fault(&self, replica: &Value) -> Option<&'static str> {
+        let (reason, until) = *self.broken.get(text(replica, "/spec/nodeID"))?;
+        let made: u32 = object::uid(replica).trim_start_matches('u').parse().unwrap();
+        (made <= until).then_some(reason)
     }
 
     /// Until nobody has anything to do.
@@ -437,4 +463,54 @@ fn a_source_that_cannot_be_read_makes_no_empty_volume() {
         "failed"
     );
     assert_eq!(world.events, ["VolumeCloneFailed"]);
+}
+
+#[test]
+fn a_damaged_replica_of_an_attached_volume_is_replaced_and_then_removed() {
+    let mut world = World::new(&["one", "two", "three"], spec(3));
+    world.settle().ticket(Some("one")).settle();
+    world.broken.insert("two".into(), ("ReplicaDamaged", world.made));
+    let told = world.settle().told();
+    assert_eq!(told, r#"attached healthy on 'one', replicas ["one", "three", "two"]"#);
+    assert_eq!(world.events.iter().filter(|it| *it == "ReplicaReplaced").count(), 1);
+    let made = world.all(REPLICAS);
+    let new = made.iter().find(|own| text(own, "/spec/nodeID") == "two").unwrap();
+    assert!(object::annotation(new, "sheaf.io/replaces").is_some_and(|old| old != name(new)));
+    assert_eq!(new["spec"]["rebuildRetryCount"], 0, "it is in sync");
+}
+
+#[test]
+fn a_disk_that_damages_every_replica_gets_new_ones_with_growing_pauses() {
+    let mut world = World::new(&["one", "two"], spec(2));
+    world.settle().ticket(Some("one")).settle();
+    world.broken.insert("two".into(), ("ReplicaDamaged", u32::MAX));
+    let before = world.made;
+    for second in 0..3600 {
+        world.now = second;
+        world.settle();
+    }
+    let made = world.made - before;
+    assert!((4..=9).contains(&made), "{made} in an hour");
+    let told = world.told();
+    assert!(told.starts_with("attached degraded"), "{told}");
+    assert!(world.all(REPLICAS).len() <= 4, "what was never in sync does not pile up: {told}");
+    // Another disk.
+    world.broken.clear();
+    world.now += 3600;
+    let told = world.settle().told();
+    assert_eq!(told, r#"attached healthy on 'one', replicas ["one", "two"]"#);
+}
+
+#[test]
+fn the_damaged_replica_without_which_there_is_no_copy_stays() {
+    let mut world = World::new(&["one", "two"], spec(2));
+    world.settle().ticket(Some("one")).settle();
+    for node in ["one", "two"] {
+        world.broken.insert(node.into(), ("ReplicaDamaged", world.made));
+    }
+    for second in [0, 3600, 360_000] {
+        world.now = second;
+        world.settle();
+        assert_eq!(world.all(REPLICAS).len(), 2, "{}", world.told());
+    }
 }

@@ -3,9 +3,9 @@ use serde_json::json;
 use super::super::place::tests::storage_node;
 use super::*;
 
-/// `name node flags`: `h` has been healthy, `f` failed, `e` says error, `r` runs, `l` is
-/// leaving; `+` is in sync, `-` given up, `~` being built.
-fn check<T>(
+/// `name node flags tries predecessor`: `h` has been healthy, `f` failed, `e` says error, `m` that
+/// its files are missing, `d` damaged, `l` is leaving; `+` is in sync, `-` given up, `~` being built.
+pub(in super::super) fn check<T>(
     lines: &[&str],
     nodes: &[&str],
     read: impl FnOnce(&ReplicaSet<'_>, &ReplicaPlacements) -> T,
@@ -18,21 +18,35 @@ fn check<T>(
         let set = |flag: char, value: &str| {
             if flags.contains(flag) { value.to_owned() } else { String::new() }
         };
-        let state = if flags.contains('e') { "error" } else { "running" };
+        let fault = match flags {
+            _ if flags.contains('m') => "ReplicaMissing",
+            _ if flags.contains('d') => "ReplicaDamaged",
+            _ => "",
+        };
+        let is_error = flags.contains('e') || !fault.is_empty();
+        let state = if is_error { "error" } else { "running" };
         for (flag, mode) in [('+', "RW"), ('-', "ERR"), ('~', "WO")] {
             if flags.contains(flag) {
                 modes[name] = json!(mode);
             }
         }
         replicas.push(json!({
-            "metadata": {"name": name},
+            "metadata": {
+                "name": name,
+                "annotations": {"sheaf.io/replaces": parts.get(4).copied().unwrap_or_default()},
+            },
             "spec": {
                 "nodeID": node, "diskID": format!("disk-{node}"),
                 "healthyAt": set('h', "1970-01-01T00:00:00Z"),
+                "lastHealthyAt": set('h', "1970-01-01T00:00:00Z"),
+                "rebuildRetryCount": parts.get(3).map_or(0, |tries| tries.parse::<i64>().unwrap()),
                 "failedAt": set('f', "1970-01-01T00:00:00Z"),
                 "evictionRequested": flags.contains('l'),
             },
-            "status": {"currentState": state},
+            "status": {"currentState": state, "conditions": [{
+                "type": "InstanceCreation", "status": if is_error { "False" } else { "True" },
+                "reason": fault, "message": "",
+            }]},
         }));
     }
     let engine = json!({"status": {"replicaModeMap": modes}});
@@ -45,7 +59,7 @@ fn names(list: &[&Replica<'_>]) -> String {
     list.iter().map(|own| own.name).collect::<Vec<_>>().join(" ")
 }
 
-fn at(seconds: i64) -> Timestamp {
+pub(in super::super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
@@ -62,6 +76,7 @@ fn the_last_copy_is_never_given_up() {
         (&["a one e"], false, "a"),
         (&["a one", "b two e"], false, "b"),
         (&["a one h+", "b two -"], true, "b"),
+        (&["a one he", "b two h~"], true, ""),
     ] {
         let found = check(lines, &["one", "two"], |census, _| names(&census.faults(up)));
         assert_eq!(found, expected, "{lines:?} {up}");
@@ -86,7 +101,8 @@ fn what_is_spent_goes() {
         (&["a one h+", "b two h+"], 3, 2, 0, ""),
     ] {
         let found = check(lines, &["one", "two"], |census, _| {
-            names(&census.surplus(asked, wanted, stale, at(now)))
+            let unreadable = false;
+            names(&census.surplus(Retention { asked, wanted, stale, unreadable, now: at(now) }))
         });
         assert_eq!(found, expected, "{lines:?} asked {asked} wanted {wanted} at {now}");
     }
@@ -99,6 +115,11 @@ fn a_missing_copy_is_reused_awaited_or_made() {
         (&["a one h+"], &["one", "two"], 2, 0, 0, "make two"),
         (&["a one h+", "b two ~"], &["one", "two", "three"], 3, 0, 0, "enough"),
         (&["a one h+", "b two hf"], &["one", "two"], 2, 0, 0, "reuse b"),
+        (&["a one h+", "b two hf-"], &["one", "two"], 2, 0, 0, "wait until 5"),
+        (&["a one h+", "b two hf 2"], &["one", "two"], 2, 0, 0, "wait until 60"),
+        (&["a one h+", "b two hf 2"], &["one", "two"], 2, 0, 60, "reuse b"),
+        (&["a one h+", "b two hfe"], &["one", "two"], 2, 0, 0, "wait until 600"),
+        (&["a one h+", "b two hfe"], &["one", "two"], 2, 0, 600, "make two"),
         (&["a one h+", "b gone hf"], &["one", "two"], 2, 0, 0, "make two"),
         (&["a one h+l"], &["one", "two"], 1, 0, 0, "make two"),
         (
@@ -115,7 +136,7 @@ fn a_missing_copy_is_reused_awaited_or_made() {
             match census.supply(wanted, &wish, places, Some(at(since)), at(now)) {
                 ReplicaAction::Enough => "enough".to_owned(),
                 ReplicaAction::Reuse(name) => format!("reuse {name}"),
-                ReplicaAction::Make(place) => format!("make {}", place.node),
+                ReplicaAction::Make(copy) => format!("make {}", copy.place.node),
                 ReplicaAction::Wait(until) => format!("wait until {}", until.as_second()),
                 ReplicaAction::NoPlace(obstacle) => obstacle.text().to_owned(),
             }
@@ -137,7 +158,7 @@ fn a_replica_on_a_silent_node_is_awaited_for_a_while() {
     let wish = PlacementRequest { size: 1 << 30, ..PlacementRequest::default() };
     let supply = |now| census.supply(2, &wish, &places, Some(at(0)), at(now));
     assert_eq!(supply(10), ReplicaAction::Wait(at(600)));
-    assert!(matches!(supply(601), ReplicaAction::Make(place) if place.node == "three"));
+    assert!(matches!(supply(601), ReplicaAction::Make(copy) if copy.place.node == "three"));
 }
 
 #[test]

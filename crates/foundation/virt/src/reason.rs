@@ -119,6 +119,7 @@ reasons! {
         Attach = "InstanceFailure",
         ReplicasDiffer = "ReplicasDiffer",
         NoGoodCopy = "NoGoodCopy",
+        SnapshotDamaged = "SnapshotDamaged",
     }
 
     /// Why an image is not imported: `Initialized` or `Imported` is not True.

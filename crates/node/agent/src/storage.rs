@@ -10,6 +10,7 @@
 mod act;
 mod attached;
 mod controller;
+mod damage;
 mod disk;
 mod group_snapshot;
 mod held;

@@ -307,6 +307,11 @@ fn examine_storage(findings: &mut Findings<'_>, name: &str, volume: &StorageVolu
                 message,
                 look.clone(),
             ),
+            Some(VolumeFailure::SnapshotDamaged) => findings.warning(
+                format!("A snapshot of claim {name} is damaged."),
+                message,
+                "kubectl get snapshots.longhorn.io -n longhorn-system -o yaml",
+            ),
             None => {}
         }
     }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use virt::reason::VolumeFailure;
 
 use super::act::WrittenKind;
+use super::damage;
 use super::object::{Engine, Replica, Snapshot};
 use super::plan::{JobKey, StorageWorld, served, snapshot_place};
 
@@ -157,6 +158,7 @@ fn engine(
             old,
             error.or(status.and_then(|it| it.waiting.as_deref())),
             status.filter(|_| is_active),
+            &names(world, &engine.volume),
             place.now,
         ),
     });
@@ -184,6 +186,7 @@ fn engine_conditions(
     old: &Value,
     error: Option<&str>,
     status: Option<&VolumeStatus>,
+    names: &BTreeMap<ReplicaId, &str>,
     now: Timestamp,
 ) -> Vec<Value> {
     let mut all = vec![match error {
@@ -199,6 +202,7 @@ fn engine_conditions(
             old.as_array().into_iter().flatten().filter(|it| it["type"] == READABLE).cloned(),
         ),
     }
+    all.extend(damage::engine_condition(old, status, names, now));
     all
 }
 
@@ -346,6 +350,10 @@ fn snapshot(world: &StorageWorld<'_>, snapshot: &Snapshot, trouble: Option<&str>
         return None;
     }
     let size = info["size"].as_str().and_then(|size| size.parse::<i64>().ok()).unwrap_or(0);
+    let id = status.snapshots.iter().find(|it| it.name == snapshot.name).map(|it| it.id);
+    let before = snapshot.status["error"].as_str().unwrap_or_default();
+    let names = names(world, &snapshot.volume);
+    let damage = id.map(|id| damage::error(status, id, &names, before)).unwrap_or_default();
     // A volume that grows later does not make its snapshots larger.
     let then = snapshot.status["restoreSize"].as_u64().filter(|size| *size > 0);
     Some(json!({
@@ -359,7 +367,7 @@ fn snapshot(world: &StorageWorld<'_>, snapshot: &Snapshot, trouble: Option<&str>
         "size": size,
         "restoreSize": then.unwrap_or(status.size),
         "readyToUse": !snapshot.is_deleting,
-        "error": trouble.unwrap_or_default(),
+        "error": trouble.unwrap_or(&damage),
     }))
 }
 
@@ -461,11 +469,12 @@ mod tests {
             disputed: vec![],
             lost: vec![],
             scrubbed_bytes: None,
+            last_scrub: None,
             waiting: None,
             snapshots: vec![],
         };
         let tell = |old: &Value, status: Option<&VolumeStatus>| {
-            json!(engine_conditions(old, None, status, now))
+            json!(engine_conditions(old, None, status, &BTreeMap::new(), now))
         };
         assert_eq!(tell(&Value::Null, Some(&status)).as_array().unwrap().len(), 1);
         let range = |offset| ByteRange { offset, length: 4096 };

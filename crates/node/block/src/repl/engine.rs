@@ -27,6 +27,7 @@ mod activate;
 mod age;
 mod barrier;
 mod cover;
+mod damage;
 mod dispute;
 mod event;
 mod flush;
@@ -55,6 +56,8 @@ mod write;
 use std::collections::{BTreeMap, VecDeque};
 
 use barrier::Barrier;
+use damage::DamageList;
+pub use damage::{ScrubResult, SnapshotDamage};
 use dispute::Disputes;
 pub use event::{
     Action, Command, Config, Connection, ControlAnswer, Event, Extent, GuestError, GuestId,
@@ -147,6 +150,8 @@ pub struct Engine {
     barrier: Option<Barrier>,
     barriers: VecDeque<(GuestId, GuestRequest)>,
     scrub: Option<Scrub>,
+    /// What the last one found: the blocks, and what is left in snapshots.
+    last_scrub: Option<(u64, DamageList)>,
     throttle: Throttle,
     last_guest: Time,
     next_tick: Time,
@@ -196,6 +201,7 @@ impl Engine {
             barrier: None,
             barriers: VecDeque::new(),
             scrub: None,
+            last_scrub: None,
             throttle,
             last_guest: Time::ZERO,
             next_tick: Time::ZERO,

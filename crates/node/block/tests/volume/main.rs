@@ -22,6 +22,7 @@ mod node;
 mod odd;
 mod replaced;
 mod rollback;
+mod snapshot_damage;
 mod storage;
 mod supervised;
 mod wire;

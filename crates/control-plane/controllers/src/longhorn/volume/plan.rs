@@ -17,6 +17,7 @@ use super::replica::{Mode, ReplicaAction, ReplicaSet, wish};
 use super::state::{Instance, Robustness, VolumeFacts, VolumeState};
 use super::status;
 use super::ticket::{self, EVICTION, EXPANSION, stamp};
+use crate::condition;
 use crate::event::EventType;
 use crate::longhorn::object::bytes;
 use crate::longhorn::{API, ATTACHMENTS, ENGINES, LONGHORN_VOLUMES, REPLICAS};
@@ -350,12 +351,10 @@ impl<'a> Draft<'a> {
         (state == VolumeState::Attaching).then(|| engine().or_else(replica)).flatten()
     }
 
-    /// Which blocks cannot be read, as the engine says: a reason and a message.
-    fn unreadable(&self) -> Option<(String, String)> {
-        let conditions = list(self.seen.engine?, "/status/conditions");
-        let found = conditions
-            .iter()
-            .find(|it| text(it, "/type") == status::READABLE && text(it, "/status") == "False")?;
+    /// What the engine says of the data: a reason and a message if the condition does not hold.
+    fn engine_fault(&self, kind: &str) -> Option<(String, String)> {
+        let found = condition::find(list(self.seen.engine?, "/status/conditions"), kind);
+        let found = found.filter(|it| text(it, "/status") == "False")?;
         Some((text(found, "/reason").to_owned(), text(found, "/message").to_owned()))
     }
 
@@ -366,7 +365,8 @@ impl<'a> Draft<'a> {
             robustness,
             obstacle: self.obstacle.take(),
             trouble: self.trouble(state),
-            unreadable: self.unreadable(),
+            unreadable: self.engine_fault(status::READABLE),
+            damaged: self.engine_fault(status::SNAPSHOTS_INTACT),
             clone_status: self.clone_status.take(),
             expanding: self.seen.engine.is_some_and(|engine| self.is_short(engine)),
         };

@@ -13,6 +13,8 @@ use crate::object::{entries, name, text};
 
 /// The condition of an engine and its volume that says which blocks cannot be read.
 pub(super) const READABLE: &str = "Readable";
+/// That which says which snapshots are damaged.
+pub(super) const SNAPSHOTS_INTACT: &str = "SnapshotsIntact";
 
 #[derive(Debug)]
 pub(super) struct VolumeStatusInput {
@@ -24,6 +26,8 @@ pub(super) struct VolumeStatusInput {
     pub(super) trouble: Option<String>,
     /// Which of its blocks cannot be read: a reason and a message.
     pub(super) unreadable: Option<(String, String)>,
+    /// Which of its snapshots are damaged: the same.
+    pub(super) damaged: Option<(String, String)>,
     pub(super) clone_status: Option<Value>,
     pub(super) expanding: bool,
 }
@@ -49,11 +53,13 @@ pub(super) fn patch(
             condition::set(&mut conditions, &wanted, now);
         }
     }
-    match told.unreadable {
-        None => condition::remove(&mut conditions, READABLE),
-        Some((reason, message)) => {
-            let wanted = Condition::new(READABLE, "False").because(&reason, message);
-            condition::set(&mut conditions, &wanted, now);
+    for (kind, fault) in [(READABLE, told.unreadable), (SNAPSHOTS_INTACT, told.damaged)] {
+        match fault {
+            None => condition::remove(&mut conditions, kind),
+            Some((reason, message)) => {
+                let wanted = Condition::new(kind, "False").because(&reason, message);
+                condition::set(&mut conditions, &wanted, now);
+            }
         }
     }
     let node = engine.map_or("", |own| text(own, "/spec/nodeID"));
@@ -131,12 +137,14 @@ pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(EventType, &'static 
         }
         _ => {}
     }
-    let unreadable = |own: &Value| {
-        let found = condition::of(own).into_iter().find(|it| text(it, "/type") == READABLE)?;
-        Some(text(&found, "/message").to_owned())
-    };
-    if let (None, Some(message)) = (unreadable(volume), unreadable(patch)) {
-        events.push((EventType::Warning, "Unreadable", format!("volume {own}: {message}")));
+    for (kind, reason) in [(READABLE, "Unreadable"), (SNAPSHOTS_INTACT, "SnapshotDamaged")] {
+        let message = |own: &Value| {
+            let all = condition::of(own);
+            condition::find(&all, kind).map(|it| text(it, "/message").to_owned())
+        };
+        if let (None, Some(message)) = (message(volume), message(patch)) {
+            events.push((EventType::Warning, reason, format!("volume {own}: {message}")));
+        }
     }
     events
 }
@@ -153,6 +161,7 @@ mod tests {
             obstacle: None,
             trouble: None,
             unreadable: None,
+            damaged: None,
             clone_status: None,
             expanding: false,
         };
@@ -180,6 +189,7 @@ mod tests {
             obstacle: None,
             trouble: None,
             unreadable,
+            damaged: None,
             clone_status: None,
             expanding: false,
         };
@@ -196,5 +206,32 @@ mod tests {
         assert_eq!(warnings(&first, &second), 0, "it was told");
         let third = patch(&second, None, told(None), now);
         assert!(!condition::is(&third, READABLE, "False"));
+    }
+
+    #[test]
+    fn damaged_snapshots_are_a_condition_and_one_event() {
+        let now = Timestamp::UNIX_EPOCH;
+        let told = |damaged| VolumeStatusInput {
+            state: VolumeState::Attached,
+            robustness: Robustness::Healthy,
+            obstacle: None,
+            trouble: None,
+            unreadable: None,
+            damaged,
+            clone_status: None,
+            expanding: false,
+        };
+        let why = || Some(("SnapshotDamaged".to_owned(), "snapshot s: 4096 bytes".to_owned()));
+        let volume = json!({"metadata": {"name": "v"}});
+        let first = patch(&volume, None, told(why()), now);
+        assert!(condition::is(&first, SNAPSHOTS_INTACT, "False"));
+        let told_first: Vec<_> = events(&volume, &first);
+        assert!(told_first.iter().any(|(_, reason, text)| {
+            *reason == "SnapshotDamaged" && text == "volume v: snapshot s: 4096 bytes"
+        }));
+        let second = patch(&first, None, told(why()), now);
+        assert!(events(&first, &second).iter().all(|(_, reason, _)| *reason != "SnapshotDamaged"));
+        let third = patch(&second, None, told(None), now);
+        assert!(!condition::is(&third, SNAPSHOTS_INTACT, "False"), "a scrub found them whole");
     }
 }

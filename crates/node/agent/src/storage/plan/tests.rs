@@ -102,6 +102,7 @@ impl Scene {
             disputed: vec![],
             lost: vec![],
             scrubbed_bytes: None,
+            last_scrub: None,
             waiting: None,
             snapshots: vec![],
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::damage::ScrubResult;
 use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::control::ByteRange;
 pub use crate::repl::evidence::Stale;
@@ -205,4 +206,6 @@ pub struct Status {
     pub unproven: bool,
     /// Bytes that a scrub has looked at, and all that there are.
     pub scrub: Option<(u64, u64)>,
+    /// What the last complete scrub of this engine found.
+    pub last_scrub: Option<ScrubResult>,
 }

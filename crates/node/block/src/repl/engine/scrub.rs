@@ -14,12 +14,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::damage::DamageList;
 use super::guest::length;
 use super::notice::Notice;
 use super::ops::{OneResult, Owner};
 use super::sync::SyncKind;
 use super::{Engine, Phase};
 use crate::ids::SnapshotId;
+use crate::repl::control::ByteRange;
 use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
@@ -34,6 +36,8 @@ pub(super) struct Scrub {
     pub(super) next: u64,
     pub(super) step: ScrubStep,
     pub(super) bad: u64,
+    /// What is left in snapshots.
+    damage: DamageList,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +128,7 @@ impl Engine {
         let span = Span::new(scrub.next * self.region, self.region).clipped(self.size);
         if span.len() == 0 {
             let bad_blocks = scrub.bad;
+            self.last_scrub = Some((bad_blocks, std::mem::take(&mut scrub.damage)));
             self.scrub = None;
             return self.notice(Notice::ScrubDone { bad_blocks });
         }
@@ -225,6 +230,9 @@ impl Engine {
         }
         for slot in at.iter() {
             let replica = self.members[slot].id;
+            if let Some(scrub) = &mut self.scrub {
+                scrub.damage.add(snapshot, replica, ByteRange { offset, length });
+            }
             self.notice(Notice::SnapshotDamaged { replica, snapshot, offset, length });
         }
     }

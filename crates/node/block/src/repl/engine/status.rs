@@ -1,5 +1,6 @@
 //! The engine as others see it.
 
+use super::damage::ScrubResult;
 use super::member::Role;
 use super::notice::Status;
 use super::{Closing, Engine, Phase};
@@ -33,11 +34,24 @@ impl Engine {
                 .scrub
                 .as_ref()
                 .map(|it| ((it.next * self.region).min(self.size), self.size)),
+            last_scrub: self.last_scrub(),
             unproven: self.unproven,
             disputed: self.of_guest(self.disputes.disputed()),
             lost: self.of_guest(self.disputes.lost()),
             latency: self.members.iter().map(|it| (it.id, it.latency.average())).collect(),
         }
+    }
+
+    fn last_scrub(&self) -> Option<ScrubResult> {
+        let (bad_blocks, found) = self.last_scrub.as_ref()?;
+        let mut damage = found.list(|snapshot, replica| {
+            self.snapshots.iter().any(|info| info.id == snapshot)
+                && self.members.iter().any(|it| it.id == replica && it.wanted)
+        });
+        for entry in &mut damage {
+            entry.ranges = self.of_guest(std::mem::take(&mut entry.ranges));
+        }
+        Some(ScrubResult { bad_blocks: *bad_blocks, damage })
     }
 
     /// Ranges as the guest counts: the header of an encrypted volume is not part of its disk.

@@ -205,6 +205,7 @@ mod tests {
             disputed: vec![],
             lost: vec![],
             scrubbed_bytes: None,
+            last_scrub: None,
             waiting: None,
             snapshots: vec![],
         };

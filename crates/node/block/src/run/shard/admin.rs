@@ -12,7 +12,7 @@ use super::engine::{Place, VolumeKey};
 use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::control::ByteRange;
 use crate::repl::engine::{
-    Command, ControlAnswer, Event, GuestError, GuestReply, GuestRequest, GuestResult,
+    Command, ControlAnswer, Event, GuestError, GuestReply, GuestRequest, GuestResult, ScrubResult,
 };
 use crate::run::host::{StoreResult, Wanted};
 use crate::run::poll::Waker;
@@ -127,6 +127,9 @@ pub struct VolumeStatus {
     /// Bytes that a scrub has compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrubbed_bytes: Option<u64>,
+    /// What the last complete scrub found since the volume was attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_scrub: Option<ScrubResult>,
     /// What a volume waits for that is not served yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
@@ -384,6 +387,7 @@ impl Shard {
             disputed: status.disputed,
             lost: status.lost,
             scrubbed_bytes: status.scrub.map(|(done, _)| done),
+            last_scrub: status.last_scrub,
             waiting: status.waiting,
             snapshots: status.snapshots,
         }

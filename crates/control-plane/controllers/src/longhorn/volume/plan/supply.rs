@@ -13,6 +13,7 @@ use crate::longhorn::volume::copy::{self, CopyStep};
 use crate::longhorn::volume::place::NodeHealth;
 use crate::longhorn::volume::replica::{ReplicaAction, Retention, wish};
 use crate::longhorn::volume::state::VolumeState;
+use crate::longhorn::volume::status::READABLE;
 use crate::longhorn::volume::ticket::time;
 use crate::longhorn::volume::{instance, removal};
 use crate::longhorn::{LONGHORN_VOLUMES, REPLICAS, SNAPSHOTS};
@@ -41,7 +42,7 @@ impl Draft<'_> {
             asked: self.seen.asked(),
             wanted: self.wanted,
             stale,
-            unreadable: self.unreadable().is_some(),
+            unreadable: self.engine_fault(READABLE).is_some(),
             now: self.seen.now,
         });
         let doomed: Vec<Value> = spent.into_iter().map(|own| own.object.clone()).collect();

@@ -20,6 +20,7 @@ mod object;
 mod plan;
 mod process;
 mod record;
+mod scrub;
 mod secret;
 mod status;
 mod ticket;
@@ -161,6 +162,7 @@ impl StorageHandle {
             bell: bell.clone(),
             seen: ApiObjects::default(),
             work: RunningJobs::default(),
+            scrubs: scrub::ScrubRuns::new(base::clock::now()),
         };
         tasks.spawn("replicas", keeper.run(tasks.stop_signal()));
         Ok(Self { client, node, link, serving, bell })

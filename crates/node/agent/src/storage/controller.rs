@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Chain, Stop, clock};
+use block::run::AdminRequest;
 use block::storage::StorageStatus;
 use futures_util::StreamExt as _;
 use kube::api::DynamicObject;
@@ -14,12 +15,13 @@ use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::act::{ActError, ActionContext, WrittenKind};
 use super::attached::{self, AttachedEntry, AttachedVolumes, VolumeNumbers};
 use super::object::{self, Engine, LonghornVolume, Replica, Snapshot};
 use super::plan::{JobKey, StorageWorld, needs_process, plan};
+use super::scrub::ScrubRuns;
 use super::status::{self, ReplicaAddress};
 use super::{disk, group_snapshot, longhorn};
 use crate::change_notifier::ChangeNotifier;
@@ -47,6 +49,7 @@ pub(super) struct StorageController {
     pub(super) bell: ChangeNotifier,
     pub(super) seen: ApiObjects,
     pub(super) work: RunningJobs,
+    pub(super) scrubs: ScrubRuns,
 }
 
 /// What the API has told.
@@ -107,6 +110,7 @@ enum JobResult {
     Acted(JobKey, Result<(), String>),
     Told(WrittenKind, String, Option<Box<DynamicObject>>),
     Looked,
+    ScrubBegun,
 }
 
 enum StorageEvent {
@@ -224,6 +228,7 @@ impl StorageController {
                     self.work.disks = Disks::Known;
                 }
             }
+            JobResult::ScrubBegun => {}
             JobResult::Acted(key, result) => {
                 self.work.under_way.remove(&key);
                 match result {
@@ -273,6 +278,9 @@ impl StorageController {
         }
         for (kind, name, patch) in news {
             self.report_status(kind, name, patch);
+        }
+        if let Some(state) = &state {
+            self.scrub(state);
         }
         if self.work.disks == Disks::Due {
             self.scan_disks();
@@ -353,6 +361,20 @@ impl StorageController {
                 }
             };
             JobResult::Told(kind, name, written)
+        });
+    }
+
+    /// Begins the next scrub if it is time for one.
+    fn scrub(&mut self, state: &StorageStatus) {
+        let settings = self.seen.settings.all();
+        let Some(volume) = self.scrubs.next(settings, state, clock::now()) else { return };
+        let link = self.hands.link.clone();
+        self.work.jobs.spawn(async move {
+            match link.ask_volume(volume, AdminRequest::Scrub).await {
+                Ok(_) => info!(%volume, "scheduled scrub started"),
+                Err(failure) => warn!(%volume, error = %Chain(&failure), "cannot start a scrub"),
+            }
+            JobResult::ScrubBegun
         });
     }
 

@@ -19,6 +19,7 @@ mod create;
 pub mod drive;
 pub mod files;
 pub mod geometry;
+mod image_sums;
 pub mod index;
 pub mod layer;
 pub mod log;
@@ -41,6 +42,9 @@ pub use self::check::{
 };
 pub use self::create::{
     CreateError, CreateOptions, LOG_PAGES, RECENT, RESERVE, RemoveError, create, remove,
+};
+pub use self::image_sums::{
+    ImageSums, SumsError, check_image, record_sums, repair_image, sums_path,
 };
 pub use self::open::{
     BaseError, BasePlace, Bases, DirectoryBases, NoBases, OpenError, OpenOptions, ReplicaFault,

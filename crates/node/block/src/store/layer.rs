@@ -179,6 +179,8 @@ pub enum Content {
     /// Every block up to the end of the image.
     Image {
         bytes: u64,
+        /// Its blocks have checksums.
+        summed: bool,
     },
 }
 

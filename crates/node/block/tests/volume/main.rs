@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod backup;
+mod base_image;
 mod clients;
 mod cluster;
 mod cut;

@@ -94,7 +94,7 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
             std::cmp::Ordering::Greater => Request::Expand { size },
         },
         DiskRequest::ReadMap { view, offset, length, verify } => {
-            let unsummed = store.bases().iter().any(|base| base.is_image);
+            let unsummed = store.bases().iter().any(|it| it.is_image && it.sums.is_none());
             let key = verify.key();
             let deep = verify == Verify::Deep || unsummed || key.is_some();
             return map(view, offset, length, deep, key);
@@ -261,7 +261,7 @@ pub(crate) fn states(
             (BlockInfo::Data { crc: Some(crc) }, _) => sum(*crc),
             (BlockInfo::Data { crc: None }, Some(found)) => sum(found),
             (BlockInfo::Lost, _) => BlockState::Bad,
-            // An image has no checksums; without its data there is nothing to compare.
+            // An image may have no checksums; without its data there is nothing to compare.
             (BlockInfo::Data { crc: None }, None) => BlockState::Bad,
         }
     };

@@ -2,11 +2,13 @@
 //! image.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use aws_lc_rs::digest;
 
 use super::super::files::{Directory, FileId, FileNo, Files, Place};
 use super::super::geometry::{BLOCK, Region, region_count};
+use super::super::image_sums::{self, ImageSums};
 use super::super::index::{self, LayerIndex, LoadError, Loading};
 use super::super::layer::{Base, Content, ImageIdentity, Link};
 use super::super::log;
@@ -24,6 +26,8 @@ pub struct BasePlace {
     /// The directory, or the image itself.
     pub path: String,
     pub is_image: bool,
+    /// Of an image that has them.
+    pub(crate) sums: Option<ImageSums>,
     /// Marks the pages of its maps.
     pub(crate) tag: u64,
     /// Bytes of data that it holds for the clone.
@@ -101,6 +105,11 @@ fn identify(files: &mut dyn Files, path: &str, bytes: u64) -> Result<ImageIdenti
 pub trait Bases {
     /// The files of the directory at `path`, or of the image there.
     fn files(&mut self, path: &str) -> Result<&mut dyn Files, BaseError>;
+
+    /// The checksums of the image at `path`, if there are any.
+    fn sums(&mut self, _path: &str, _bytes: u64) -> Option<ImageSums> {
+        None
+    }
 }
 
 /// For replicas that have no base.
@@ -120,6 +129,10 @@ pub struct DirectoryBases(BTreeMap<String, Directory>);
 impl Bases for DirectoryBases {
     fn files(&mut self, path: &str) -> Result<&mut dyn Files, BaseError> {
         Ok(self.0.entry(path.to_owned()).or_insert_with(|| Directory::read_only(path)))
+    }
+
+    fn sums(&mut self, path: &str, bytes: u64) -> Option<ImageSums> {
+        image_sums::load(Path::new(path), bytes)
     }
 }
 
@@ -176,8 +189,10 @@ fn image(
     {
         return Err(BaseError::OtherImage { path });
     }
-    links.push(Link { data, map: Content::Image { bytes }, from: Region(0) });
-    Ok(BasePlace { path, is_image: true, tag: 0, bytes })
+    let sums = bases.sums(&path, bytes);
+    let map = Content::Image { bytes, summed: sums.is_some() };
+    links.push(Link { data, map, from: Region(0) });
+    Ok(BasePlace { path, is_image: true, sums, tag: 0, bytes })
 }
 
 fn snapshot_of(
@@ -229,7 +244,8 @@ fn snapshot_of(
             from: Region(0),
         });
     }
-    let place = BasePlace { path, is_image: false, tag: meta.tag(), bytes: blocks * BLOCK };
+    let place =
+        BasePlace { path, is_image: false, sums: None, tag: meta.tag(), bytes: blocks * BLOCK };
     Ok((place, meta.body.base))
 }
 

@@ -10,6 +10,7 @@ use crate::store::cache::{Page, PageKey};
 use crate::store::crc;
 use crate::store::files::FileId;
 use crate::store::geometry::{BLOCK, Blocks, REGION_BLOCKS, Region, Span, spans};
+use crate::store::image_sums::ImageSums;
 use crate::store::layer::{Content, Link};
 use crate::store::request::{IoFault, IoOp, IoResult, Part, ReadData, Reply, RequestError, View};
 use crate::store::slab::Key;
@@ -53,7 +54,7 @@ pub(super) enum Source {
     File {
         data: FileId,
     },
-    /// Has no recorded checksums.
+    /// An image without recorded checksums.
     Image {
         data: FileId,
     },
@@ -136,11 +137,24 @@ impl Resolved {
         *left = left.without(&page.current.any());
     }
 
-    fn take_image(&mut self, left: &mut Blocks, at: usize, bytes: u64, region: Region) {
+    fn take_image(
+        &mut self,
+        left: &mut Blocks,
+        at: usize,
+        bytes: u64,
+        region: Region,
+        sums: Option<&ImageSums>,
+    ) {
         let end = bytes.saturating_sub(region.start()).div_ceil(BLOCK);
         let inside = Blocks::of(0, end.min(u64::from(REGION_BLOCKS)) as u32);
+        let from = (region.start() / BLOCK) as usize;
         for (first, count) in left.and(&inside).runs() {
-            self.source[first as usize..(first + count) as usize].fill(at as u8);
+            let blocks = first as usize..(first + count) as usize;
+            self.source[blocks.clone()].fill(at as u8);
+            if let Some(sums) = sums {
+                let known = &sums.blocks()[from + blocks.start..from + blocks.end];
+                self.crcs[blocks].copy_from_slice(known);
+            }
         }
         *left = left.without(&inside);
     }
@@ -154,7 +168,8 @@ impl Resolved {
                 let link = links[at as usize];
                 match link.map {
                     Content::Map(_) => Source::File { data: link.data },
-                    Content::Image { .. } => Source::Image { data: link.data },
+                    Content::Image { summed: true, .. } => Source::File { data: link.data },
+                    Content::Image { summed: false, .. } => Source::Image { data: link.data },
                 }
             }
         }
@@ -267,8 +282,9 @@ impl Replica {
             let link = links[at];
             if span.region >= link.from {
                 match link.map {
-                    Content::Image { bytes } => {
-                        found.take_image(&mut left, at, bytes, span.region);
+                    Content::Image { bytes, .. } => {
+                        let sums = self.image_sums(link.data);
+                        found.take_image(&mut left, at, bytes, span.region, sums);
                     }
                     Content::Map(file) => {
                         let key = PageKey { file, region: span.region };
@@ -290,6 +306,12 @@ impl Replica {
             at += 1;
         }
         Ok(Some(found))
+    }
+
+    /// The checksums of a base that is an image.
+    fn image_sums(&self, image: FileId) -> Option<&ImageSums> {
+        let FileId::Image(base) = image else { return None };
+        self.bases.get(usize::from(base))?.sums.as_ref()
     }
 
     fn issue_read(&mut self, key: Key, read: &mut ReadOp) -> OpStep {

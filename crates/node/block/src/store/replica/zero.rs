@@ -166,7 +166,7 @@ impl Replica {
                 Content::Map(map) => {
                     self.cache.known(PageKey { file: map, region }) == Known::Blank
                 }
-                Content::Image { bytes } => region.start() >= bytes,
+                Content::Image { bytes, .. } => region.start() >= bytes,
             };
             if !blank {
                 return false;

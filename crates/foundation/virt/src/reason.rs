@@ -122,13 +122,14 @@ reasons! {
         SnapshotDamaged = "SnapshotDamaged",
     }
 
-    /// Why an image is not imported: `Initialized` or `Imported` is not True.
+    /// Why an image is not imported, or not whole: `Initialized`, `Imported` or `Intact` is not True.
     ImageFailure {
         Unsupported = "Unsupported",
         NoDisk = "NoDisk",
         Initialize = "InitializeFailed",
         Import = "ImportFailed",
         Upload = "UploadFailed",
+        Damaged = "ImageDamaged",
     }
 
     /// Why a node does not take an instance, in the words of the Kubernetes scheduler.

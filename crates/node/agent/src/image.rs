@@ -7,6 +7,7 @@
 //! Refuses images that point at other files, and to remove what a replica begins with.
 
 mod cancel;
+mod check;
 mod clone;
 mod controller;
 mod error;

@@ -27,6 +27,8 @@ pub(super) const HELD: &str = "wrangler.cattle.io/vm-image-controller";
 /// The image that a backing image is for: namespace/name.
 pub(super) const IMAGE_ID: &str = "harvesterhci.io/imageId";
 
+/// The condition that says whether the data is as it was imported.
+const INTACT: &str = "Intact";
 /// Why an image is not begun with.
 const NO_DISK: &str = ImageFailure::NoDisk.as_str();
 
@@ -96,6 +98,13 @@ enum ImageData {
         has_begun: bool,
         message: String,
     },
+}
+
+/// What a node says of the damage of an image that is complete.
+fn damage(backing: &Value) -> Option<&str> {
+    let files = entries(backing, "/status/diskFileStatusMap").map(|(_, file)| file);
+    let mut ready = files.filter(|file| text(file, "/state") == "ready");
+    ready.find_map(|file| Some(text(file, "/message")).filter(|it| !it.is_empty()))
 }
 
 fn data(backing: &Value) -> ImageData {
@@ -170,6 +179,12 @@ pub(super) fn plan(seen: ImageInput<'_>, now: Timestamp) -> ImagePlan {
             status.set(Condition::new("BackingImageMissing", "True").because("", missing));
         } else if condition::find(&condition::of(image), "BackingImageMissing").is_some() {
             status.set(Condition::new("BackingImageMissing", "False"));
+        }
+        match seen.backing.and_then(damage) {
+            Some(damage) => status.set(
+                Condition::new(INTACT, "False").because(ImageFailure::Damaged.as_str(), damage),
+            ),
+            None => condition::remove(&mut status.conditions, INTACT),
         }
         let class = seen.class.is_none().then(|| class(image));
         let delete_copy = seen.copy.is_some();

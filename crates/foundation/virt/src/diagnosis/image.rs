@@ -12,6 +12,9 @@ pub(super) fn examine(findings: &mut Findings<'_>, claim: &Claim) {
     let is = |kind: &str, status: &str| {
         image.status.conditions.iter().find(|own| own.r#type == kind && own.status == status)
     };
+    if let Some(damaged) = is("Intact", "False") {
+        return examine_failure(findings, claim.name(), image, damaged);
+    }
     if is("Imported", "True").is_some() {
         return;
     }
@@ -59,6 +62,11 @@ fn examine_failure(
         ),
         Some(ImageFailure::Upload) => findings.error(
             format!("The upload of image {title} of claim {claim} failed."),
+            message,
+            describe,
+        ),
+        Some(ImageFailure::Damaged) => findings.warning(
+            format!("The image {title} of claim {claim} is damaged on a disk."),
             message,
             describe,
         ),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Chain, Stop};
+use base::{Chain, Stop, clock};
 use client::Fault;
 use futures_util::StreamExt as _;
 use hci::longhorn::FINALIZER;
@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tracing::{debug, info, warn};
 
+use super::check;
 use super::files::Folder;
 use super::import::Job;
 use super::object::{self, Image, ImageSource, ImageState};
@@ -28,6 +29,8 @@ use crate::egress::Egress;
 use crate::storage::{StorageHandle, longhorn};
 use crate::volume::{ObjectCache, steady};
 
+/// How often the times of the last checks are looked at.
+const CHECKS: Duration = Duration::from_secs(3600);
 /// Before something that did not work is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
@@ -51,6 +54,7 @@ enum ImageEvent {
     Node(Event<DynamicObject>),
     Asked(ImageRequest),
     Ended(Result<Option<DynamicObject>, JoinError>),
+    Check,
     Stop,
 }
 
@@ -97,20 +101,26 @@ impl ImageController {
         };
         let mut images = std::pin::pin!(follow("BackingImage", "backingimages"));
         let mut nodes = std::pin::pin!(follow("Node", "nodes"));
+        let mut checks = tokio::time::interval(CHECKS);
         loop {
             let news = tokio::select! {
                 Some(event) = images.next() => ImageEvent::Image(event),
                 Some(event) = nodes.next() => ImageEvent::Node(event),
                 Some(ask) = asked.recv() => ImageEvent::Asked(ask),
                 Some(ended) = self.jobs.join_next() => ImageEvent::Ended(ended),
+                _ = checks.tick() => ImageEvent::Check,
                 () = stop.requested() => ImageEvent::Stop,
             };
             if matches!(news, ImageEvent::Stop) {
                 return;
             }
+            let is_check = matches!(news, ImageEvent::Check);
             self.apply(news);
             if self.images.is_complete() && self.own.is_complete() {
                 self.act();
+                if is_check {
+                    self.check();
+                }
             }
         }
     }
@@ -136,7 +146,7 @@ impl ImageController {
                     Err(failure) => tracing::error!(error = %failure, "work on an image panicked"),
                 }
             }
-            ImageEvent::Stop => {}
+            ImageEvent::Check | ImageEvent::Stop => {}
         }
     }
 
@@ -225,7 +235,8 @@ impl ImageController {
             // Read now: what is made later belongs to an image that is not known yet.
             let found = object::folders(&path);
             for (image, at) in self.world(|world| plan::ready(world, &path)) {
-                if !Folder(at.folder.clone()).is_settled()
+                let folder = Folder(at.folder.clone());
+                if !(folder.is_settled() && folder.has_sums())
                     && let Some(job) = self.job(&image, at)
                 {
                     self.spawn(job.image.uid.clone(), async move { job.settle().await });
@@ -243,6 +254,23 @@ impl ImageController {
                     }
                     None
                 });
+            }
+        }
+    }
+
+    /// Compares complete images with their checksums, those whose time has come.
+    fn check(&mut self) {
+        let disks: Vec<PathBuf> =
+            self.own.iter().flat_map(|(_, disks)| disks.values().cloned()).collect();
+        let now = clock::now().as_second();
+        for path in disks {
+            for (image, at) in self.world(|world| plan::ready(world, &path)) {
+                let is_due = check::is_due(Folder(at.folder.clone()).checked_at(), now);
+                let copies = self.world(|world| plan::copies(world, &image));
+                let job = self.job(&image, at).filter(|_| is_due);
+                if let Some(job) = job.filter(|it| !self.under_way.contains_key(&it.image.uid)) {
+                    self.spawn(job.image.uid.clone(), job.check(copies));
+                }
             }
         }
     }

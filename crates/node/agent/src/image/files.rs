@@ -6,6 +6,7 @@
 //!   work-*          what it is unpacked to; of no worth to the next process
 //!   image.json      what is to be told of the complete image; written before it
 //!   backing         the complete image: raw, never written again
+//!   backing.sums, checked.json   see `check`
 //!
 //! A complete image may be used before it is summed; `download` goes when it is. After a crash
 //! of the process all that was written is there. After one of the machine only what was synced
@@ -25,6 +26,7 @@ use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha512};
 
+use super::check::FILES;
 use super::intake::{self, ImageForm, ImageIntake};
 use super::object::complete;
 use crate::volume::{ContentMark, hex, remove_slowly, sync};
@@ -287,7 +289,7 @@ impl Folder {
         Ok(Some(facts))
     }
 
-    fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+    pub(super) fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let aside = self.work();
         let mut file = File::create_new(&aside)?;
         file.write_all(content)?;
@@ -308,8 +310,8 @@ impl Folder {
         for entry in entries {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_known =
-                [DOWNLOAD, DISK, MARK].contains(&name.as_str()) || name.starts_with(WORK);
+            let is_known = [DOWNLOAD, DISK, MARK].iter().chain(&FILES).any(|known| *known == name)
+                || name.starts_with(WORK);
             if is_known || path == backing {
                 gone(remove_slowly(&path))?;
             }

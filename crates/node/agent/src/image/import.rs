@@ -119,7 +119,7 @@ impl Job {
     pub(super) async fn settle(&self) -> Option<DynamicObject> {
         let _turn = self.sums.acquire().await;
         let halt = CancelGuard::default();
-        let goes_on = halt.asked();
+        let (goes_on, goes_on_summing) = (halt.asked(), halt.asked());
         let sum = move |folder: Folder| folder.sum(goes_on);
         let mut teller = self.status_writer();
         let settled = async {
@@ -127,7 +127,13 @@ impl Job {
             if let Some(facts) = facts.filter(|facts| !facts.checksum.is_empty()) {
                 teller.ready(&facts).await;
             }
-            self.blocking(|folder| folder.start_over(), "remove what the image was made of").await
+            let rest = "remove what the image was made of";
+            self.blocking(|folder| folder.start_over(), rest).await?;
+            let sums = move |folder: Folder| match folder.has_sums() {
+                true => Ok(()),
+                false => folder.record_sums(goes_on_summing),
+            };
+            self.blocking(sums, "record checksums of the image").await
         };
         if let Err(failure) = settled.await {
             warn!(image = self.image.name, error = %Chain(&failure), "cannot compute image checksum");

@@ -129,6 +129,13 @@ pub(super) fn ready(world: &ImageWorld<'_>, disk: &Path) -> Vec<(String, ImagePl
         .collect()
 }
 
+/// The complete files of an image on all disks of this node.
+pub(super) fn copies(world: &ImageWorld<'_>, name: &str) -> Vec<PathBuf> {
+    let Some(image) = world.images.get(name) else { return Vec::new() };
+    let ready = world.disks.iter().filter(|(disk, _)| image.state(disk) == ImageState::Ready);
+    ready.map(|(_, path)| complete(&place(path, image))).collect()
+}
+
 /// Folders on a disk that belong to no image.
 pub(super) fn strays(world: &ImageWorld<'_>, disk: &Path, found: Vec<PathBuf>) -> Vec<PathBuf> {
     let known: BTreeSet<PathBuf> = world.images.values().map(|it| place(disk, it)).collect();
@@ -194,6 +201,8 @@ mod tests {
             ImagePlacement { disk: "d".into(), folder: place(Path::new("/srv"), &images["i"]) };
         assert_eq!(ready(&world, Path::new("/srv")), [("i".to_owned(), spot)]);
         assert_eq!(ready(&world, Path::new("/elsewhere")), []);
+        assert_eq!(copies(&world, "i"), [own.join("backing")]);
+        assert!(copies(&world, "j").is_empty());
     }
 
     #[test]

@@ -222,3 +222,21 @@ fn an_image_without_a_disk_says_what_it_waits_for() {
         assert_eq!(conditions, "Initialized=True Imported=Unknown", "{source}");
     }
 }
+
+#[test]
+fn an_image_that_its_node_finds_damaged_says_so_until_it_is_whole() {
+    let mut image = image("upload");
+    let whole = file("upload", "ready", 100, 10, "");
+    let (_, conditions) = step(&mut image, Some(&whole), 0);
+    assert!(!conditions.contains("Intact"), "{conditions}");
+    let damaged = file("upload", "ready", 100, 10, "the image is damaged: 4096 bytes");
+    let (_, conditions) = step(&mut image, Some(&damaged), 1);
+    assert!(conditions.contains("Imported=True"), "volumes use it: {conditions}");
+    assert!(conditions.contains("Intact=False"), "{conditions}");
+    let all = condition::of(&image);
+    let told = condition::find(&all, "Intact").unwrap();
+    assert_eq!(text(told, "/reason"), "ImageDamaged");
+    assert_eq!(text(told, "/message"), "the image is damaged: 4096 bytes");
+    let (_, conditions) = step(&mut image, Some(&whole), 2);
+    assert!(!conditions.contains("Intact"), "{conditions}");
+}

@@ -201,7 +201,8 @@ mod tests {
         damage(&path, 20_000);
         damage(&copies[1], 20_000);
         let left = one.check(&copies, || true).unwrap();
-        assert_eq!(left, [16384..20480]);
+        let block = 16384..20480;
+        assert_eq!(left, [block]);
         let told = complaint(&path, &left);
         assert!(told.contains("4096 bytes") && told.contains("at offset 16384"), "{told}");
         assert!(told.contains(path.to_str().unwrap()) && told.contains("import"), "{told}");

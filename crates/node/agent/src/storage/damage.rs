@@ -48,8 +48,8 @@ pub(super) fn engine_condition(
     now: Timestamp,
 ) -> Option<Value> {
     let kept = || {
-        let all = old.as_array().into_iter().flatten();
-        all.filter(|it| it["type"] == SNAPSHOTS_INTACT).cloned().next()
+        let mut all = old.as_array().into_iter().flatten();
+        all.find(|it| it["type"] == SNAPSHOTS_INTACT).cloned()
     };
     let Some(status) = status else { return kept() };
     let Some(scrub) = &status.last_scrub else { return kept() };

@@ -230,8 +230,10 @@ fn fill(file: &File, at: u64, buffer: &mut [u8]) -> io::Result<()> {
 /// Which file of checksums it is, and the length of its image: one that was replaced is read again.
 type SumsFile = (u64, u64, i64, i64, u64);
 
+type SharedSums = (SumsFile, Weak<[u32]>);
+
 /// The checksums that some replica of this process uses.
-static SHARED: Mutex<BTreeMap<PathBuf, (SumsFile, Weak<[u32]>)>> = Mutex::new(BTreeMap::new());
+static SHARED: Mutex<BTreeMap<PathBuf, SharedSums>> = Mutex::new(BTreeMap::new());
 
 /// The checksums of an image, if there are any that can be used.
 pub(super) fn load(image: &Path, bytes: u64) -> Option<ImageSums> {

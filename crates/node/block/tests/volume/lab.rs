@@ -179,7 +179,7 @@ impl Lab {
         let start = Instant::now();
         loop {
             let status = match self.try_ask(&LabRequest::Status) {
-                Ok(LabReply::Status { volume, .. }) => Some(volume),
+                Ok(LabReply::Status { volume, .. }) => Some(*volume),
                 _ => None,
             };
             if status.as_ref().is_some_and(&is) {

@@ -23,8 +23,10 @@ fn zero(path: &Path) {
     fs::write(path, vec![0; usize::try_from(len).unwrap()]).unwrap();
 }
 
+type Harm = (&'static str, fn(&Path));
+
 /// Ways to make a replica one that cannot be opened.
-const FATAL: [(&str, fn(&Path)); 5] = [
+const FATAL: [Harm; 5] = [
     ("the super block is zeroed", |dir| zero(&dir.join("super"))),
     ("the log is zeroed", |dir| zero(&dir.join("log"))),
     ("the log is removed", |dir| fs::remove_file(dir.join("log")).unwrap()),

@@ -40,7 +40,7 @@ pub enum LabRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LabReply {
-    Status { volume: VolumeStatus, replicas: Vec<ReplicaStatus> },
+    Status { volume: Box<VolumeStatus>, replicas: Vec<ReplicaStatus> },
     Volume(AdminReply),
     Done,
     Error { message: String },
@@ -194,7 +194,7 @@ impl Shared {
                 }
             },
         });
-        Ok(LabReply::Status { replicas: replicas.collect(), volume: *volume })
+        Ok(LabReply::Status { replicas: replicas.collect(), volume })
     }
 
     /// The replica at a place, if it is one that can be killed and started.

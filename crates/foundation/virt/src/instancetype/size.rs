@@ -248,11 +248,15 @@ fn apply_memory(at: &str, spec: &mut Value, size: &Value, conflicts: &mut Vec<Co
     if percent > 0
         && let Some(guest) = read(&given["guest"])
     {
-        let reserved =
-            guest.units() / 100 * (100 - percent) + guest.units() % 100 * (100 - percent) / 100;
         object(object(domain, "resources"), "requests")["memory"] =
-            Quantity::from_bytes(reserved).to_string().into();
+            Quantity::from_bytes(reserved(guest.units(), percent)).to_string().into();
     }
+}
+
+/// Single precision, as upstream has it: clients that calculate the same expect the same bytes.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+fn reserved(guest: i64, percent: i64) -> i64 {
+    (guest as f32 * (1.0 - percent as f32 / 100.0)) as i64
 }
 
 fn apply_annotations(template: &mut Value, size: &Value, conflicts: &mut Vec<Conflict>) {

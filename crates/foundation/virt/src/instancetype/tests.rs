@@ -57,6 +57,20 @@ fn template() -> Value {
 }
 
 #[test]
+fn an_overcommitted_machine_requests_the_bytes_that_upstream_calculates() {
+    for (guest, percent, expected) in
+        [("2Gi", 50, "1Gi"), ("128Mi", 15, "114085072"), ("1Gi", 100, "0")]
+    {
+        let size = json!({"cpu": {"guest": 1},
+            "memory": {"guest": guest, "overcommitPercent": percent}});
+        let mut made = template();
+        let sizing = Sizing { size: Some(size), preference: None };
+        assert_eq!(sizing.apply("spec.template.spec", &mut made), []);
+        assert_eq!(made["spec"]["domain"]["resources"]["requests"]["memory"], expected);
+    }
+}
+
+#[test]
 fn a_size_and_a_preference_make_a_machine() {
     let sizing = Sizing { size: Some(size()), preference: Some(preference()) };
     let mut made = template();

@@ -292,6 +292,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
     }
 
+    /// What no later request gets either: without `Retry-After`, which makes clients ask ten times.
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
     pub(crate) fn insufficient_storage(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
     }
@@ -398,6 +403,16 @@ mod tests {
         assert_eq!(status["message"], "no such luck");
         assert_eq!(status["code"], 500);
         assert_eq!(status.get("reason"), None);
+    }
+
+    #[test]
+    fn what_stays_unsupported_is_not_asked_for_again() {
+        assert_eq!(ApiError::unavailable("not now").retry_after_seconds(), Some(1));
+        let never = ApiError::unsupported("never");
+        assert_eq!(
+            (never.to_value()["code"].as_u64(), never.retry_after_seconds()),
+            (Some(503), None)
+        );
     }
 
     #[test]

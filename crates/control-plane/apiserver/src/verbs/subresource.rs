@@ -53,7 +53,7 @@ fn unreachable_pod(call: &Call<'_>, subresource: &str) -> ApiError {
     if call.api.store.get(&call.served.table, &key).is_none() {
         return ApiError::not_found(call.served.subject(call.path.name));
     }
-    ApiError::unavailable(format!(
+    ApiError::unsupported(format!(
         "the subresource {subresource:?} of {} needs a pod runtime, which this server does not have",
         call.served.qualified()
     ))

@@ -8,7 +8,7 @@ use base::clock::rfc3339;
 use hci::cpu_manager::{self, CpuPolicy};
 use hci::failover::STORAGE_PORT;
 use hci::guest_network::NETWORK;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::facts::{HostFacts, Virtualization};
@@ -21,6 +21,11 @@ const RESERVED_MEMORY: u64 = 512 << 20;
 const LEAST_MEMORY: u64 = 100 << 20;
 /// How many guests one node is allowed; each has a launcher pod.
 const PODS: &str = "1000";
+/// When KubeVirt's part of the node last wrote the Node, for clients that look there.
+const HEARTBEAT: &str = "kubevirt.io/heartbeat";
+/// An older one is renewed with the next write. It causes none: that the node is alive is said
+/// by its lease.
+const HEARTBEAT_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The merge patches that bring a Node up to date; `None` where nothing differs.
 #[derive(Debug, Default, PartialEq)]
@@ -31,13 +36,15 @@ pub(crate) struct NodePatches {
 
 /// A node that does not exist yet.
 pub(crate) fn birth(config: &Config, facts: &HostFacts, now: Timestamp) -> Value {
+    let mut annotations = annotations(config, facts);
+    annotations.insert(HEARTBEAT.into(), rfc3339(now).into());
     json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": config.node_name,
             "labels": first_labels(config, facts, CpuPolicy::Static),
-            "annotations": annotations(config, facts),
+            "annotations": annotations,
         },
         "status": status(config, facts, &[], now),
     })
@@ -86,10 +93,26 @@ pub(crate) fn patches(
             _ => {}
         }
     }
-    NodePatches {
+    let mut patches = NodePatches {
         metadata: (!metadata.is_empty()).then(|| json!({ "metadata": metadata })),
         status: (!changes.is_empty()).then(|| json!({ "status": changes })),
+    };
+    let beat = &node["metadata"]["annotations"][HEARTBEAT];
+    if beat.is_null() {
+        patches.metadata.get_or_insert_with(|| json!({}));
     }
+    if is_due(beat, now)
+        && let Some(patch) = patches.metadata.as_mut().or(patches.status.as_mut())
+    {
+        patch["metadata"]["annotations"][HEARTBEAT] = rfc3339(now).into();
+    }
+    patches
+}
+
+/// Whether the time of the last write may be renewed.
+fn is_due(beat: &Value, now: Timestamp) -> bool {
+    let written = beat.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    written.is_none_or(|written| now.duration_since(written).abs() >= HEARTBEAT_PERIOD)
 }
 
 /// What differs, and `null` for what is ours and no longer wanted.

@@ -69,6 +69,33 @@ fn a_node_that_is_up_to_date_is_not_written() {
 }
 
 #[test]
+fn the_heartbeat_travels_with_writes_and_causes_none() {
+    let beat = |patch: Option<Value>| {
+        patch.map(|patch| patch["metadata"]["annotations"][HEARTBEAT].clone())
+    };
+    let born = birth(&config(), &facts(), at(0));
+    assert_eq!(born["metadata"]["annotations"][HEARTBEAT], rfc3339(at(0)));
+    let (mut bare, mut relabelled, mut odd) = (born.clone(), born.clone(), born.clone());
+    bare["metadata"]["annotations"].as_object_mut().unwrap().remove(HEARTBEAT);
+    relabelled["metadata"]["labels"]["kubevirt.io/schedulable"] = "false".into();
+    odd["metadata"]["labels"] = json!({});
+    odd["metadata"]["annotations"][HEARTBEAT] = "yesterday".into();
+    let grown = HostFacts { cpu: Cpu { count: 8, ..facts().cpu }, ..facts() };
+    let minute = || Some(json!(rfc3339(at(60))));
+    for (node, facts, second, metadata, status) in [
+        (&born, facts(), 600, None, None),
+        (&bare, facts(), 60, minute(), None),
+        (&relabelled, facts(), 60, minute(), None),
+        (&relabelled, facts(), 59, Some(Value::Null), None),
+        (&odd, facts(), 60, minute(), None),
+        (&born, grown, 60, None, minute()),
+    ] {
+        let written = patches(&config(), &facts, node, at(second));
+        assert_eq!((beat(written.metadata), beat(written.status)), (metadata, status));
+    }
+}
+
+#[test]
 fn others_learn_the_network_of_the_guests_unless_there_is_none() {
     let network = crate::Network::Nat {
         bridge: "sheaf0".parse().unwrap(),
@@ -146,7 +173,7 @@ fn a_change_of_the_host_is_written_and_nothing_else() {
     let node = birth(&config(), &facts(), at(0));
     let mut now = facts();
     now.findings.virtualization = Virtualization::Kvm { qemu: "7.2.22".into() };
-    let NodePatches { metadata, status } = patches(&config(), &now, &node, at(100));
+    let NodePatches { metadata, status } = patches(&config(), &now, &node, at(50));
     assert_eq!(
         metadata.unwrap(),
         json!({"metadata": {"labels": {

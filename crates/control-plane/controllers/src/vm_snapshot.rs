@@ -5,6 +5,7 @@
 
 mod indication;
 mod plan;
+mod source;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use kube::Client;
 use serde_json::{Value, json};
 use tracing::info;
 
-use self::plan::{DiskProgress, SnapshotDisk};
+use self::plan::DiskProgress;
+use self::source::FoundClaim;
 use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::SNAPSHOTS;
 use crate::longhorn::volume_snapshot::{self, VOLUME_SNAPSHOTS};
@@ -27,7 +29,7 @@ use crate::reconcile::{
     Reconciler,
 };
 use crate::resource::{
-    CLAIMS, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, is_refused,
+    CLAIMS, DATA_VOLUMES, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, is_refused,
 };
 
 const SNAPSHOT_CLASSES: Resource =
@@ -122,17 +124,17 @@ impl VmSnapshotReconciler {
         let machine = text(snapshot, "/spec/source/name");
         let found = self.objects.get(VMS, namespace, machine).await.doing("get the machine")?;
         let Some(vm) = found else {
-            let patch = plan::waiting(snapshot, "Source does not exist", clock::now());
-            self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return self.wait(snapshot, "Source does not exist").await;
         };
+        let claims = self.claims(&vm).await?;
+        if let Some(why) = source::obstacle(&vm, &claims) {
+            return self.wait(snapshot, &why).await;
+        }
         if !self.lock(key, &vm).await? {
-            let patch = plan::waiting(snapshot, "Source not locked", clock::now());
-            self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return self.wait(snapshot, &source::is_busy(&vm)).await;
         }
         let vmi = self.objects.get(VMIS, namespace, machine).await.doing("get the instance")?;
-        let disks = self.disks(&vm).await?;
+        let disks: Vec<_> = claims.into_iter().map(plan::disk).collect();
         let patch = plan::begun(snapshot, &vm, vmi.as_ref(), &disks, clock::now());
         self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
         // What was just written counts if all disks are captured already.
@@ -165,15 +167,27 @@ impl VmSnapshotReconciler {
         self.update_status(VMS, vm, &patch).await.map(|_| true)
     }
 
-    async fn disks(&self, vm: &Value) -> Result<Vec<SnapshotDisk>, ReconcileError> {
-        let mut disks = Vec::new();
-        for (volume, claim) in plan::claims(vm) {
-            let namespace = object::namespace(vm);
-            let claim = self.objects.get(CLAIMS, namespace, claim).await.doing("get a claim")?;
+    async fn wait(&self, snapshot: &Value, why: &str) -> Result<ReconcileResult, ReconcileError> {
+        let patch = plan::waiting(snapshot, why, clock::now());
+        self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
+        Ok(ReconcileResult::Again(LOOK_AGAIN))
+    }
+
+    async fn claims(&self, vm: &Value) -> Result<Vec<FoundClaim>, ReconcileError> {
+        let namespace = object::namespace(vm);
+        let mut all = Vec::new();
+        for (volume, name) in plan::claims(vm) {
+            let claim = self.objects.get(CLAIMS, namespace, name).await.doing("get a claim")?;
             let behind = self.objects.volume_of(claim.as_ref()).await.doing("get a volume")?;
-            disks.push(plan::disk(volume, claim, behind.as_ref()));
+            let import = match claim.as_ref().and_then(source::import_name) {
+                Some(import) => self.objects.get(DATA_VOLUMES, namespace, import).await,
+                None => Ok(None),
+            };
+            let import = import.doing("get the import of a disk")?;
+            let (volume, name) = (volume.to_owned(), name.to_owned());
+            all.push(FoundClaim { volume, name, claim, behind, import });
         }
-        Ok(disks)
+        Ok(all)
     }
 
     async fn proceed(

@@ -3,6 +3,7 @@
 use hci::together::{QUIESCE_LABEL, Quiesce};
 use serde_json::{Value, json};
 
+use crate::condition;
 use crate::object::list;
 
 /// What a label of the captured disks says about their guest; nothing for a machine that did
@@ -11,19 +12,53 @@ pub(super) fn quiesce(longhorn: &Value) -> Option<Quiesce> {
     Quiesce::parse(longhorn.pointer("/status/labels")?.get(QUIESCE_LABEL)?.as_str()?)
 }
 
+/// How many disks of a machine are captured, and how many cannot be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DiskCoverage {
+    pub(super) captured: usize,
+    pub(super) left_out: usize,
+}
+
+/// The indications of a snapshot that begins, `vmi` being a guest that runs. Where no disk is
+/// captured, nobody asks the agent, and its connection is all there is to tell.
+pub(super) fn at_start(vmi: Option<&Value>, disks: DiskCoverage) -> Vec<&'static str> {
+    let mut all = Vec::new();
+    if let Some(vmi) = vmi {
+        let paused = condition::is(vmi, "Paused", "True");
+        let agent = condition::is(vmi, "AgentConnected", "True");
+        all.push("Online");
+        if paused {
+            all.push("Paused");
+        } else if disks.captured == 0 {
+            all.push(if agent { "GuestAgent" } else { "NoGuestAgent" });
+        }
+    }
+    if disks.left_out > 0 {
+        all.push("PartialSnapshot");
+    }
+    ordered(all)
+}
+
+/// By name, as upstream's are, and what is missing last.
+fn ordered(mut all: Vec<&str>) -> Vec<&str> {
+    all.sort_by_key(|own| (*own == "PartialSnapshot", *own));
+    all
+}
+
 /// The indications of a snapshot whose disks are captured. Whether an agent is connected before
 /// says nothing: it may refuse, or not answer.
 pub(super) fn of(snapshot: &Value, quiesce: Option<Quiesce>) -> Vec<&str> {
     const ABOUT_AGENT: [&str; 3] = ["GuestAgent", "NoGuestAgent", "QuiesceFailed"];
     let before = list(snapshot, "/status/indications").iter().filter_map(Value::as_str);
-    let mut all: Vec<&str> = before.filter(|own| !ABOUT_AGENT.contains(own)).collect();
+    let is_kept = |own: &&str| quiesce.is_none() || !ABOUT_AGENT.contains(own);
+    let mut all: Vec<&str> = before.filter(is_kept).collect();
     all.extend(match quiesce {
         Some(Quiesce::Frozen) => ["GuestAgent"].as_slice(),
         Some(Quiesce::Failed) => &["GuestAgent", "QuiesceFailed"],
         Some(Quiesce::NoAgent) => &["NoGuestAgent"],
         Some(Quiesce::Skipped) | None => &[],
     });
-    all
+    ordered(all)
 }
 
 /// The same with explanations.
@@ -55,26 +90,48 @@ mod tests {
     use super::super::plan;
     use super::*;
 
+    fn running(conditions: Value) -> Value {
+        json!({"status": {"phase": "Running", "conditions": conditions}})
+    }
+
     #[test]
     fn indications_say_whether_file_systems_were_frozen() {
-        let vmi = json!({"status": {"phase": "Running",
-            "conditions": [{"type": "AgentConnected", "status": "True"}]}});
-        let own = json!({"metadata": {"name": "s", "uid": "u"}});
-        let now = Timestamp::UNIX_EPOCH;
-        let begun = plan::begun(&own, &json!({}), Some(&vmi), &[], now);
-        assert_eq!(begun["status"]["indications"], json!(["Online"]), "nobody was asked yet");
+        let vmi = running(json!([{"type": "AgentConnected", "status": "True"}]));
+        let disks = DiskCoverage { captured: 1, left_out: 0 };
+        let begun = at_start(Some(&vmi), disks);
+        assert_eq!(begun, ["Online"], "nobody was asked yet");
+        let own = json!({"status": {"indications": begun}});
         for (label, expected) in [
-            ("frozen", json!(["Online", "GuestAgent"])),
-            ("failed", json!(["Online", "GuestAgent", "QuiesceFailed"])),
-            ("no-agent", json!(["Online", "NoGuestAgent"])),
+            ("frozen", json!(["GuestAgent", "Online"])),
+            ("failed", json!(["GuestAgent", "Online", "QuiesceFailed"])),
+            ("no-agent", json!(["NoGuestAgent", "Online"])),
             ("skipped", json!(["Online"])),
             ("", json!(["Online"])),
         ] {
             let longhorn = json!({"status": {"labels": {QUIESCE_LABEL: label}}});
-            let done = plan::succeeded(&begun, &[], quiesce(&longhorn), now);
+            let done = plan::succeeded(&own, &[], quiesce(&longhorn), Timestamp::UNIX_EPOCH);
             assert_eq!(done["status"]["indications"], expected, "{label}");
             let explained = list(&done, "/status/sourceIndications").len();
             assert_eq!(Some(explained), expected.as_array().map(Vec::len));
+        }
+    }
+
+    #[test]
+    fn a_guest_without_disks_to_freeze_tells_of_its_agent() {
+        let agent = running(json!([{"type": "AgentConnected", "status": "True"}]));
+        let bare = running(json!([]));
+        let paused = running(json!([{"type": "Paused", "status": "True"}]));
+        for (vmi, captured, left_out, expected) in [
+            (None, 0, 0, json!([])),
+            (Some(&agent), 0, 0, json!(["GuestAgent", "Online"])),
+            (Some(&bare), 0, 1, json!(["NoGuestAgent", "Online", "PartialSnapshot"])),
+            (Some(&bare), 1, 0, json!(["Online"])),
+            (Some(&paused), 0, 0, json!(["Online", "Paused"])),
+        ] {
+            let begun = at_start(vmi, DiskCoverage { captured, left_out });
+            assert_eq!(json!(begun), expected);
+            let own = json!({"status": {"indications": begun}});
+            assert_eq!(json!(of(&own, None)), expected, "kept to the end");
         }
     }
 }

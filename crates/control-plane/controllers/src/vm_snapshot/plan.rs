@@ -5,7 +5,8 @@ use hci::together::{Quiesce, SnapshotGroup, TOGETHER};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::indication;
+use super::indication::{self, DiskCoverage};
+use super::source::FoundClaim;
 use crate::condition::{self, Condition};
 use crate::longhorn::handle;
 use crate::object::{
@@ -34,10 +35,9 @@ pub(super) fn claims(vm: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-pub(super) fn disk(volume: &str, claim: Option<Value>, behind: Option<&Value>) -> SnapshotDisk {
-    let able = behind.and_then(handle).is_some();
-    let claim = claim.filter(|own| able && text(own, "/status/phase") == "Bound");
-    SnapshotDisk { volume: volume.to_owned(), claim }
+pub(super) fn disk(found: FoundClaim) -> SnapshotDisk {
+    let able = found.behind.as_ref().and_then(handle).is_some();
+    SnapshotDisk { volume: found.volume, claim: found.claim.filter(|_| able) }
 }
 
 /// What ties the disks of a machine that runs to one instant. Those of one that does not are
@@ -230,18 +230,12 @@ pub(super) fn begun(
     disks: &[SnapshotDisk],
     now: Timestamp,
 ) -> Value {
-    let mut indications = Vec::new();
-    if let Some(vmi) = vmi.filter(|own| is_online(own)) {
-        indications.push("Online");
-        indications.extend(condition::is(vmi, "Paused", "True").then_some("Paused"));
-    }
     let names = |included: bool| -> Vec<&str> {
         let own = disks.iter().filter(|disk| disk.claim.is_some() == included);
         own.map(|disk| disk.volume.as_str()).collect()
     };
-    if !names(false).is_empty() {
-        indications.push("PartialSnapshot");
-    }
+    let kept = DiskCoverage { captured: names(true).len(), left_out: names(false).len() };
+    let indications = indication::at_start(vmi.filter(|own| is_online(own)), kept);
     let conditions = [
         Condition::new("Progressing", "True").because(
             "Source locked and operation in progress",
@@ -263,7 +257,11 @@ pub(super) fn faulty(snapshot: &Value, why: &str, now: Timestamp) -> Value {
     if text(snapshot, "/status/error/message") != why {
         error["time"] = json!(clock::rfc3339(now));
     }
-    json!({"status": {"error": error}})
+    let conditions = [
+        Condition::new("Progressing", "False").because("In error state", why),
+        Condition::new("Ready", "False").because("Not ready", "Not ready"),
+    ];
+    json!({"status": {"error": error, "conditions": with_conditions(snapshot, &conditions, now)}})
 }
 
 pub(super) fn failed(snapshot: &Value, why: &str, now: Timestamp) -> Value {
@@ -310,7 +308,7 @@ pub(super) fn succeeded(
     let explained = indication::explained(&indications);
     let conditions = [
         Condition::new("Progressing", "False").because("Operation complete", "Operation complete"),
-        Condition::new("Ready", "True").because("Operation complete", "Operation complete"),
+        Condition::new("Ready", "True").because("Ready", "Ready"),
     ];
     json!({"status": {
         "phase": "Succeeded", "readyToUse": true, "creationTime": instant(taken, now),
@@ -332,12 +330,13 @@ mod tests {
 
     #[test]
     fn only_disks_that_can_be_captured_are() {
+        let own = |claim, behind| FoundClaim { claim, behind, ..FoundClaim::default() };
         let claim = || Some(json!({"status": {"phase": "Bound"}}));
         let ours = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "v"}}});
         let local = json!({"spec": {"local": {}}});
-        assert!(disk("a", claim(), Some(&ours)).claim.is_some());
-        assert!(disk("a", claim(), Some(&local)).claim.is_none());
-        assert!(disk("a", None, None).claim.is_none());
+        assert!(disk(own(claim(), Some(ours))).claim.is_some());
+        assert!(disk(own(claim(), Some(local))).claim.is_none());
+        assert!(disk(own(None, None)).claim.is_none());
         let vm = json!({"spec": {"template": {"spec": {"volumes": [
             {"name": "a", "persistentVolumeClaim": {"claimName": "c"}},
             {"name": "b", "dataVolume": {"name": "d"}},

@@ -81,7 +81,7 @@ async fn a_refused_freeze_is_told() {
     fake.merge(disks, "n", &disk, &taken);
     reconciler.reconcile(&key).await.unwrap();
     let done = fake.get(kind, "n", "s").unwrap();
-    assert_eq!(done["status"]["indications"], json!(["Online", "GuestAgent", "QuiesceFailed"]));
+    assert_eq!(done["status"]["indications"], json!(["GuestAgent", "Online", "QuiesceFailed"]));
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn two_snapshots_of_one_machine_are_taken_one_after_the_other() {
     let second = fake.get(kind, "n", "second").unwrap();
     let progressing =
         crate::condition::find(object::list(&second, "/status/conditions"), "Progressing");
-    assert_eq!(progressing.unwrap()["reason"], "Source not locked");
+    assert_eq!(progressing.unwrap()["reason"], "Source not locked snapshot \"first\" in progress");
     assert_eq!(second["status"]["indications"], Value::Null);
     assert!(fake.names("snapshot.kubevirt.io/virtualmachinesnapshotcontents").is_empty());
 
@@ -130,5 +130,7 @@ async fn a_lock_of_a_snapshot_that_is_gone_does_not_count() {
     reconciler.reconcile(&ObjectKey::new("n", "s")).await.unwrap();
     let done = fake.get(kind, "n", "s").unwrap();
     assert_eq!(text(&done, "/status/phase"), "Succeeded");
-    assert_eq!(done["status"]["indications"], json!(["Online"]), "it has no disk to be frozen for");
+    assert_eq!(done["status"]["indications"], json!(["NoGuestAgent", "Online"]));
+    let ready = crate::condition::find(object::list(&done, "/status/conditions"), "Ready");
+    assert_eq!(ready.unwrap()["reason"], "Ready");
 }

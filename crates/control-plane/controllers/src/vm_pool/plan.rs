@@ -22,6 +22,8 @@ use crate::vmi_replica_set::plan::{replicas, selector_text};
 
 /// How many machines are made or deleted at a time.
 const BURST: usize = 20;
+/// Which machines follow the template, and in which order.
+const UPDATE_POLICY: &str = "/spec/updateStrategy/proactive/selectionPolicy";
 
 /// What would bring a pool nearer to what it should be.
 #[derive(Debug, Default, PartialEq)]
@@ -94,6 +96,7 @@ pub(crate) fn plan(pool: &Value, seen: PoolInput<'_>, now: Timestamp) -> PoolPla
     plan.delete.truncate(BURST);
     if pool.pointer("/spec/updateStrategy/unmanaged").is_none() {
         kept.retain(|vm| !plan.delete.iter().any(|own| own == name(vm)));
+        let kept = selected(pool, kept, UPDATE_POLICY);
         let (new, old): (Vec<&Value>, Vec<&Value>) =
             kept.into_iter().partition(|vm| revision::is_current(pool, vm, seen.revisions));
         plan.update = old.into_iter().map(named).collect();
@@ -141,11 +144,13 @@ fn give_up<'a>(
 /// Brings instances to the template that their machines have, as many as may be away.
 fn renew(pool: &Value, machines: &[&Value], seen: PoolInput<'_>, plan: &mut PoolPlan) {
     let of = |vm: &Value| seen.vmis.iter().find(|vmi| is_controlled_by(vmi, vm));
-    let is_up = |vm: &Value| of(vm).is_some_and(|vmi| condition::is(vmi, "Ready", "True"));
+    // One that was told to end still says that it is ready, until it is gone.
+    let is_ready = |vmi: &Value| !is_deleting(vmi) && condition::is(vmi, "Ready", "True");
+    let is_up = |vm: &Value| of(vm).is_some_and(is_ready);
     let is_lazy = pool.pointer("/spec/updateStrategy/opportunistic").is_some();
     let away = machines.iter().filter(|vm| !is_up(vm)).count();
     let mut room = max_unavailable(pool).saturating_sub(away);
-    for vm in choose(pool, machines, "/spec/updateStrategy/proactive/selectionPolicy") {
+    for vm in choose(pool, machines, UPDATE_POLICY) {
         let Some(vmi) = of(vm).filter(|vmi| !is_deleting(vmi)) else { continue };
         let list = match difference(vmi, vm, seen.revisions) {
             Difference::Nothing => continue,
@@ -185,9 +190,8 @@ fn scales_in(pool: &Value) -> bool {
     !strategy("unmanaged") && !strategy("opportunistic")
 }
 
-/// Machines in the order in which a policy takes them.
-fn choose<'a>(pool: &Value, machines: &[&'a Value], policy: &str) -> Vec<&'a Value> {
-    let mut chosen = machines.to_vec();
+/// The machines that a policy is about.
+fn selected<'a>(pool: &Value, mut chosen: Vec<&'a Value>, policy: &str) -> Vec<&'a Value> {
     let labels = pool.pointer(&format!("{policy}/selectors/labelSelector"));
     if let Some(labels) = labels {
         let none = Value::Null;
@@ -204,6 +208,12 @@ fn choose<'a>(pool: &Value, machines: &[&'a Value], policy: &str) -> Vec<&'a Val
             selector::matches(&wanted, own)
         });
     }
+    chosen
+}
+
+/// Machines in the order in which a policy takes them.
+fn choose<'a>(pool: &Value, machines: &[&'a Value], policy: &str) -> Vec<&'a Value> {
+    let mut chosen = selected(pool, machines.to_vec(), policy);
     let index = |vm: &&Value| index_of(name(vm)).unwrap_or(usize::MAX);
     let age = |vm: &&Value| text(vm, "/metadata/creationTimestamp").to_owned();
     match text(pool, &format!("{policy}/sortPolicy")) {
@@ -372,9 +382,25 @@ mod tests {
         let half = [vmis[0].clone(), vmi(1, &new, "False")];
         let plan = made_from(&both, &careful, &updated, &half);
         assert!(plan.restart.is_empty(), "one is away already");
+        let mut ending = vmis.clone();
+        ending[1]["metadata"]["deletionTimestamp"] = json!("2026-01-31T00:00:00Z");
+        let plan = made_from(&both, &careful, &updated, &ending);
+        assert!(plan.restart.is_empty(), "one was told to end, and is ready until it did");
         let mut later = new.clone();
         later["spec"]["updateStrategy"] = json!({"opportunistic": {}});
         assert!(made_from(&both, &later, &updated, &vmis).restart.is_empty());
+    }
+
+    #[test]
+    fn a_new_template_reaches_selected_machines_only() {
+        let policy = json!({"selectors": {"labelSelector": {"matchLabels": {"app": "test"}}}});
+        let strategy = json!({"proactive": {"selectionPolicy": policy}});
+        let old = pool(json!({"replicas": 2, "updateStrategy": strategy}));
+        let new = changed(&old, "template", json!({"spec": {"domain": {"x": 1}}}));
+        let mut machines: Vec<Value> = (0..2).map(|index| vm(&old, index)).collect();
+        assert!(made_from(&[&old], &new, &machines, &[]).update.is_empty());
+        machines[1]["spec"]["template"]["metadata"]["labels"]["app"] = json!("test");
+        assert_eq!(made_from(&[&old], &new, &machines, &[]).update, ["p-1"]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ const SNAPSHOT_CLASSES: Resource =
     Resource::new("snapshot.storage.k8s.io", "v1", "volumesnapshotclasses");
 
 impl VmReconciler {
-    /// Creates the data volumes that are missing.
+    /// Creates the data volumes that are missing, and takes those that nobody has.
     pub(super) async fn make_data_volumes(
         &self,
         vm: &Value,
@@ -27,7 +27,8 @@ impl VmReconciler {
     ) -> Result<(), ReconcileError> {
         for template in list(vm, "/spec/dataVolumeTemplates") {
             let name = object::name(template);
-            if disks.data_volumes.iter().any(|own| object::name(own) == name) {
+            if let Some(own) = disks.data_volumes.iter().find(|own| object::name(own) == name) {
+                self.adopt(vm, own).await?;
                 continue;
             }
             let wanted = instance::data_volume(vm, template);
@@ -55,6 +56,15 @@ impl VmReconciler {
             }
         }
         Ok(())
+    }
+
+    async fn adopt(&self, vm: &Value, own: &Value) -> Result<(), ReconcileError> {
+        let Some(patch) = instance::adoption(vm, own) else { return Ok(()) };
+        let namespace = object::namespace(vm);
+        match self.objects.merge(DATA_VOLUMES, namespace, object::name(own), &patch).await {
+            Err(failure) if is_refused(&failure, 404) || is_refused(&failure, 409) => Ok(()),
+            written => written.map(drop).doing("adopt a data volume"),
+        }
     }
 
     /// Reads what stands behind the volumes.

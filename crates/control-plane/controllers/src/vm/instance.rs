@@ -6,7 +6,9 @@
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::object::{controlled_by, generation, name, namespace, text, uid};
+use crate::object::{
+    controlled_by, controller, generation, is_deleting, list, name, namespace, text, uid, version,
+};
 use crate::vmi::VM_FINALIZER;
 
 pub(crate) const GENERATION: &str = "kubevirt.io/vm-generation";
@@ -103,6 +105,19 @@ pub(crate) fn data_volume(vm: &Value, template: &Value) -> Value {
         "spec": spec})
 }
 
+/// Makes a data volume of a template the machine's, if nobody has it: one that a pool kept for
+/// the next machine of its number, for instance.
+pub(crate) fn adoption(vm: &Value, own: &Value) -> Option<Value> {
+    if controller(own).is_some() || is_deleting(own) || is_deleting(vm) {
+        return None;
+    }
+    let mut meta = version(own);
+    let mut owners = list(own, "/metadata/ownerReferences").to_vec();
+    owners.push(owned_by(vm));
+    meta.insert("ownerReferences".into(), owners.into());
+    Some(json!({ "metadata": meta }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +180,18 @@ mod tests {
         assert_eq!(made["metadata"]["labels"], json!({"l": "x", "kubevirt.io/created-by": "u"}));
         assert_eq!(made["spec"]["source"], json!({"blank": {}}));
         assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "VirtualMachine");
+    }
+
+    #[test]
+    fn a_data_volume_that_nobody_has_is_adopted() {
+        let own = |meta: Value| json!({ "metadata": meta });
+        let other = json!({"uid": "x"});
+        let adopted = adoption(&vm(), &own(json!({"ownerReferences": [other]}))).unwrap();
+        let owners = &adopted["metadata"]["ownerReferences"];
+        assert_eq!((owners[0]["uid"].as_str(), owners[1]["uid"].as_str()), (Some("x"), Some("u")));
+        let held = json!({"uid": "x", "controller": true});
+        assert_eq!(adoption(&vm(), &own(json!({"ownerReferences": [held]}))), None);
+        assert_eq!(adoption(&vm(), &own(json!({"deletionTimestamp": "t"}))), None);
+        assert_eq!(adoption(&vm(), &data_volume(&vm(), &json!({}))), None, "it is ours already");
     }
 }

@@ -42,10 +42,14 @@ pub(crate) fn pod_name_after(vmi: &Value, migration: &str) -> String {
     base
 }
 
-/// The instance that a pod with this name stands for.
+/// The instance that a pod with this name stands for; the beginning of its name, if it is cut
+/// off in the pod's.
 pub(crate) fn instance_of(pod: &str) -> Option<&str> {
-    let (instance, suffix) = pod.strip_prefix(PREFIX)?.rsplit_once('-')?;
-    (suffix.len() == 5 && !instance.is_empty()).then_some(instance)
+    let named = pod.strip_prefix(PREFIX)?;
+    let (start, suffix) = named.split_at_checked(named.len().checked_sub(5)?)?;
+    let is_cut = pod.len() == LONGEST_BASE + 5;
+    let instance = start.strip_suffix('-').or_else(|| is_cut.then_some(start))?;
+    (!suffix.contains('-') && !instance.is_empty()).then_some(instance)
 }
 
 /// Whether a pod that stands for an instance is given time to end.
@@ -222,6 +226,8 @@ mod tests {
         assert_eq!(first, pod_name(&vmi(json!({}))));
         assert_eq!(instance_of(&first), Some("web"));
         assert_eq!((instance_of("web-0"), instance_of("virt-launcher-x")), (None, None));
+        let long = json!({"metadata": {"name": "v".repeat(63), "uid": "u"}});
+        assert_eq!(instance_of(&pod_name(&long)), Some(&*"v".repeat(44)), "cut off");
         let long = json!({"metadata": {"name": "x".repeat(200), "uid": "u"}});
         assert_eq!(pod_name(&long).len(), 63);
     }

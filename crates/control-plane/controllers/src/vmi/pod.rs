@@ -60,12 +60,17 @@ impl VmiReconciler {
         let Some(instance) = launcher::instance_of(&key.name) else {
             return Ok(ReconcileResult::Done);
         };
+        let is_of_pod = |vmi: &Value| launcher::pod_name(vmi) == *key.name;
         let vmi = match found.as_ref().and_then(object::controller) {
             Some(owner) => self.objects.get(VMIS, &key.namespace, text(owner, "/name")).await,
-            // Names that are too long are cut off in the pod's: its instance is not found then.
             None => self.objects.get(VMIS, &key.namespace, instance).await,
         };
-        let vmi = vmi.doing("get the instance")?.filter(|vmi| launcher::pod_name(vmi) == *key.name);
+        let mut vmi = vmi.doing("get the instance")?.filter(is_of_pod);
+        // Names that are too long are cut off in the pod's, which is not there any more to ask.
+        if vmi.is_none() && found.is_none() {
+            let all = self.objects.list(VMIS, &key.namespace, "").await.doing("list instances")?;
+            vmi = all.into_iter().find(is_of_pod);
+        }
         let now = clock::now();
         match (vmi.filter(|vmi| plan::stage(vmi) == VmiStage::Placed), found) {
             // Its node is about to end it, and the end brings us back to the pod.

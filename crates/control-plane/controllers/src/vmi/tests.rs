@@ -229,14 +229,17 @@ fn removes_pods(fake: &Fake) -> bool {
 
 #[tokio::test]
 async fn a_pod_deleted_by_force_ends_its_instance_and_is_not_made_again() {
-    let world = World::new("4Gi");
-    let pod = running(&world, "v").await;
-    world.fake.delete("/pods", "n", object::name(&pod), "Background");
-    let work = VmiKey::Pod(ObjectKey::new("n", object::name(&pod)));
-    world.placer.reconcile(&work).await.unwrap();
-    assert!(object::annotation(&world.get("v"), virt::SHUT_DOWN_BY).is_some());
-    world.look("v").await;
-    assert!(world.pod("v").is_none());
+    // The name of the second is cut off in that of its pod.
+    for name in ["v", &"v".repeat(63)] {
+        let world = World::new("4Gi");
+        let pod = running(&world, name).await;
+        world.fake.delete("/pods", "n", object::name(&pod), "Background");
+        let work = VmiKey::Pod(ObjectKey::new("n", object::name(&pod)));
+        world.placer.reconcile(&work).await.unwrap();
+        assert!(object::annotation(&world.get(name), virt::SHUT_DOWN_BY).is_some());
+        world.look(name).await;
+        assert!(world.pod(name).is_none());
+    }
 }
 
 #[tokio::test]

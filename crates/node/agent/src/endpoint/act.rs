@@ -66,6 +66,19 @@ fn silent(failure: AgentError) -> EndpointError {
     }
 }
 
+fn undone(command: &str, failure: &AgentError) -> EndpointError {
+    EndpointError::new(StatusCode::INTERNAL_SERVER_ERROR, failed_command(command, failure))
+}
+
+/// What became of a command, in the words of KubeVirt's launcher.
+fn failed_command(command: &str, failure: &AgentError) -> String {
+    let why = match failure {
+        AgentError::Refused { .. } => Chain(failure).to_string(),
+        _ => "QEMU guest agent is not connected".to_owned(),
+    };
+    format!("server error. command {command} failed: {why:?}")
+}
+
 async fn guest_info(live: &LiveMachine) -> Result<Response<ResponseBody>, EndpointError> {
     let agent = &live.agent;
     let known: Info = agent.info().await.map_err(silent)?;
@@ -149,7 +162,7 @@ pub(super) async fn act(
         },
         GuestAction::Freeze => freeze(live, &options).await?,
         GuestAction::Unfreeze => {
-            live.agent.thaw().await.map_err(silent)?;
+            live.agent.thaw().await.map_err(|failure| undone("Unfreeze", &failure))?;
             live.ask_again();
         }
     }
@@ -158,7 +171,7 @@ pub(super) async fn act(
 
 /// Freezes the guest's file systems, and thaws them if nobody does in time.
 async fn freeze(live: &LiveMachine, options: &Value) -> Result<(), EndpointError> {
-    live.agent.freeze().await.map_err(silent)?;
+    live.agent.freeze().await.map_err(|failure| undone("Freeze", &failure))?;
     live.ask_again();
     let limit = options["unfreezeTimeout"].as_str().and_then(span).unwrap_or(FROZEN);
     if limit.is_zero() {
@@ -208,6 +221,21 @@ fn span(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_freeze_without_an_agent_is_told_as_upstream_does() {
+        assert_eq!(
+            failed_command("Freeze", &AgentError::Closed),
+            "server error. command Freeze failed: \"QEMU guest agent is not connected\""
+        );
+        let refused = AgentError::Refused {
+            command: "guest-fsfreeze-freeze".into(),
+            class: "GenericError".into(),
+            description: "busy".into(),
+        };
+        let told = failed_command("Freeze", &refused);
+        assert!(told.contains("the guest agent refused guest-fsfreeze-freeze: busy"), "{told}");
+    }
 
     #[test]
     fn spans_are_read_as_go_writes_them() {

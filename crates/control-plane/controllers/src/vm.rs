@@ -25,6 +25,7 @@ use virt::run_strategy::{RunAction, RunSituation, decide};
 use virt::{InstancePhase, RunStrategy};
 
 use self::disk::are_filled;
+pub(crate) use self::instance::RELEASED_BY;
 pub(crate) use self::interest::VmMapper;
 use self::interest::needs;
 use self::status::{Disks, Findings};

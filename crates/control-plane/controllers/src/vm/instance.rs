@@ -7,10 +7,14 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::object::{
-    controlled_by, controller, generation, is_deleting, list, name, namespace, text, uid, version,
+    annotation, controlled_by, controller, generation, is_deleting, list, name, namespace, text,
+    uid, version,
 };
 use crate::vmi::VM_FINALIZER;
 
+/// UID of the machine that a disk was taken from before its deletion. That machine must not take it
+/// back: the disk would go with it.
+pub(crate) const RELEASED_BY: &str = "sheaf.io/released-by";
 pub(crate) const GENERATION: &str = "kubevirt.io/vm-generation";
 const API_VERSION: &str = "kubevirt.io/v1";
 const KIND: &str = "VirtualMachine";
@@ -108,10 +112,12 @@ pub(crate) fn data_volume(vm: &Value, template: &Value) -> Value {
 /// Makes a data volume of a template the machine's, if nobody has it: one that a pool kept for
 /// the next machine of its number, for instance.
 pub(crate) fn adoption(vm: &Value, own: &Value) -> Option<Value> {
-    if controller(own).is_some() || is_deleting(own) || is_deleting(vm) {
+    let is_kept = annotation(own, RELEASED_BY) == Some(uid(vm));
+    if controller(own).is_some() || is_deleting(own) || is_deleting(vm) || is_kept {
         return None;
     }
     let mut meta = version(own);
+    meta.insert("annotations".into(), json!({RELEASED_BY: null}));
     let mut owners = list(own, "/metadata/ownerReferences").to_vec();
     owners.push(owned_by(vm));
     meta.insert("ownerReferences".into(), owners.into());
@@ -192,6 +198,9 @@ mod tests {
         let held = json!({"uid": "x", "controller": true});
         assert_eq!(adoption(&vm(), &own(json!({"ownerReferences": [held]}))), None);
         assert_eq!(adoption(&vm(), &own(json!({"deletionTimestamp": "t"}))), None);
+        let released = |by: &str| own(json!({"annotations": {RELEASED_BY: by}}));
+        assert_eq!(adoption(&vm(), &released("u")), None, "it is kept from this machine");
+        assert!(adoption(&vm(), &released("other")).is_some());
         assert_eq!(adoption(&vm(), &data_volume(&vm(), &json!({}))), None, "it is ours already");
     }
 }

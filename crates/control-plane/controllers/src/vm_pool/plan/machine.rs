@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::revision::{REVISION, owned_by, revision_name};
 use crate::object::{is_controlled_by, is_true, list, name, namespace, text, uid};
+use crate::vm::RELEASED_BY;
 
 /// The number at the end of a name.
 pub(crate) fn index_of(name: &str) -> Option<usize> {
@@ -118,7 +119,7 @@ pub(crate) fn released(disk: &Value, vm: &Value) -> Option<Value> {
     let owners = list(disk, "/metadata/ownerReferences").iter();
     let others: Vec<&Value> = owners.filter(|own| text(own, "/uid") != uid(vm)).collect();
     Some(json!({"metadata": {"uid": disk["metadata"]["uid"],
-        "resourceVersion": disk["metadata"]["resourceVersion"], "ownerReferences": others}}))
+        "resourceVersion": disk["metadata"]["resourceVersion"], "annotations": {RELEASED_BY: uid(vm)}, "ownerReferences": others}}))
 }
 
 /// A merge patch that leaves nothing of `old` that is not in `new`.

@@ -154,12 +154,16 @@ fn a_watcher_that_falls_behind_is_told() {
     });
     // More than a collection's history may hold, and more than lies on the way to a client.
     let filler = "x".repeat(200_000);
-    for number in 0..120 {
-        let patch = json!({"stringData": {"x": format!("{number} {filler}")}});
-        http.merge(&format!("{SECRETS}/big"), &patch).ok();
-    }
-    let past = format!("{from}&resourceVersionMatch=Exact");
-    eventually("the beginning is forgotten", || http.get(&past).status == 410);
+    let versions: Vec<String> = (0..180)
+        .map(|number| {
+            let patch = json!({"stringData": {"x": format!("{number} {filler}")}});
+            let written = http.merge(&format!("{SECRETS}/big"), &patch).ok();
+            written["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    // Buffers hold some twenty events for the watcher: one that is further on is forgotten.
+    let past = format!("{SECRETS}?resourceVersion={}&resourceVersionMatch=Exact", versions[60]);
+    eventually("what the watcher has not seen is forgotten", || http.get(&past).status == 410);
     let end = block_on(async {
         let (mut buffer, mut end) = (vec![0; 64 << 10], String::new());
         loop {

@@ -30,6 +30,9 @@ const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
 const PREPARING_NODES: &str = "PreparingNodes";
 const UPGRADING_NODES: &str = "UpgradingNodes";
+/// What a node does, in messages.
+const SERVER_RESTARTS: &str = "restarts with the new program";
+const STORAGE_RESTARTS: &str = "restarts its storage process with the new program";
 
 /// A node, as an upgrade sees it.
 #[derive(Debug, Clone)]
@@ -177,6 +180,24 @@ impl<'a> UpgradeFacts<'a> {
         members
     }
 
+    /// The node that was asked to restart and has neither done so nor failed. Whatever is wanted
+    /// meanwhile waits for it: it may be about to begin.
+    fn in_flight(&self, members: &[&'a NodeView]) -> Option<(&'a NodeView, ProgramStep)> {
+        members.iter().find_map(|node| {
+            let request = node.request.as_ref().filter(|own| own.id.starts_with(self.uid()))?;
+            let report = &node.report;
+            let is_over = match request.step {
+                ProgramStep::Prepare => true,
+                ProgramStep::Run => node.runs(&request.digest) && !report.is_trial,
+                ProgramStep::Storage => {
+                    !node.runs(&request.digest) || report.has_settled_on(&request.digest)
+                }
+            };
+            let is_failed = report.failure_of(request).is_some();
+            (!is_over && !is_failed).then_some((*node, request.step))
+        })
+    }
+
     /// Whether an administrator has to let the node go on.
     fn is_paused(&self, node: &str) -> bool {
         let map: BTreeMap<String, String> =
@@ -209,13 +230,17 @@ pub(super) fn plan(facts: &UpgradeFacts<'_>) -> Option<UpgradePlan> {
             Progress::Completed
         }
         Ok(_) if facts.is_completed() && intent != UpgradeIntent::Abort => Progress::Completed,
-        Ok(digest) if intent == UpgradeIntent::Abort => plan.go_back(facts, &digest),
-        Ok(digest) => plan.go_on(facts, &digest, intent),
+        Ok(digest) => match (facts.in_flight(&facts.members()), intent) {
+            (Some((node, step)), intent) => plan.wait_for(node, step, intent),
+            (None, UpgradeIntent::Abort) => plan.go_back(facts, &digest),
+            (None, intent) => plan.go_on(facts, &digest, intent),
+        },
         Err(message) => Progress::Failed(message),
     };
-    if matches!(progress, Progress::Completed | Progress::Aborted) {
-        plan.withdraw(facts);
-    }
+    let members = facts.members();
+    let is_over = matches!(progress, Progress::Completed | Progress::Aborted);
+    let is_member = |node: &NodeView| members.iter().any(|own| own.name == node.name);
+    plan.withdraw(facts, |node| is_over || !is_member(node));
     plan.state = progress.label();
     plan.conditions = progress.conditions();
     Some(plan)
@@ -236,13 +261,29 @@ impl UpgradePlan {
         }
     }
 
-    /// Requests of this upgrade, which has nothing more to ask for.
-    fn withdraw(&mut self, facts: &UpgradeFacts<'_>) {
-        for node in facts.nodes {
+    /// Removes requests of this upgrade to nodes that have nothing more to do for it.
+    fn withdraw(&mut self, facts: &UpgradeFacts<'_>, is_free: impl Fn(&NodeView) -> bool) {
+        for node in facts.nodes.iter().filter(|node| is_free(node)) {
             let own = node.request.as_ref().filter(|own| own.id.starts_with(facts.uid()));
             if own.is_some() {
                 self.requests.push((node.name.clone(), None));
             }
+        }
+    }
+
+    fn wait_for(&mut self, node: &NodeView, step: ProgramStep, intent: UpgradeIntent) -> Progress {
+        let message = match step {
+            _ if !node.is_ready && !node.report.is_trial => format!(
+                "node {} restarts and is not ready; leave it out: sheaf upgrade skip {}",
+                node.name, node.name
+            ),
+            ProgramStep::Storage => format!("node {} {STORAGE_RESTARTS}", node.name),
+            _ => format!("node {} {SERVER_RESTARTS}", node.name),
+        };
+        self.nodes.insert(node.name.clone(), (SWITCHING, message.clone()));
+        match intent {
+            UpgradeIntent::Abort => Progress::GoingBack(message),
+            _ => Progress::Upgrading(message),
         }
     }
 
@@ -323,8 +364,8 @@ impl UpgradePlan {
         }
         let message = match request.step {
             ProgramStep::Storage if !node.report.is_storage_outdated => "becomes ready",
-            ProgramStep::Storage => "restarts its storage process with the new program",
-            _ => "restarts with the new program",
+            ProgramStep::Storage => STORAGE_RESTARTS,
+            _ => SERVER_RESTARTS,
         };
         self.ask(node, request);
         self.nodes.insert(node.name.clone(), (SWITCHING, format!("the node {message}")));

@@ -29,6 +29,8 @@ struct Cluster {
     upgrade: Value,
     nodes: Vec<NodeView>,
     degraded: Vec<String>,
+    /// Programs that nodes on trial go back to.
+    before: BTreeMap<String, ProgramDigest>,
 }
 
 impl Cluster {
@@ -36,7 +38,7 @@ impl Cluster {
         let upgrade = json!({"metadata": {"name": "u", "uid": "uid", "annotations": {}},
             "spec": {"version": "v2"}});
         let nodes = names.iter().map(|name| node(name)).collect();
-        Self { upgrade, nodes, degraded: Vec::new() }
+        Self { upgrade, nodes, degraded: Vec::new(), before: BTreeMap::new() }
     }
 
     fn plan(&self) -> Option<UpgradePlan> {
@@ -98,11 +100,11 @@ impl Cluster {
             return false;
         }
         if fails {
-            report.is_trial = false;
             let message = "it does not start".to_owned();
             report.failure = Some(ProgramFailure { id: request.id, message });
-            if is_running {
-                report.running = report.previous.clone();
+            if report.is_trial {
+                report.is_trial = false;
+                report.running = self.before.remove(&node.name);
             }
             return true;
         }
@@ -110,10 +112,12 @@ impl Cluster {
             ProgramStep::Prepare => report.prepared = Some(request.digest),
             ProgramStep::Run if report.is_trial => {
                 report.is_trial = false;
+                report.previous = self.before.remove(&node.name);
                 report.is_storage_outdated = !report.is_storage_outdated;
             }
             ProgramStep::Run => {
-                report.previous = report.running.replace(request.digest);
+                let before = report.running.replace(request.digest).unwrap();
+                self.before.insert(node.name.clone(), before);
                 report.is_trial = true;
             }
             ProgramStep::Storage => report.is_storage_outdated = false,
@@ -245,10 +249,9 @@ impl Dice {
 
 #[test]
 fn whatever_fails_and_whenever_it_is_aborted_every_node_ends_with_a_program_that_works() {
-    for seed in 0..2_000 {
+    for seed in 0..300 {
         let mut dice = Dice(seed);
         let mut cluster = Cluster::new(&["m1", "m2", "m3", "w1", "w2"]);
-        let mut starts: BTreeMap<String, u64> = BTreeMap::new();
         for _ in 0..200 {
             match dice.roll(20) {
                 0 => cluster.set(INTENT, ["", "pause", "abort"][dice.roll(3) as usize]),
@@ -262,9 +265,6 @@ fn whatever_fails_and_whenever_it_is_aborted_every_node_ends_with_a_program_that
             let on_trial = cluster.nodes.iter().filter(|node| node.report.is_trial);
             let names: Vec<String> = on_trial.map(|node| node.name.clone()).collect();
             assert!(names.len() <= 1, "seed {seed}: {names:?} at once");
-            for name in names {
-                *starts.entry(name).or_default() += 1;
-            }
         }
         // An end is always within reach.
         cluster.set(INTENT, "abort");

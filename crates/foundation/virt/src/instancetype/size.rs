@@ -253,8 +253,12 @@ fn apply_memory(at: &str, spec: &mut Value, size: &Value, conflicts: &mut Vec<Co
     }
 }
 
-/// Single precision, as upstream has it: clients that calculate the same expect the same bytes.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+/// Single precision: clients that calculate as upstream does expect the same bytes.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "upstream loses the same digits"
+)]
 fn reserved(guest: i64, percent: i64) -> i64 {
     (guest as f32 * (1.0 - percent as f32 / 100.0)) as i64
 }

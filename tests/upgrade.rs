@@ -19,7 +19,7 @@ pub(crate) fn other_program(dir: &Path) -> PathBuf {
     path
 }
 
-/// A program that looks good until it is to serve.
+/// A program that passes its preflight checks and fails to start as a server.
 fn broken_program(dir: &Path) -> PathBuf {
     let path = dir.join("sheaf-broken");
     let script = format!(

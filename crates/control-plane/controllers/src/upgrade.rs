@@ -156,7 +156,7 @@ impl Reconciler for UpgradeReconciler {
         self.write(raw, &plan).await?;
         let due = finalized_in(raw, clock::now());
         if due.is_some_and(|left| left.is_zero()) {
-            plan.finalize.get_or_insert(facts.cluster_level);
+            plan.finalize.get_or_insert(facts.final_level());
         }
         if let Some(level) = plan.finalize {
             self.finalize(raw, level).await?;

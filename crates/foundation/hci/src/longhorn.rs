@@ -29,7 +29,7 @@ pub const MIGRATION_PARAMETER: &str = "sheaf.io/migration";
 /// gone, or damaged beyond what other replicas can repair. Another replica takes its place.
 pub const REPLICA_MISSING: &str = "ReplicaMissing";
 pub const REPLICA_DAMAGED: &str = "ReplicaDamaged";
-/// Annotation of a Replica: the unusable one whose place it takes.
+/// Annotation of a Replica: name of the unusable replica that it replaces.
 pub const REPLACES: &str = "sheaf.io/replaces";
 
 /// The namespace that holds all of them.

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 pub use checks::{CheckedObjects, Finding, check, check_version};
 
-/// Annotation of a Node by which the control plane asks for a program.
+/// Annotation of a Node: the program that the control plane requests, as JSON.
 pub const REQUEST: &str = "sheaf.io/program-request";
-/// Annotation of a Node by which it reports its programs.
+/// Annotation of a Node: the programs that it has and runs, as JSON.
 pub const REPORT: &str = "sheaf.io/program-report";
 /// Annotation of an Upgrade: `pause`, `abort` or `finalize`.
 pub const INTENT: &str = "sheaf.io/upgrade-intent";
@@ -93,7 +93,7 @@ impl From<ProgramDigest> for String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProgramStep {
-    /// Fetch it, verify it and have it look at the data of the node.
+    /// Download it, verify its checksum and run its preflight checks.
     Prepare,
     /// Run the server from it.
     Run,

@@ -8,6 +8,8 @@
 //!        failed ◄────────────── failed    nodes go back, last one first ◄─────┘
 //! ```
 
+mod progress;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hci::cluster::CONTROL_PLANE;
@@ -18,18 +20,17 @@ use hci::upgrade::{
 };
 use serde_json::Value;
 
+use self::progress::Progress;
 use crate::condition::{self, Condition};
 use crate::object;
 
-/// Node states and labels of upgrades, as clients of Harvester know them.
+/// States of a node in an upgrade, as clients of Harvester know them.
 const PRELOADING: &str = "Images preloading";
 const PRELOADED: &str = "Images preloaded";
 const SWITCHING: &str = "Post-draining";
 const PAUSED: &str = "Upgrade-paused";
 const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
-const PREPARING_NODES: &str = "PreparingNodes";
-const UPGRADING_NODES: &str = "UpgradingNodes";
 /// What a node does, in messages.
 const SERVER_RESTARTS: &str = "restarts with the new program";
 const STORAGE_RESTARTS: &str = "restarts its storage process with the new program";
@@ -93,64 +94,6 @@ pub(super) struct UpgradePlan {
     pub(super) finalize: Option<u32>,
 }
 
-/// How far all of it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Progress {
-    Preparing,
-    /// The message tells what it is about, or what it waits for.
-    Upgrading(String),
-    GoingBack(String),
-    Completed,
-    Aborted,
-    Failed(String),
-}
-
-impl Progress {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Preparing => PREPARING_NODES,
-            Self::Upgrading(_) | Self::GoingBack(_) => UPGRADING_NODES,
-            Self::Completed => SUCCEEDED,
-            Self::Aborted | Self::Failed(_) => FAILED,
-        }
-    }
-
-    fn conditions(&self) -> Vec<Condition> {
-        let done = |kind| Condition::new(kind, "True");
-        let open = |kind| Condition::new(kind, "Unknown");
-        let mut all = vec![done("ImageReady"), done("RepoReady")];
-        let (prepared, upgraded, completed) = match self {
-            Self::Preparing => (open("NodesPrepared"), open("NodesUpgraded"), open("Completed")),
-            Self::Upgrading(message) => (
-                done("NodesPrepared"),
-                open("NodesUpgraded").because("Upgrading", message.clone()),
-                open("Completed").because("Upgrading", message.clone()),
-            ),
-            Self::GoingBack(message) => (
-                done("NodesPrepared"),
-                open("NodesUpgraded").because("Aborting", message.clone()),
-                open("Completed").because("Aborting", message.clone()),
-            ),
-            Self::Completed => (done("NodesPrepared"), done("NodesUpgraded"), done("Completed")),
-            Self::Aborted => {
-                let message = "every node runs the program that it ran before";
-                let not = |kind| Condition::new(kind, "False").because("Aborted", message);
-                (done("NodesPrepared"), not("NodesUpgraded"), not("Completed"))
-            }
-            Self::Failed(message) => {
-                let not = |kind| Condition::new(kind, "False").because("Failed", message.clone());
-                (open("NodesPrepared"), not("NodesUpgraded"), not("Completed"))
-            }
-        };
-        let services = match self {
-            Self::Completed => done("SystemServicesUpgraded"),
-            _ => open("SystemServicesUpgraded"),
-        };
-        all.extend([prepared, upgraded, services, completed]);
-        all
-    }
-}
-
 impl<'a> UpgradeFacts<'a> {
     fn note(&self, key: &str) -> Option<&'a str> {
         self.upgrade.metadata.annotations.get(key).map(String::as_str)
@@ -167,6 +110,13 @@ impl<'a> UpgradeFacts<'a> {
     fn is_completed(&self) -> bool {
         let conditions = self.upgrade.status.iter().flat_map(|status| &status.conditions);
         conditions.into_iter().any(|own| own.r#type == "Completed" && own.status == "True")
+    }
+
+    /// The level that the data of the cluster has once the upgrade is final: that of the oldest
+    /// program, and never less than before.
+    pub(super) fn final_level(&self) -> u32 {
+        let levels = self.nodes.iter().map(|node| node.report.level);
+        levels.min().unwrap_or_default().max(self.cluster_level)
     }
 
     /// Nodes in the order of their upgrade: those with the API first, so that no node is newer
@@ -225,8 +175,7 @@ pub(super) fn plan(facts: &UpgradeFacts<'_>) -> Option<UpgradePlan> {
     let progress = match program(facts) {
         _ if facts.is_completed() && is_final => return None,
         Ok(_) if facts.is_completed() && intent == UpgradeIntent::Finalize => {
-            let levels = facts.nodes.iter().map(|node| node.report.level);
-            plan.finalize = Some(levels.min().unwrap_or_default().max(facts.cluster_level));
+            plan.finalize = Some(facts.final_level());
             Progress::Completed
         }
         Ok(_) if facts.is_completed() && intent != UpgradeIntent::Abort => Progress::Completed,

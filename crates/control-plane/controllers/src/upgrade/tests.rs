@@ -24,7 +24,7 @@ fn node(name: &str) -> NodeView {
     node
 }
 
-/// A cluster that does what it is asked for.
+/// A simulated cluster whose nodes carry out requests.
 struct Cluster {
     upgrade: Value,
     nodes: Vec<NodeView>,

@@ -44,12 +44,12 @@ impl FileFault {
     }
 }
 
-/// The unusable replica whose place this one takes.
+/// Name of the unusable replica that this one replaces.
 pub(super) fn predecessor(replica: &Value) -> &str {
     annotation(replica, REPLACES).unwrap_or_default()
 }
 
-/// What has to be done about unusable replicas.
+/// The next step of the replacement of unusable replicas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Replacement<'a> {
     /// There are none, or each has a successor.
@@ -70,7 +70,7 @@ fn pause(tries: i64) -> SignedDuration {
     }
 }
 
-/// When a replica that failed may be tried again.
+/// Time of the next attempt with a failed replica.
 pub(super) fn retry_at(own: &Replica<'_>) -> Timestamp {
     let failed = own.failed.unwrap_or(Timestamp::MIN);
     failed.checked_add(pause(own.tries)).unwrap_or(failed)

@@ -47,7 +47,7 @@ pub(super) struct Replica<'a> {
     /// How often it or its predecessors were tried without success.
     pub(super) tries: i64,
     pub(super) fault: Option<FileFault>,
-    /// The unusable replica whose place it takes.
+    /// Name of the unusable replica that it replaces.
     pub(super) replaces: &'a str,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct NewCopy<'a> {
     pub(super) place: ReplicaPlacement,
     /// How often others were tried before it.
     pub(super) tries: i64,
-    /// The unusable replica whose place it takes.
+    /// Name of the unusable replica that it replaces.
     pub(super) replaces: Option<&'a str>,
 }
 

@@ -30,6 +30,7 @@ pub mod snapshot;
 pub mod snapshot_usage;
 pub mod together;
 pub mod upgrade;
+pub mod vm_backup_metadata;
 
 pub use admit::DRIVER;
 pub use bootstrap::{driver_objects, first_objects};

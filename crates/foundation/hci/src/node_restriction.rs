@@ -15,7 +15,7 @@ use crate::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, JOIN_TOKEN, MANAGED, NODE
 use crate::failover::{LOST, SUSPECT};
 use crate::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
 
-pub use backup::uses_backup_secret;
+pub use backup::{uses_backup_metadata, uses_backup_secret};
 pub use volume::{claim_concerns, is_stored_on};
 
 /// A write of a node.
@@ -103,6 +103,8 @@ pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         ("longhorn.io", "backuptargets") => backup::target(write),
         ("longhorn.io", "backups") => backup::backup(write),
         ("longhorn.io", "backupvolumes") => backup::backup_volume(write),
+        ("harvesterhci.io", "virtualmachinebackups") => backup::machine(write),
+        ("", "secrets") => backup::found_metadata(write),
         // Reviews of access change nothing.
         ("authentication.k8s.io" | "authorization.k8s.io", _) => Ok(()),
         _ => Err(write.wrong_kind()),

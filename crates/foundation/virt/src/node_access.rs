@@ -24,7 +24,8 @@ pub fn uses(spec: &VirtualMachineInstanceSpec, kind: NodeReference, name: &str) 
     }
 }
 
-fn secrets(spec: &VirtualMachineInstanceSpec) -> Vec<&str> {
+/// The secrets that a machine with this specification uses.
+pub fn secrets(spec: &VirtualMachineInstanceSpec) -> Vec<&str> {
     let mut names: Vec<Option<&String>> = Vec::new();
     for volume in &spec.volumes {
         names.extend(volume_secrets(volume));

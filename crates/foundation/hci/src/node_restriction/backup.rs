@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{NodeDenial, NodeWrite, text};
 use crate::longhorn::NAMESPACE;
+use crate::vm_backup_metadata::{FOUND_PREFIX, METADATA_READY, SECRET_TYPE, is_secret_name};
 
 const LONGHORN: &str = "longhorn.io";
 
@@ -54,6 +55,44 @@ fn is_synchronised(backup: &Value) -> bool {
 
 pub(super) fn backup_volume(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     if owns_target(write.node, write.objects) { Ok(()) } else { Err(write.not_placed()) }
+}
+
+/// The node that owns the target reports whether the description of a machine's backup is on it.
+pub(super) fn machine(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    if !owns_target(write.node, write.objects) {
+        return Err(write.not_placed());
+    }
+    let without = |backup: &Value| {
+        let mut rest = backup.clone();
+        for field in ["managedFields", "resourceVersion", "generation"] {
+            rest["metadata"][field].take();
+        }
+        if let Some(conditions) = rest["status"]["conditions"].as_array_mut() {
+            conditions.retain(|own| own["type"] != METADATA_READY);
+        }
+        rest
+    };
+    if without(object) == without(old) {
+        return Ok(());
+    }
+    Err(write.field(format!("virtualmachinebackups other than their condition {METADATA_READY}")))
+}
+
+/// The node that owns the target hands over descriptions of machines that it found there.
+pub(super) fn found_metadata(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (Some(object), None) = (write.object, write.old) else { return Err(write.wrong_kind()) };
+    let is_metadata = write.namespace == NAMESPACE
+        && text(&object["metadata"], "name").starts_with(FOUND_PREFIX)
+        && text(object, "type") == SECRET_TYPE;
+    let may = is_metadata && owns_target(write.node, write.objects);
+    if may { Ok(()) } else { Err(write.wrong_kind()) }
+}
+
+/// Whether a node needs the description of a backed-up machine: it owns the target, on which all
+/// of them are.
+pub fn uses_backup_metadata(node: &str, secret: &str, objects: &dyn Objects) -> bool {
+    is_secret_name(secret) && owns_target(node, objects)
 }
 
 /// Whether a node needs the credentials of the backup target: it looks after the target, makes or
@@ -155,6 +194,65 @@ mod tests {
         assert!(allowed("backuptargets", "a", target("a", "u"), target("a", "u")));
         assert!(!allowed("backuptargets", "a", target("a", "u"), target("", "u")));
         assert!(!allowed("backuptargets", "a", target("a", "other"), target("a", "u")));
+    }
+
+    #[test]
+    fn the_node_of_the_target_reports_that_a_description_is_stored_and_nothing_else() {
+        let backup = |ready: bool, condition: &str| {
+            json!({"metadata": {"name": "x", "resourceVersion": condition}, "spec": {},
+                "status": {"readyToUse": ready, "conditions": [{"type": "Ready", "status": "True"},
+                    {"type": METADATA_READY, "status": condition}]}})
+        };
+        let ask = |owner: &'static str, object: Option<&Value>, old: Option<&Value>| {
+            let write = NodeWrite {
+                node: "a",
+                is_management: false,
+                group: "harvesterhci.io",
+                resource: "virtualmachinebackups",
+                namespace: "n",
+                name: "x",
+                object,
+                old,
+                objects: &World { target_owner: owner },
+            };
+            check(&write).is_ok()
+        };
+        let (pending, stored) = (backup(true, "False"), backup(true, "True"));
+        assert!(ask("a", Some(&stored), Some(&pending)));
+        assert!(!ask("z", Some(&stored), Some(&pending)), "another's target");
+        assert!(!ask("a", Some(&backup(false, "True")), Some(&pending)), "another field");
+        assert!(!ask("a", Some(&stored), None), "a new one");
+        assert!(!ask("a", None, Some(&stored)), "a deletion");
+    }
+
+    #[test]
+    fn the_node_of_the_target_hands_over_descriptions_and_no_other_secrets() {
+        let ask = |owner: &'static str, namespace: &str, name: &str, kind: &str, is_new: bool| {
+            let secret = json!({"metadata": {"name": name}, "type": kind});
+            let write = NodeWrite {
+                node: "a",
+                is_management: true,
+                group: "",
+                resource: "secrets",
+                namespace,
+                name,
+                object: Some(&secret),
+                old: (!is_new).then_some(&secret),
+                objects: &World { target_owner: owner },
+            };
+            check(&write).is_ok()
+        };
+        let found = "vm-backup-found-1";
+        assert!(ask("a", NAMESPACE, found, SECRET_TYPE, true));
+        assert!(!ask("z", NAMESPACE, found, SECRET_TYPE, true), "another's target");
+        assert!(!ask("a", "default", found, SECRET_TYPE, true), "a tenant's namespace");
+        assert!(!ask("a", NAMESPACE, "vm-backup-1", SECRET_TYPE, true), "the controllers' name");
+        assert!(!ask("a", NAMESPACE, found, "Opaque", true), "another type");
+        assert!(!ask("a", NAMESPACE, found, SECRET_TYPE, false), "an update");
+        let world = World { target_owner: "a" };
+        assert!(uses_backup_metadata("a", "vm-backup-1", &world));
+        assert!(!uses_backup_metadata("z", "vm-backup-1", &world));
+        assert!(!uses_backup_metadata("a", "passphrase", &world));
     }
 
     #[test]

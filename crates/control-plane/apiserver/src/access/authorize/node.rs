@@ -60,6 +60,8 @@ fn related<'a>(request: &ResourceRequest<'a>, verb: &str) -> Option<Option<NodeO
     let ResourceRequest { group, resource, subresource, namespace, name, .. } = *request;
     let reads = matches!(verb, "get" | "list" | "watch") && subresource.is_empty();
     let object = match (group, resource) {
+        // The role decides whether nodes create any, and admission which ones.
+        ("", "secrets") if verb == "create" => return None,
         ("", "secrets") => reads.then_some(NodeObject::Secret { namespace, name }),
         ("", "configmaps") => reads.then_some(NodeObject::ConfigMap { namespace, name }),
         ("", "serviceaccounts") => (reads || verb == "create" && subresource == "token")

@@ -90,6 +90,9 @@ fn node_rules() -> Vec<PolicyRule> {
             resource_names: vec!["additional-ca".to_owned(), "http-proxy".to_owned()],
             ..on(READ, "harvesterhci.io", &["settings"])
         },
+        // Descriptions of backed-up machines on the backup target.
+        on(&["get", "list", "watch", "patch"], "harvesterhci.io", &["virtualmachinebackups"]),
+        on(&["create"], CORE, &["secrets"]),
         on(&["get", "list", "watch", "create", "patch"], LONGHORN, &["nodes", "volumeattachments"]),
         on(&["get", "list", "watch", "patch"], LONGHORN, &["replicas", "engines", "snapshots"]),
         on(&["get", "list", "watch", "patch"], LONGHORN, &["backingimages", "backuptargets"]),

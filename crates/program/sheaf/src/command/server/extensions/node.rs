@@ -115,10 +115,12 @@ fn image_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) -> 
     })
 }
 
-/// The credentials of the backup target.
+/// The credentials of the backup target, and descriptions of machines that are stored there.
 fn backup_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) -> bool {
+    let reader = ExtensionReader(objects);
     namespace == hci::longhorn::NAMESPACE
-        && node_restriction::uses_backup_secret(node, name, &ExtensionReader(objects))
+        && (node_restriction::uses_backup_secret(node, name, &reader)
+            || node_restriction::uses_backup_metadata(node, name, &reader))
 }
 
 /// An import cron, whose source a management node polls.

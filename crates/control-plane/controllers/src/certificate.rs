@@ -20,10 +20,9 @@ use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
-use crate::resource::{NODES, Objects, Resource, is_refused};
+use crate::resource::{NODES, Objects, Resource, SECRETS, is_refused};
 
 const REQUESTS: Resource = Resource::new("certificates.k8s.io", "v1", "certificatesigningrequests");
-const SECRETS: Resource = Resource::new("", "v1", "secrets");
 const KUBE_SYSTEM: &str = "kube-system";
 const NODE_USER: &str = "system:node:";
 /// More steps than a join has, in case others change the same objects.

@@ -39,6 +39,7 @@ pub(crate) const VM_CONTENTS: Resource =
 pub(crate) const VM_RESTORES: Resource =
     Resource::new("snapshot.kubevirt.io", "v1beta1", "virtualmachinerestores");
 pub(crate) const ADDRESSES: Resource = Resource::new("networking.k8s.io", "v1", "ipaddresses");
+pub(crate) const SECRETS: Resource = Resource::new("", "v1", "secrets");
 pub(crate) const REVISIONS: Resource = Resource::new("apps", "v1", "controllerrevisions");
 
 impl Resource {

@@ -2,8 +2,10 @@
 //! snapshot of KubeVirt's of the same name, whose state is repeated in Harvester's words.
 //!
 //! A backup (`upload`) is a snapshot of which each disk is sent to the backup target by Longhorn's
-//! backups; the snapshot goes when that is done.
+//! backups; the snapshot goes when that is done. A description of the machine follows (`metadata`),
+//! of which other clusters make the backup again.
 
+mod metadata;
 mod plan;
 mod upload;
 
@@ -11,6 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::clock;
+use hci::longhorn::NAMESPACE as LONGHORN_NAMESPACE;
+use hci::vm_backup_metadata::FOUND_PREFIX;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -20,7 +24,9 @@ use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
-use crate::resource::{Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMS, is_refused};
+use crate::resource::{
+    Objects, Resource, SECRETS, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMS, is_refused,
+};
 
 pub(crate) const BACKUPS: Resource =
     Resource::new("harvesterhci.io", "v1beta1", "virtualmachinebackups");
@@ -31,6 +37,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub(crate) enum VmBackupKey {
     Backup(ObjectKey),
     Restore(ObjectKey),
+    /// A description that was found on the target, by the name of its Secret.
+    Found(Arc<str>),
 }
 
 /// Harvester's objects and KubeVirt's of the same names.
@@ -52,6 +60,11 @@ impl EventMapper for VmBackupMapper {
             vec![VmBackupKey::Backup(key)]
         } else if RESTORES.is(kind) || VM_RESTORES.is(kind) {
             vec![VmBackupKey::Restore(key)]
+        } else if SECRETS.is(kind)
+            && **namespace == *LONGHORN_NAMESPACE
+            && name.starts_with(FOUND_PREFIX)
+        {
+            vec![VmBackupKey::Found(Arc::clone(name))]
         } else {
             Vec::new()
         }
@@ -67,6 +80,7 @@ impl Reconciler for VmBackupReconciler {
         match work {
             VmBackupKey::Backup(key) => self.backup(key).await,
             VmBackupKey::Restore(key) => self.restore(key).await,
+            VmBackupKey::Found(name) => self.import(name).await,
         }
     }
 }
@@ -153,6 +167,9 @@ impl VmBackupReconciler {
         if let Some(vm) = vm.as_ref().filter(|_| done)
             && let Some(patch) = plan::machine_patch(&restore, vm)
         {
+            if let Some(backup) = &backup {
+                self.restore_secrets(&restore, backup, vm).await?;
+            }
             let written = self.0.merge(VMS, &key.namespace, target, &patch).await;
             written.doing("start the restored machine")?;
         }

@@ -25,11 +25,10 @@ use crate::reconcile::{
     Reconciler,
 };
 use crate::resource::{
-    CLAIMS, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, is_refused,
+    CLAIMS, Objects, Resource, SECRETS, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, is_refused,
 };
 
 const EXPORTS: Resource = Resource::new("export.kubevirt.io", "v1", "virtualmachineexports");
-const SECRETS: Resource = Resource::new("", "v1", "secrets");
 /// Stands for all instances of a namespace: any may use a claim.
 const ANY: &str = "*";
 

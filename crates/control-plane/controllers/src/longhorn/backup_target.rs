@@ -17,10 +17,9 @@ use crate::object::{self, is_merged, text};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
-use crate::resource::{NODES, Objects, Resource, is_refused};
+use crate::resource::{NODES, Objects, Resource, SECRETS, is_refused};
 
 const HARVESTER_SETTINGS: Resource = Resource::new("harvesterhci.io", "v1beta1", "settings");
-const SECRETS: Resource = Resource::new("", "v1", "secrets");
 const SETTING: &str = "backup-target";
 
 /// The setting, the target, and nodes that may look after it.

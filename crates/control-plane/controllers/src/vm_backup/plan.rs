@@ -1,5 +1,6 @@
 //! Harvester's words for KubeVirt's snapshots and restores: pure.
 
+pub(super) mod metadata;
 pub(super) mod upload;
 
 use base::clock;
@@ -172,6 +173,10 @@ pub(super) fn judge(
 /// KubeVirt's restore; claims of Harvester's machines belong to nobody.
 pub(super) fn inner(restore: &Value, backup: Option<&Value>, snapshot: &str) -> Value {
     let kept = backup.filter(|_| is_true(restore, "/spec/keepMacAddress"));
+    let mut patches = kept.map(addresses).unwrap_or_default();
+    if let Some(backup) = backup.filter(|_| is_true(restore, "/spec/newVM")) {
+        patches.extend(metadata::secret_patches(restore, backup));
+    }
     json!({
         "apiVersion": INNER, "kind": "VirtualMachineRestore",
         "metadata": {
@@ -184,7 +189,7 @@ pub(super) fn inner(restore: &Value, backup: Option<&Value>, snapshot: &str) -> 
             "virtualMachineSnapshotName": snapshot,
             "targetReadinessPolicy": "WaitEventually",
             "volumeOwnershipPolicy": "None",
-            "patches": kept.map(addresses).unwrap_or_default(),
+            "patches": patches,
         },
     })
 }

@@ -25,6 +25,7 @@ impl VmBackupReconciler {
             return self.remove(backup).await;
         }
         if upload::is_over(backup) {
+            self.describe(backup).await?;
             return self.drop_snapshot(backup).await;
         }
         if !upload::is_held(backup) {
@@ -152,7 +153,7 @@ impl VmBackupReconciler {
                 gone.doing("delete the backup of a disk")?;
             }
         }
-        if left {
+        if left || !self.forget(backup).await? {
             return Ok(ReconcileResult::Again(LOOK_AGAIN));
         }
         let mut meta = object::version(backup);
@@ -183,7 +184,8 @@ impl VmBackupReconciler {
             };
             made.push(found);
         }
-        let wanted = upload::prepared(restore, backup, &made);
+        let backup = self.with_known_classes(backup).await?;
+        let wanted = upload::prepared(restore, &backup, &made);
         let namespace = object::namespace(restore);
         for (snapshot, content) in &wanted.disks {
             self.make(CONTENTS, "", content).await?;

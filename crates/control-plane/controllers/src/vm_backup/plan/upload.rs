@@ -2,6 +2,7 @@
 //! Pure.
 
 use base::clock;
+use hci::vm_backup_metadata::location;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use crate::object::{annotation, has_finalizer, int, is_true, list, name, text, u
 pub(crate) const FINALIZER: &str = "wrangler.cattle.io/harvester-vm-backup-controller";
 /// The machine's backup that a backup of Longhorn's belongs to, by its uid. The status of a
 /// machine's backup is for its users to write, so nothing is believed of it without this.
-const BELONGS_TO: &str = "sheaf.io/vm-backup";
+pub(crate) const BELONGS_TO: &str = "sheaf.io/vm-backup";
 
 /// Whether nothing is left to be done.
 pub(crate) fn is_over(backup: &Value) -> bool {
@@ -38,8 +39,13 @@ pub(crate) fn longhorn_name(backup: &Value, index: usize) -> String {
 pub(crate) fn longhorn_backup(backup: &Value, index: usize, handle: &str) -> Option<Value> {
     let (volume, snapshot) = handle.strip_prefix("snap://")?.split_once('/')?;
     let mut wanted = longhorn_backup::wanted(&longhorn_name(backup, index), snapshot, volume);
-    wanted["metadata"]["annotations"] = json!({BELONGS_TO: uid(backup)});
+    wanted["metadata"]["annotations"] = mark(backup);
     Some(wanted)
+}
+
+/// The annotation of a backup of Longhorn's that belongs to a machine's backup.
+pub(crate) fn mark(backup: &Value) -> Value {
+    json!({BELONGS_TO: uid(backup)})
 }
 
 /// The disks of the machine, as the content of its snapshot lists them.
@@ -94,7 +100,7 @@ pub(crate) fn status(
         "readyToUse": ready, "progress": if ready { 100 } else { sum / count },
         "sourceUID": text(machine, "/metadata/uid"), "source":
             {"metadata": machine["metadata"], "spec": machine["spec"]},
-        "volumeBackups": disks, "backupTarget": target_of(target),
+        "volumeBackups": disks, "backupTarget": location(text(target, "/spec/backupTargetURL")),
         "csiDriverVolumeSnapshotClassNames": {hci::DRIVER: "longhorn"},
         "conditions": conditions(backup, ready, going, &why, now),
     });
@@ -125,18 +131,6 @@ fn volume(
         volume["error"] = fault(backup, &why, now);
     }
     volume
-}
-
-/// Where the backup is, by the URL of the target.
-fn target_of(target: &Value) -> Value {
-    let url = text(target, "/spec/backupTargetURL");
-    match url.strip_prefix("s3://").and_then(|rest| rest.split_once('@')) {
-        Some((bucket, rest)) => json!({
-            "endpoint": "", "bucketName": bucket,
-            "bucketRegion": rest.split('/').next().unwrap_or_default(),
-        }),
-        None => json!({"endpoint": url}),
-    }
 }
 
 /// The backups of Longhorn's that a machine's backup names.

@@ -163,3 +163,74 @@ fn an_upload_goes_on_where_the_server_was_killed() {
     let all: Vec<String> = all.iter().map(|own| own.replace("write", "read")).collect();
     write(&lab, &restored, &all.iter().map(String::as_str).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_machine_comes_back_in_another_cluster_with_its_secrets() {
+    let bucket = Bucket::start();
+    {
+        let lab = Lab::start();
+        set_target(&lab, &bucket, KEY, ("True", ""));
+        let volume = lab.claim("root", "64Mi");
+        write(&lab, &volume, &["write -P 7 8M 4M", "flush"]);
+        lab.node.kubectl().apply(SEED);
+        let machine = lab::machine("a", "root", "Halted")
+            .replace("{bus: virtio}}]", "{bus: virtio}}, {name: seed, disk: {bus: virtio}}]")
+            .replace(
+                "{claimName: root}}]",
+                "{claimName: root}}, {name: seed, cloudInitNoCloud: {secretRef: {name: seed}}}]",
+            );
+        lab.node.kubectl().apply(&machine);
+        back_up(&lab, "monday");
+        let stored = until_described(&lab, "monday");
+        assert_eq!(stored["status"]["secretBackups"][0]["name"], "seed");
+        assert!(!stored.to_string().contains("Ym9vdA=="), "the secret is not in the backup");
+    }
+    let files = bucket.keys("harvester/vmbackups/");
+    assert_eq!(files, ["harvester/vmbackups/default/monday.cfg"]);
+    let described: Value = serde_json::from_slice(&bucket.get(&files[0]).unwrap()).unwrap();
+    assert_eq!(described["vmSourceSpec"]["metadata"]["name"], "a");
+    assert_eq!(described["secretBackups"][0]["data"]["userdata"], "Ym9vdA==");
+
+    let lab = Lab::start();
+    let http = lab.node.sheaf.http();
+    set_target(&lab, &bucket, KEY, ("True", ""));
+    eventually("the backup of the other cluster is found", || {
+        http.get(&format!("{BACKUPS}/monday")).status == 200
+    });
+    let backup = until_described(&lab, "monday");
+    assert_eq!(backup["status"]["readyToUse"], true, "{backup}");
+    assert!(!backup.to_string().contains("Ym9vdA=="), "the secret is not in the backup");
+    restore(&lab, "back", "b", "monday");
+    let volume = lab.until_bound(&claim_of(&lab, "b"));
+    write(&lab, &volume, &["read -P 0 0 8M", "read -P 7 8M 4M", "read -P 0 12M 52M"]);
+    let secret = http.get("/api/v1/namespaces/default/secrets/b-seed").ok();
+    assert_eq!(secret["data"]["userdata"], "Ym9vdA==");
+    let vm = http.get(&format!("{VMS}/b")).ok();
+    let volumes = vm["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+    let seed = volumes.iter().find(|own| own["name"] == "seed").unwrap();
+    assert_eq!(seed["cloudInitNoCloud"]["secretRef"]["name"], "b-seed");
+
+    http.delete(&format!("{BACKUPS}/monday")).ok();
+    eventually("the backup is gone", || http.get(&format!("{BACKUPS}/monday")).status == 404);
+    assert!(bucket.keys("harvester/").is_empty(), "its description is gone with it");
+    eventually("the blocks are gone", || bucket.keys(".blk").is_empty());
+    let left = http.get("/api/v1/namespaces/longhorn-system/secrets").ok();
+    assert!(!left.to_string().contains("sheaf.io/vm-backup-metadata"), "{left}");
+}
+
+const SEED: &str = "
+apiVersion: v1
+kind: Secret
+metadata: {name: seed}
+stringData: {userdata: boot}
+";
+
+/// Waits until the description of a backup is on the target.
+fn until_described(lab: &Lab, name: &str) -> Value {
+    poll(&format!("backup {name} is described"), || {
+        let backup = lab.node.sheaf.http().get(&format!("{BACKUPS}/{name}")).ok();
+        let conditions = backup["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is_stored = |own: &Value| own["type"] == "MetadataReady" && own["status"] == "True";
+        if conditions.iter().any(is_stored) { Ok(backup) } else { Err(backup.to_string()) }
+    })
+}

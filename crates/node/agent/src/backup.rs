@@ -4,12 +4,13 @@
 //! reads the copy of its snapshot and sends it to the target (`upload`); a Volume with
 //! `spec.fromBackup` is filled where its first replica is (`restore`); and the node that
 //! `status.ownerID` of the BackupTarget names looks after the target: whether it can be reached,
-//! which backups are on it, and which of them go (`sync`). `plan` decides, `controller` follows
+//! which backups are on it, and which of them go (`sync`), and which machines they are of (`description`). `plan` decides, `controller` follows
 //! the objects. The format of backups is the crate `backup`.
 //!
 //! Nothing is kept on this node: what was cut off begins again, and does not send blocks twice.
 
 mod controller;
+mod description;
 mod mount;
 mod object;
 mod plan;

@@ -14,9 +14,9 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tracing::{error, warn};
 
-use super::object::{self, BackupObject, RestoredVolume, TargetObject};
+use super::object::{self, BackupObject, MachineBackup, RestoredVolume, TargetObject};
 use super::plan::{self, BackupJob, BackupWorld};
-use super::{BackupContext, restore, sync, upload};
+use super::{BackupContext, description, restore, sync, upload};
 use crate::storage::longhorn;
 use crate::volume::{ObjectCache, steady};
 
@@ -30,6 +30,7 @@ pub(super) struct BackupController {
     targets: ObjectCache<TargetObject>,
     backups: ObjectCache<BackupObject>,
     volumes: ObjectCache<RestoredVolume>,
+    machines: ObjectCache<MachineBackup>,
     /// Volumes that are filled, and whose objects do not say so yet.
     filled: BTreeSet<String>,
     jobs: JoinSet<JobEnd>,
@@ -49,6 +50,7 @@ enum BackupEvent {
     Target(Event<DynamicObject>),
     Backup(Event<DynamicObject>),
     Volume(Event<DynamicObject>),
+    Machine(Event<DynamicObject>),
     Ended(Result<JobEnd, JoinError>),
     /// Volumes of this node changed.
     Storage,
@@ -62,6 +64,7 @@ impl BackupController {
             targets: ObjectCache::default(),
             backups: ObjectCache::default(),
             volumes: ObjectCache::default(),
+            machines: ObjectCache::default(),
             filled: BTreeSet::new(),
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
@@ -79,6 +82,9 @@ impl BackupController {
         let mut targets = std::pin::pin!(follow("BackupTarget", "backuptargets"));
         let mut backups = std::pin::pin!(follow("Backup", "backups"));
         let mut volumes = std::pin::pin!(follow("Volume", "volumes"));
+        let machines = description::machine_backups(&self.context.client);
+        let machines = watcher::watcher(machines, watcher::Config::default());
+        let mut machines = std::pin::pin!(steady(machines, "virtualmachinebackups"));
         let mut bell = self.context.storage.changes();
         loop {
             let news = tokio::select! {
@@ -86,6 +92,7 @@ impl BackupController {
                 Some(event) = targets.next() => BackupEvent::Target(event),
                 Some(event) = backups.next() => BackupEvent::Backup(event),
                 Some(event) = volumes.next() => BackupEvent::Volume(event),
+                Some(event) = machines.next() => BackupEvent::Machine(event),
                 Some(ended) = self.jobs.join_next() => BackupEvent::Ended(ended),
                 Ok(()) = bell.changed() => BackupEvent::Storage,
             };
@@ -110,6 +117,9 @@ impl BackupController {
                 self.volumes.apply(event, by_name(object::volume));
                 let incomplete = self.volumes.all();
                 self.filled.retain(|volume| incomplete.contains_key(volume));
+            }
+            BackupEvent::Machine(event) => {
+                self.machines.apply(event, by_full_name(object::machine_backup));
             }
             BackupEvent::Ended(Ok(JobEnd::Job(job))) => drop(self.under_way.remove(&job)),
             BackupEvent::Ended(Ok(JobEnd::Filled(volume))) => {
@@ -138,6 +148,7 @@ impl BackupController {
                 targets: self.targets.all(),
                 backups: self.backups.all(),
                 volumes: self.volumes.all(),
+                machines: self.machines.all(),
                 filled_here: &filled_here,
                 filled: &self.filled,
                 under_way: &under_way,
@@ -201,6 +212,22 @@ impl BackupController {
                     JobEnd::Job(done)
                 })
             }
+            BackupJob::Describe { machine } => {
+                let Some(own) = self.machines.all().get(machine).cloned() else { return };
+                self.jobs.spawn(async move {
+                    if let Err(failure) = description::carry_out(&context, &target, &own).await {
+                        let error = Chain(&failure).to_string();
+                        warn!(
+                            namespace = own.namespace,
+                            backup = own.name,
+                            error,
+                            "description of a backup is held up"
+                        );
+                        tokio::time::sleep(RETRY_DELAY).await;
+                    }
+                    JobEnd::Job(done)
+                })
+            }
             BackupJob::Restore { volume } => {
                 let Some(volume) = self.volumes.all().get(volume).cloned() else { return };
                 self.jobs.spawn(async move {
@@ -225,4 +252,14 @@ fn by_name<T>(
     read: impl Fn(&DynamicObject) -> Option<T>,
 ) -> impl Fn(&DynamicObject) -> Option<(String, Option<T>)> {
     move |object| Some((object.metadata.name.clone()?, read(object)))
+}
+
+fn by_full_name<T>(
+    read: impl Fn(&DynamicObject) -> Option<T>,
+) -> impl Fn(&DynamicObject) -> Option<(String, Option<T>)> {
+    move |object| {
+        let meta = &object.metadata;
+        let key = format!("{}/{}", meta.namespace.as_deref()?, meta.name.as_deref()?);
+        Some((key, read(object)))
+    }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hci::harvester::backup::BackupTarget;
 use hci::longhorn::BACKUP_VOLUME_LABEL;
+use hci::vm_backup_metadata::{METADATA_READY, PENDING};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
@@ -45,6 +47,24 @@ pub(super) struct BackupObject {
 pub(super) struct RestoredVolume {
     pub(super) name: String,
     pub(super) from_backup: String,
+}
+
+/// What is to be done with the description of a machine's backup on the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DescriptionStep {
+    Write,
+    Remove,
+}
+
+/// A backup of a machine whose description is to be written or removed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct MachineBackup {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    /// Where the backup is.
+    pub(super) location: BackupTarget,
+    pub(super) step: DescriptionStep,
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -123,9 +143,59 @@ pub(super) fn volume(object: &DynamicObject) -> Option<RestoredVolume> {
     (wanted && !is_deleting).then(|| RestoredVolume { name: name(object), from_backup })
 }
 
+pub(super) fn machine_backup(object: &DynamicObject) -> Option<MachineBackup> {
+    let status = &object.data["status"];
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let mut own = conditions.filter(|own| own["type"] == METADATA_READY);
+    let condition = own.next()?;
+    let is_deleting = object.metadata.deletion_timestamp.is_some();
+    let step = match (is_deleting, text(condition, "/status"), text(condition, "/reason")) {
+        (false, "False", PENDING) => DescriptionStep::Write,
+        (true, "True", _) => DescriptionStep::Remove,
+        _ => return None,
+    };
+    Some(MachineBackup {
+        namespace: object.metadata.namespace.clone()?,
+        name: name(object),
+        uid: object.metadata.uid.clone()?,
+        location: serde_json::from_value(status["backupTarget"].clone()).unwrap_or_default(),
+        step,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_description_is_written_once_and_removed_with_its_backup() {
+        let step = |deleted: Option<&str>, condition: Option<(&str, &str)>| {
+            let conditions: Vec<Value> = condition
+                .into_iter()
+                .map(|(status, reason)| {
+                    serde_json::json!({"type": METADATA_READY, "status": status, "reason": reason})
+                })
+                .collect();
+            let object: DynamicObject = serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "b", "namespace": "n", "uid": "u",
+                    "deletionTimestamp": deleted},
+                "status": {"conditions": conditions},
+            }))
+            .unwrap();
+            machine_backup(&object).map(|own| own.step)
+        };
+        let deleted = Some("2026-01-02T03:04:05Z");
+        for (deletion, condition, expected) in [
+            (None, None, None),
+            (None, Some(("False", PENDING)), Some(DescriptionStep::Write)),
+            (None, Some(("True", "")), None),
+            (deleted, Some(("True", "")), Some(DescriptionStep::Remove)),
+            (deleted, Some(("False", PENDING)), None),
+            (deleted, Some(("False", "Removed")), None),
+        ] {
+            assert_eq!(step(deletion, condition), expected, "{deletion:?} {condition:?}");
+        }
+    }
 
     #[test]
     fn durations_are_gos() {

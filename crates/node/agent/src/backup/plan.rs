@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hci::longhorn::BACKUP_DELETED;
+use hci::vm_backup_metadata::location;
 
-use super::object::{BackupObject, RestoredVolume, TargetObject};
+use super::object::{BackupObject, MachineBackup, RestoredVolume, TargetObject};
 
 /// What is known.
 pub(super) struct BackupWorld<'a> {
@@ -12,6 +13,8 @@ pub(super) struct BackupWorld<'a> {
     pub(super) targets: &'a BTreeMap<String, TargetObject>,
     pub(super) backups: &'a BTreeMap<String, BackupObject>,
     pub(super) volumes: &'a BTreeMap<String, RestoredVolume>,
+    /// Backups of machines, by `NAMESPACE/NAME`.
+    pub(super) machines: &'a BTreeMap<String, MachineBackup>,
     /// Volumes that this node fills.
     pub(super) filled_here: &'a BTreeSet<String>,
     /// Volumes that this process has filled, and that do not say so yet.
@@ -22,9 +25,19 @@ pub(super) struct BackupWorld<'a> {
 /// One piece of work, and at the same time its key: none is done twice at once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum BackupJob {
-    Upload { backup: String },
-    Delete { backup: String },
-    Restore { volume: String },
+    Upload {
+        backup: String,
+    },
+    Delete {
+        backup: String,
+    },
+    Restore {
+        volume: String,
+    },
+    /// The description of a machine's backup, `NAMESPACE/NAME`, is written or removed.
+    Describe {
+        machine: String,
+    },
 }
 
 pub(super) fn plan(world: &BackupWorld<'_>) -> Vec<BackupJob> {
@@ -43,6 +56,11 @@ pub(super) fn plan(world: &BackupWorld<'_>) -> Vec<BackupJob> {
     let here = world.volumes.keys().filter(|name| world.filled_here.contains(*name));
     let here = here.filter(|name| !world.filled.contains(*name));
     jobs.extend(here.map(|name| BackupJob::Restore { volume: name.clone() }));
+    if let Some(target) = own_target(world) {
+        let here = location(&target.url);
+        let machines = world.machines.iter().filter(|(_, own)| own.location == here);
+        jobs.extend(machines.map(|(key, _)| BackupJob::Describe { machine: key.clone() }));
+    }
     jobs.retain(|job| !world.under_way.contains(job));
     jobs
 }
@@ -54,7 +72,7 @@ pub(super) fn unwanted(world: &BackupWorld<'_>) -> Vec<BackupJob> {
             world.backups.get(backup).is_some_and(|own| !own.is_deleting && own.owner == world.node)
         }
         BackupJob::Restore { volume } => world.volumes.contains_key(volume),
-        BackupJob::Delete { .. } => true,
+        BackupJob::Delete { .. } | BackupJob::Describe { .. } => true,
     };
     world.under_way.iter().filter(|job| !is_wanted(job)).cloned().collect()
 }
@@ -67,6 +85,7 @@ pub(super) fn own_target<'a>(world: &BackupWorld<'a>) -> Option<&'a TargetObject
 
 #[cfg(test)]
 mod tests {
+    use super::super::object::DescriptionStep;
     use super::*;
 
     fn backup(name: &str, owner: &str, state: &str, is_deleting: bool) -> BackupObject {
@@ -112,6 +131,7 @@ mod tests {
                 targets: &BTreeMap::new(),
                 backups: &backups,
                 volumes: &volumes,
+                machines: &BTreeMap::new(),
                 filled_here: &filled_here,
                 filled: &filled,
                 under_way,
@@ -125,5 +145,41 @@ mod tests {
         assert_eq!(world(&BTreeSet::from([upload("new"), here]), plan), [going]);
         let running = BTreeSet::from([upload("new"), upload("cut"), upload("never")]);
         assert_eq!(world(&running, unwanted), [upload("cut"), upload("never")]);
+    }
+
+    #[test]
+    fn the_node_of_the_target_writes_descriptions_of_backups_that_are_there() {
+        let target = |owner: &str| TargetObject {
+            name: "default".into(),
+            url: "s3://b@r/".into(),
+            secret: String::new(),
+            owner: owner.into(),
+            poll_interval: None,
+            sync_requested: String::new(),
+        };
+        let machine = |url: &str| MachineBackup {
+            namespace: "n".into(),
+            name: "m".into(),
+            uid: "u".into(),
+            location: location(url),
+            step: DescriptionStep::Write,
+        };
+        let all = [("n/here", "s3://b@r/"), ("n/there", "s3://c@r/")];
+        let machines = all.map(|(key, url)| (key.to_owned(), machine(url))).into();
+        let jobs = |owner: &str| {
+            let targets = [("default".to_owned(), target(owner))].into();
+            plan(&BackupWorld {
+                node: "one",
+                targets: &targets,
+                backups: &BTreeMap::new(),
+                volumes: &BTreeMap::new(),
+                machines: &machines,
+                filled_here: &BTreeSet::new(),
+                filled: &BTreeSet::new(),
+                under_way: &BTreeSet::new(),
+            })
+        };
+        assert_eq!(jobs("one"), [BackupJob::Describe { machine: "n/here".into() }]);
+        assert_eq!(jobs("two"), []);
     }
 }

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::object::{self, TargetObject};
 use super::target::OpenTargetError;
-use super::{BACKUP_TARGETS, BACKUP_VOLUMES, BACKUPS, BackupContext};
+use super::{BACKUP_TARGETS, BACKUP_VOLUMES, BACKUPS, BackupContext, description};
 use crate::storage::longhorn;
 use crate::volume::hex;
 
@@ -88,10 +88,13 @@ pub(super) async fn synchronise(context: &BackupContext, target: &TargetObject) 
             })
         }
     };
-    if let Ok(found) = found
-        && let Err(failure) = write(context, target, found).await
-    {
-        warn!(error = %Chain(&failure), "cannot write down the backups of the target");
+    if let Ok(found) = found {
+        if let Err(failure) = write(context, target, found).await {
+            warn!(error = %Chain(&failure), "cannot write down the backups of the target");
+        }
+        if let Err(failure) = description::hand_over(context, target).await {
+            warn!(error = %Chain(&failure), "cannot read the descriptions of machines on the target");
+        }
     }
     if let Err(failure) = context.report(BACKUP_TARGETS, &target.name, status).await {
         warn!(error = %Chain(&failure), "cannot report on the backup target");

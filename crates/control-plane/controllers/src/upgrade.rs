@@ -13,7 +13,7 @@ use std::time::Duration;
 use base::clock;
 use hci::harvester::operation::{Upgrade, Version};
 use hci::longhorn::NAMESPACE as LONGHORN_NAMESPACE;
-use hci::upgrade::{FINALIZED, LATEST_LABEL, LEVEL, REQUEST, STATE_LABEL};
+use hci::upgrade::{FINALIZED, LATEST_LABEL, LEVEL, REQUEST, STATE_LABEL, lacks_copies};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
@@ -176,9 +176,8 @@ fn finalized_in(upgrade: &Value, now: Timestamp) -> Option<Duration> {
 }
 
 fn degraded(volumes: &[Value]) -> Vec<String> {
-    let is_degraded =
-        |volume: &&Value| matches!(text(volume, "/status/robustness"), "degraded" | "faulted");
-    volumes.iter().filter(is_degraded).map(|volume| object::name(volume).to_owned()).collect()
+    let degraded = volumes.iter().filter(|volume| lacks_copies(volume));
+    degraded.map(|volume| object::name(volume).to_owned()).collect()
 }
 
 /// What the Upgrade has to say.

@@ -11,7 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use checks::{CheckedObjects, Finding, check, check_version};
+pub use checks::{CheckedObjects, Finding, check, check_version, lacks_copies};
 
 /// Annotation of a Node: the program that the control plane requests, as JSON.
 pub const REQUEST: &str = "sheaf.io/program-request";

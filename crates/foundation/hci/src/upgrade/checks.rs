@@ -75,12 +75,16 @@ fn of_node(node: &Value) -> Option<Finding> {
     None
 }
 
+/// Whether a volume lacks copies. Detached volumes are not judged: nobody compares their copies.
+pub fn lacks_copies(volume: &Value) -> bool {
+    matches!(volume["status"]["robustness"].as_str(), Some("degraded" | "faulted"))
+}
+
 fn of_volume(volume: &Value) -> Option<Finding> {
-    // Detached volumes are not judged: nobody compares their copies.
-    let robustness = volume["status"]["robustness"].as_str().unwrap_or_default();
-    if !matches!(robustness, "degraded" | "faulted") {
+    if !lacks_copies(volume) {
         return None;
     }
+    let robustness = volume["status"]["robustness"].as_str().unwrap_or_default();
     let name = name(volume);
     let remedy = format!("wait until its copies are rebuilt: sheaf volume status {name}");
     Some(finding(format!("volume {name} is {robustness}"), remedy))

@@ -179,7 +179,7 @@ mod tests {
             let failure = VmBackupMetadata::parse(own.to_string().as_bytes()).unwrap_err();
             assert!(failure.to_string().starts_with(expected), "{field}: {failure}");
         }
-        assert!(matches!(VmBackupMetadata::parse(b"[]"), Err(MetadataError::Json(_))));
+        assert!(matches!(VmBackupMetadata::parse(b"no JSON"), Err(MetadataError::Json(_))));
         let long = vec![b' '; MAX_SIZE + 1];
         assert!(matches!(VmBackupMetadata::parse(&long), Err(MetadataError::Overlong { .. })));
     }

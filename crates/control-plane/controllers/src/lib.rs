@@ -8,6 +8,7 @@ mod active;
 mod addon;
 mod announcement;
 mod api_endpoints;
+mod balance;
 mod certificate;
 mod claim;
 mod cluster_setting;

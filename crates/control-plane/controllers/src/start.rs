@@ -15,12 +15,12 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
-    addon, announcement, api_endpoints, claim, cluster_setting, data_import_cron, data_source,
-    data_volume, dhcp, hub, image, installation, key_pair, load_balancer, longhorn, maintenance,
-    node_requests, populator, project, snapshot_quota, storage_profile, storage_protection,
-    support_bundle, upgrade, vm, vm_backup, vm_backup_schedule, vm_claims, vm_clone, vm_export,
-    vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request, vmi,
-    vmi_migration, vmi_replica_set,
+    addon, announcement, api_endpoints, balance, claim, cluster_setting, data_import_cron,
+    data_source, data_volume, dhcp, hub, image, installation, key_pair, load_balancer, longhorn,
+    maintenance, node_requests, populator, project, snapshot_quota, storage_profile,
+    storage_protection, support_bundle, upgrade, vm, vm_backup, vm_backup_schedule, vm_claims,
+    vm_clone, vm_export, vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template,
+    vm_template_request, vmi, vmi_migration, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, guest_address, horizontal_pod_autoscaler, namespace, node, quota,
@@ -231,6 +231,11 @@ impl Started<'_> {
             "snapshot-quota",
             snapshot_quota::SnapshotQuotaMapper::default(),
             snapshot_quota::SnapshotQuotaReconciler::new(client()),
+        ));
+        outlets.push(self.add(
+            "balance",
+            balance::BalanceMapper,
+            balance::BalanceReconciler::new(client()),
         ));
         outlets.push(self.add(
             "announcement",

@@ -16,7 +16,7 @@ mod node;
 mod placement;
 mod plan;
 mod pod;
-mod requests;
+pub(crate) mod requests;
 mod storage;
 mod target;
 

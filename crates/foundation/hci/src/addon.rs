@@ -117,7 +117,7 @@ pub const DEFAULT_ADDONS: &[DefaultAddon] = &[
             "kube-system",
             "descheduler",
             "descheduler",
-            Unavailable("virtual machines are not moved to balance the load of nodes"),
+            BuiltIn("machines are moved one at a time when the memory of nodes is used unevenly"),
         )
     },
     DefaultAddon {

@@ -205,6 +205,35 @@ fn images_are_fetched_through_the_proxy_of_the_cluster() {
     assert_eq!(proxy.asked().len(), before, "excluded hosts are reached without the proxy");
 }
 
+/// Imports that were given up are alarms, which are acknowledged and end with their cause.
+fn check_alarms(node: &Node) {
+    let all = "/apis/sheaf.io/v1/alarms";
+    let http = node.sheaf.http();
+    eventually("every image that failed is an alarm", || image_alarms(node).len() == 6);
+    let listed = node.sheaf.run("alarm list");
+    assert_has(&listed, "image default/wrong was not imported");
+    assert_has(&listed, "kubectl -n default describe virtualmachineimages.harvesterhci.io wrong");
+    let items = image_alarms(node);
+    let own = items.iter().find(|own| own["status"]["object"]["name"] == "wrong").unwrap();
+    let name = own["metadata"]["name"].as_str().unwrap();
+    node.sheaf.run(&format!("alarm acknowledge {name} --comment known"));
+    let spec = http.get(&format!("{all}/{name}")).ok()["spec"].clone();
+    assert_eq!((&spec["acknowledged"], &spec["comment"]), (&json!(true), &json!("known")));
+    assert!(!spec["acknowledgedBy"].as_str().unwrap().is_empty(), "{spec}");
+    let listed = node.sheaf.run("alarm list");
+    assert!(!listed.contains("image default/wrong"), "{listed}");
+    assert_has(&listed, "1 acknowledged or silenced");
+    assert_has(http.delete(&format!("{all}/{name}")).refused(403), "spec.acknowledged");
+}
+
+/// Alarms about imports.
+fn image_alarms(node: &Node) -> Vec<Value> {
+    let all = node.sheaf.http().get("/apis/sheaf.io/v1/alarms").ok();
+    let mut items = all["items"].as_array().cloned().unwrap_or_default();
+    items.retain(|own| own["status"]["rule"] == "ImageFailed");
+    items
+}
+
 #[test]
 fn what_is_not_the_image_that_was_meant_is_refused_and_leaves_nothing() {
     let node = start();
@@ -237,10 +266,12 @@ fn what_is_not_the_image_that_was_meant_is_refused_and_leaves_nothing() {
     assert!(files(&node).is_empty(), "space is given back: {:?}", files(&node));
     let listed = node.sheaf.run("image list");
     assert_has(&listed, "checksum mismatch");
+    check_alarms(&node);
     for name in ["wrong", "no-sum", "short", "evil", "missing", "nowhere"] {
         node.sheaf.run(&format!("image delete {name}"));
     }
     assert_eq!(node.sheaf.http().get(IMAGES).ok()["items"], json!([]));
+    eventually("alarms end with their images", || image_alarms(&node).is_empty());
 }
 
 #[test]

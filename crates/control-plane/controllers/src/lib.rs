@@ -6,6 +6,7 @@
 
 mod active;
 mod addon;
+mod alarm;
 mod announcement;
 mod api_endpoints;
 mod balance;

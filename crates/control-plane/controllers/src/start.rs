@@ -15,7 +15,7 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
-    addon, announcement, api_endpoints, balance, claim, cluster_setting, data_import_cron,
+    addon, alarm, announcement, api_endpoints, balance, claim, cluster_setting, data_import_cron,
     data_source, data_volume, dhcp, hub, image, installation, key_pair, load_balancer, longhorn,
     maintenance, node_requests, populator, project, snapshot_quota, storage_profile,
     storage_protection, support_bundle, upgrade, vm, vm_backup, vm_backup_schedule, vm_claims,
@@ -232,6 +232,7 @@ impl Started<'_> {
             snapshot_quota::SnapshotQuotaMapper::default(),
             snapshot_quota::SnapshotQuotaReconciler::new(client()),
         ));
+        outlets.push(self.add("alarm", alarm::AlarmMapper, alarm::AlarmReconciler::new(client())));
         outlets.push(self.add(
             "balance",
             balance::BalanceMapper,

@@ -6,6 +6,8 @@
 
 mod plan;
 
+pub(crate) use self::plan::BY_FAILURES;
+
 use std::time::Duration;
 
 use base::{Chain, clock};

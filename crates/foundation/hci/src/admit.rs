@@ -1,6 +1,7 @@
 //! Rules of Harvester's and Longhorn's objects, with upstream's codes and texts, and what
 //! their webhooks fill in. What a schema can say is said there.
 
+mod alarm;
 mod backup;
 mod claim;
 mod cluster_setting;
@@ -138,6 +139,7 @@ pub fn concerns(group: &str, resource: &str) -> bool {
                 | "virtualmachinetemplateversions"
         ) | (LONGHORN, "settings" | "volumes" | "nodes" | "recurringjobs")
             | (STORAGE, "storageclasses")
+            | (crate::alarm::GROUP, crate::alarm::PLURAL)
             | ("", "persistentvolumeclaims" | "secrets" | "services")
             | ("snapshot.storage.k8s.io", "volumesnapshots")
             | ("kubevirt.io", "virtualmachines")
@@ -170,6 +172,10 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
                 object["metadata"]["finalizers"] = finalizers.into();
             }
             machine_defaults::complete(write, object)
+        }
+        (crate::alarm::GROUP, crate::alarm::PLURAL) => {
+            alarm::complete(write, object);
+            Ok(())
         }
         ("", "persistentvolumeclaims") => {
             claim::complete(write, object);
@@ -217,6 +223,7 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (HARVESTER, "versions") => operation::validate_version(write),
         (HARVESTER, "settings") => cluster_setting::validate(write),
         (HARVESTER, "virtualmachinebackups") => backup::validate(write),
+        (crate::alarm::GROUP, crate::alarm::PLURAL) => alarm::validate(write),
         (HARVESTER, "virtualmachineimages") => image::validate(write),
         (HARVESTER, "virtualmachinerestores") => backup::validate_restore(write),
         (HARVESTER, "virtualmachinetemplateversions") => template::validate_version(write),

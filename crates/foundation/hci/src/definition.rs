@@ -1,6 +1,7 @@
 //! The CustomResourceDefinitions of all kinds: names, versions, columns and subresources as
 //! upstream publishes them, with the schemas of the records.
 
+mod alarm;
 mod dhcp;
 mod harvester;
 mod load_balancer;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 pub fn definitions() -> impl Iterator<Item = Value> {
     let all = harvester::CATALOG.iter().chain(longhorn::CATALOG).chain(snapshot::CATALOG);
     let all = all.chain(management::CATALOG).chain(network::CATALOG).chain(load_balancer::CATALOG);
-    let all = all.chain(dhcp::CATALOG);
+    let all = all.chain(dhcp::CATALOG).chain(alarm::CATALOG);
     all.map(|kind| {
         let mut definition = definition(kind);
         if kind.group == crate::snapshot::GROUP {

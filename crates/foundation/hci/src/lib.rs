@@ -4,6 +4,7 @@
 pub mod addon;
 pub mod address_pool;
 pub mod admit;
+pub mod alarm;
 pub mod announcement;
 pub mod backend_health;
 mod bootstrap;

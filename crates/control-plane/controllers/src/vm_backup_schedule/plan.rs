@@ -16,7 +16,7 @@ const ID: &str = "harvesterhci.io/svmbackupId";
 const PREFIX: &str = "svmb";
 const SUSPENDED: &str = "BackupSuspend";
 const BY_USER: &str = "Proactive Schedule Suspend";
-const BY_FAILURES: &str = "Reach Max Failure";
+pub(crate) const BY_FAILURES: &str = "Reach Max Failure";
 /// What the definition fills in.
 const RETAIN: i64 = 8;
 const MAX_FAILURE: i64 = 4;

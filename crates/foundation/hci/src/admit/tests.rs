@@ -823,3 +823,39 @@ fn a_machine_has_one_schedule_that_can_be_read() {
     let close = "same granularity as schedule of another namespace and offset less than 10m0s";
     assert_eq!(hidden, refused(422, close));
 }
+
+#[test]
+fn alarms_are_acknowledged_and_neither_made_nor_deleted() {
+    let kind = (crate::alarm::GROUP, crate::alarm::PLURAL);
+    let alarm = named("a", &json!({"spec": {}}));
+    let cluster = Cluster(Vec::new());
+    let denied = |outcome: Result<(), (u16, String)>| outcome.map_err(|(code, _)| code);
+    assert_eq!(denied(judged(kind, Some(&alarm), None, &cluster)), Err(403));
+    assert_eq!(denied(judged(kind, None, Some(&alarm), &cluster)), Err(403));
+    assert_eq!(judged(kind, Some(&alarm), Some(&alarm), &cluster), Ok(()));
+    let completed = |old: Value, new: Value| {
+        let (old, mut object) = (json!({"spec": old}), json!({"spec": new}));
+        let write = Write {
+            group: kind.0,
+            resource: kind.1,
+            namespace: "",
+            name: "a",
+            object: None,
+            old: Some(&old),
+            trusted: false,
+            objects: &cluster,
+            writer: &cluster,
+            uuid: &uuid,
+        };
+        complete(&write, &mut object).unwrap();
+        object["spec"].clone()
+    };
+    let acknowledged = json!({"acknowledged": true});
+    let by_ann = json!({"acknowledged": true, "acknowledgedBy": "ann"});
+    let by_bob = json!({"acknowledged": true, "acknowledgedBy": "bob"});
+    assert_eq!(completed(json!({}), acknowledged), by_ann);
+    assert_eq!(completed(json!({}), by_bob.clone()), by_ann, "nobody signs for another");
+    assert_eq!(completed(by_bob.clone(), by_ann.clone()), by_bob, "the first one stays");
+    let revoked = json!({"acknowledged": false, "acknowledgedBy": "bob"});
+    assert_eq!(completed(by_bob, revoked), json!({"acknowledged": false}));
+}

@@ -1,5 +1,6 @@
 //! The command line: commands, flags and their help.
 
+mod alarm;
 mod audit;
 pub(crate) mod config_file;
 mod connections;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 use agent::{GuestNetwork, IpNet, LinkName};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use alarm::AlarmCommand;
 pub(crate) use audit::AuditArgs;
 pub(crate) use connections::ConnectionArgs;
 pub(crate) use dashboard::{DashboardListen, default_address as default_dashboard_address};
@@ -114,6 +116,9 @@ pub(crate) enum Command {
     /// Show the state of the cluster.
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Show what is wrong in the cluster and needs somebody.
+    #[command(subcommand)]
+    Alarm(AlarmCommand),
     /// Manage join tokens: create the command that adds a node, list, revoke.
     #[command(subcommand)]
     Token(TokenCommand),

@@ -1,5 +1,6 @@
 //! What each command does, one file each.
 
+mod alarm;
 mod audit;
 mod controllers;
 mod dev;
@@ -66,6 +67,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Network(command) => network::run(&command),
         Command::Node(command) => node::run(&command),
         Command::Cluster(command) => node::run_cluster(&command),
+        Command::Alarm(command) => alarm::run(&command),
         Command::Token(command) => token::run(command),
         Command::User(command) => user::run(command),
         Command::Operate(command) => operate::run(&command),

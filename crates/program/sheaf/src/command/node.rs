@@ -60,7 +60,7 @@ pub(super) fn run_cluster(command: &ClusterCommand) -> Result<()> {
     })
 }
 
-fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
+pub(super) fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -18,6 +18,7 @@ const WANTED = {
     "VirtualMachineImage", "KeyPair", "VirtualMachineTemplate", "VirtualMachineTemplateVersion", "Setting",
     "VirtualMachineBackup", "ScheduleVMBackup", "Addon", "SupportBundle", "Upgrade",
   ],
+  "apis/sheaf.io/v1": ["Alarm"],
   "apis/longhorn.io/v1beta2": ["Volume", "Replica"],
   "apis/management.cattle.io/v3": ["User"],
   "apis/k8s.cni.cncf.io/v1": ["NetworkAttachmentDefinition"],

@@ -33,6 +33,7 @@ const SCREENS: Partial<Record<string, Loader>> = {
   networks: async () => (await import("./screens/Networks.tsx")).Networks,
   host: async () => (await import("./screens/Host.tsx")).HostDetail,
   hosts: async () => (await import("./screens/Hosts.tsx")).Hosts,
+  alarms: async () => (await import("./screens/Alarms.tsx")).Alarms,
   events: async () => (await import("./screens/Events.tsx")).Events,
   tasks: async () => (await import("./screens/Tasks.tsx")).Tasks,
   projects: async () => (await import("./screens/Projects.tsx")).Projects,

@@ -195,3 +195,22 @@ test("the loss of a host is told for each machine and volume", async () => {
   const loss = { node: "n2", machines: [machine("restarted", { node: "n3" }), machine("down", { message: "" })], volumes: [volume(0), volume(1)] };
   assert.equal(lossSummary(loss), "1 machine would start elsewhere · 1 machine would stay down · 1 volume would be unavailable");
 });
+
+test("alarms that need somebody come first by severity and age", async () => {
+  const { alarmStatus, isSettled, objectPath, openAlarms } = await load("model/alarm.ts");
+  const now = Date.parse("2026-01-02T04:00:00Z");
+  const alarm = (name, severity, since, spec = {}, object = { kind: "Node", name: "n1" }) => ({ metadata: { name }, spec, status: { severity, since, summary: name, object } });
+  const all = [
+    alarm("new", "critical", "2026-01-02T03:59:00Z"),
+    alarm("warn", "warning", "2026-01-01T00:00:00Z"),
+    alarm("old", "critical", "2026-01-02T03:00:00Z"),
+    alarm("known", "critical", "2026-01-02T03:00:00Z", { acknowledged: true }),
+    alarm("quiet", "critical", "2026-01-02T03:00:00Z", { silencedUntil: "2026-01-02T05:00:00Z" }),
+  ];
+  assert.deepEqual(openAlarms(all, now).map((one) => one.metadata.name), ["old", "new", "warn"]);
+  assert.equal(isSettled(alarm("over", "critical", "", { silencedUntil: "2026-01-02T03:30:00Z" }), now), false);
+  assert.deepEqual([alarmStatus(all[0]).tone, alarmStatus(all[1]).tone], ["bad", "warn"]);
+  assert.equal(objectPath(all[0]), "/hosts/n1");
+  assert.equal(objectPath(alarm("m", "critical", "", {}, { kind: "VirtualMachine", namespace: "a", name: "b" })), "/machines/a/b");
+  assert.equal(objectPath(alarm("x", "critical", "", {}, { kind: "Other", name: "b" })), null);
+});

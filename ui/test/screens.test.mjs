@@ -10,7 +10,7 @@ import { api, browser, open, Server, visit } from "./harness.mjs";
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** Replaced by the page of the only host. */
 const HOST = "/hosts/HOST";
-const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/volumes/default/blank", "/images", "/images?new=url", "/snapshots", "/backups", "/backups/schedules", "/templates", "/keys", "/networks", "/hosts", HOST, "/tasks", "/events", "/projects", "/projects/default", "/support", "/upgrade", "/users", "/settings", "/api", "/api/core/v1/nodes", "/profile",
+const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/volumes/default/blank", "/images", "/images?new=url", "/snapshots", "/backups", "/backups/schedules", "/templates", "/keys", "/networks", "/hosts", HOST, "/alarms", "/tasks", "/events", "/projects", "/projects/default", "/support", "/upgrade", "/users", "/settings", "/api", "/api/core/v1/nodes", "/profile",
   "/machines/default/demo", "/machines/default/demo/console", "/machines/default/demo/metrics", "/machines/default/demo/disks", "/machines/default/demo/networks",
   "/machines/default/demo/snapshots", "/machines/default/demo/backups", "/machines/default/demo/events", "/machines/default/demo/yaml"];
 const server = new Server();

@@ -65,6 +65,7 @@ export const RESOURCE_QUOTA = namespaced("", "v1", "resourcequotas", "ResourceQu
 export const DATA_VOLUME = namespaced("cdi.kubevirt.io", "v1beta1", "datavolumes", "DataVolume");
 export const SUPPORT_BUNDLE = namespaced("harvesterhci.io", "v1beta1", "supportbundles", "SupportBundle");
 export const UPGRADE = namespaced("harvesterhci.io", "v1beta1", "upgrades", "Upgrade");
+export const ALARM = cluster("sheaf.io", "v1", "alarms", "Alarm");
 export const VERSION = namespaced("harvesterhci.io", "v1beta1", "versions", "Version");
 export const ROLE_BINDING = namespaced("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding");
 export const USER = cluster("management.cattle.io", "v3", "users", "User");

@@ -2,6 +2,7 @@
 
 export type Addon = { apiVersion?: string; kind?: string; metadata?: Record<string, unknown>; spec: { chart: string; enabled: boolean; repo: string; valuesContent?: string; version: string; }; status?: { conditions?: Array<{ lastTransitionTime?: string; lastUpdateTime?: string; message?: string; reason?: string; status: string; type: string; }>; status?: string; }; };
 export type AggregationRule = { clusterRoleSelectors?: LabelSelector[]; };
+export type Alarm = { apiVersion?: string; kind?: string; metadata?: Record<string, unknown>; spec: { acknowledged?: boolean; acknowledgedBy?: string; comment?: string; silencedUntil?: string; }; status?: { object: { apiVersion: string; kind: string; name: string; namespace?: string; }; reason?: string; remedy?: string; rule: string; severity: "critical" | "warning"; since: string; summary: string; }; };
 export type AttachedVolume = { devicePath: string; name: string; };
 export type ClusterRole = { aggregationRule?: AggregationRule; apiVersion?: string; kind?: string; metadata?: Record<string, unknown>; rules?: PolicyRule[]; };
 export type ClusterRoleBinding = { apiVersion?: string; kind?: string; metadata?: Record<string, unknown>; roleRef: RoleRef; subjects?: Subject[]; };

@@ -28,6 +28,7 @@ export type ResourceQuota = Read<generated.ResourceQuota>;
 export type RoleBinding = Read<generated.RoleBinding>;
 export type SupportBundle = Read<generated.SupportBundle>;
 export type Upgrade = Read<generated.Upgrade>;
+export type Alarm = Read<generated.Alarm>;
 export type LocalUser = Read<generated.User>;
 export type ClusterRoleBinding = Read<generated.ClusterRoleBinding>;
 export type Network = Read<generated.NetworkAttachmentDefinition>;

@@ -1,9 +1,11 @@
 import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { IMAGE, INSTANCE, MACHINE } from "../api/kinds.ts";
+import { ALARM, IMAGE, INSTANCE, MACHINE } from "../api/kinds.ts";
 import { may, user } from "../api/session.ts";
+import type { Alarm } from "../api/types.ts";
 import { offlineSince, useCollection } from "../api/watch.ts";
 import { t } from "../messages.ts";
+import { openAlarms } from "../model/alarm.ts";
 import { here, href } from "../router.ts";
 import icon from "../icon.svg";
 import { Button } from "./Button.tsx";
@@ -37,6 +39,7 @@ export const SECTIONS: { title?: string; entries: Entry[] }[] = [
     title: "Cluster",
     entries: [
       { path: "/hosts", label: "Hosts", icon: "server", needs: ["", "nodes"] },
+      { path: "/alarms", label: "Alarms", icon: "bell", needs: ["sheaf.io", "alarms"] },
       { path: "/tasks", label: "Tasks", icon: "tasks" },
       { path: "/events", label: "Events", icon: "activity", needs: ["", "events"] },
       { path: "/projects", label: "Projects", icon: "box", needs: ["", "namespaces"] },
@@ -106,6 +109,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
 function Count({ path }: { path: string }) {
   if (path === "/machines") return <MachineCount />;
   if (path === "/images") return <ImageCount />;
+  if (path === "/alarms") return <AlarmCount />;
   return null;
 }
 
@@ -117,6 +121,12 @@ function MachineCount() {
 
 function ImageCount() {
   return <span class="count">{useCollection(IMAGE).items.size.toLocaleString()}</span>;
+}
+
+/** Alarms that need somebody. */
+function AlarmCount() {
+  const open = openAlarms(useCollection<Alarm>(ALARM).items.values(), Date.now());
+  return open.length > 0 ? <span class="count">{open.length.toLocaleString()}</span> : null;
 }
 
 function Offline() {

@@ -3,7 +3,8 @@
 //! The layout of the PCI bus is fixed by the order of this file, because guests name their
 //! interfaces after it and a migration must find it again: every device that can be unplugged
 //! sits behind a root port of its own, interfaces first, so that the first one is `enp1s0` in
-//! most Linux guests. `spare_ports` empty ports follow, called `hot0`, `hot1`, ….
+//! most Linux guests. `spare_ports` empty ports follow, called `hot0`, `hot1`, …. A machine that
+//! comes from another node has the layout that it has there instead.
 //!
 //! QEMU gets its sockets from us as open file descriptors, so it needs no right to create
 //! anything in the machine's folder, and we can connect before it is up. Only the one that
@@ -58,6 +59,9 @@ pub fn argv(machine: &Machine, wiring: &Wiring) -> Vec<OsString> {
     board::board(&mut line, machine);
     board::memory(&mut line, machine);
     board::firmware(&mut line, machine);
+    if let Some(layout) = &machine.layout {
+        line.lay_out(layout, machine.devices.spare_ports);
+    }
     for nic in &machine.nics {
         let fds = wiring.taps.get(&nic.name).cloned().unwrap_or_default();
         nic::plug(&mut line, nic, &fds);

@@ -6,6 +6,7 @@
 
 mod devices;
 mod disk;
+mod layout;
 mod nic;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ pub use devices::{
 pub use disk::{
     Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, DiskSource, ErrorPolicy, FileImage, ImageFormat,
 };
+pub use layout::Layout;
 pub use nic::{Forward, LinkState, Nic, NicBackend, NicModel, Protocol};
 
 /// One virtual machine as QEMU will see it.
@@ -50,6 +52,9 @@ pub struct Machine {
     pub nics: Vec<Nic>,
     #[serde(default)]
     pub devices: Devices,
+    /// Where the devices are, if not one after another: it is a machine that runs elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
     #[serde(default)]
     pub features: Features,
     #[serde(default)]
@@ -81,6 +86,7 @@ impl Machine {
             disks: Vec::new(),
             nics: Vec::new(),
             devices: Devices::default(),
+            layout: None,
             features: Features::default(),
             clock: Clock::default(),
             io_threads: Vec::new(),

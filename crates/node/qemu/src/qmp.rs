@@ -9,6 +9,7 @@
 pub mod codec;
 mod commands;
 mod hotplug;
+mod layout;
 mod memory_dump;
 mod migration;
 mod outgoing;

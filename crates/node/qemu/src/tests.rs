@@ -3,6 +3,7 @@
 mod faults;
 mod lifecycle;
 mod linux;
+mod migration;
 mod samples;
 
 use std::path::{Path, PathBuf};

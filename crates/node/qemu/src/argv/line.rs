@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use serde_json::{Map, Value, json};
 
+use crate::machine::Layout;
+
 /// Where devices without a port of their own sit. Ports fill the slots from 2 up; the chipset
 /// itself is at 0 and 1f.
 pub(super) mod slot {
@@ -23,6 +25,8 @@ const PORTS_PER_SLOT: u32 = 8;
 pub(crate) struct Line {
     args: Vec<OsString>,
     ports: u32,
+    /// Where devices are; nothing while they are placed one after another.
+    layout: Option<Layout>,
 }
 
 impl Line {
@@ -47,14 +51,38 @@ impl Line {
         self.json("-object", value);
     }
 
-    /// Adds a root port and returns its name, to be used as the bus of one device.
-    pub(crate) fn port(&mut self) -> String {
+    /// Adds all root ports of a machine whose devices have their places already.
+    pub(crate) fn lay_out(&mut self, layout: &Layout, spare: u8) {
+        for index in 0..layout.ports {
+            self.add_port(&format!("port{index}"));
+        }
+        self.spare_ports(spare);
+        self.layout = Some(layout.clone());
+    }
+
+    /// The root port of one device, to be used as its bus; one that is added for it, unless all
+    /// devices have their places.
+    pub(crate) fn port(&mut self, device: &str) -> String {
+        if let Some(layout) = &self.layout {
+            let known = layout.devices.get(device).cloned();
+            // QEMU refuses a bus that does not exist, and the machine is not started.
+            return known.unwrap_or_else(|| format!("no-port-of-{device}"));
+        }
         let name = format!("port{}", self.ports);
         self.add_port(&name);
         name
     }
 
+    /// The unit of a SCSI disk, if all devices have their places.
+    pub(crate) fn lun(&self, device: &str) -> Option<u32> {
+        self.layout.as_ref()?.luns.get(device).copied()
+    }
+
+    /// Adds ports for devices that are plugged in later.
     pub(crate) fn spare_ports(&mut self, count: u8) {
+        if self.layout.is_some() {
+            return;
+        }
         for index in 0..count {
             self.add_port(&format!("hot{index}"));
         }

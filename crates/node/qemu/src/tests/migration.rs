@@ -1,0 +1,185 @@
+//! A guest moves from one QEMU to another, with what was plugged into it since its start.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+
+use super::{BOUND, Stage, hear, identity, say, spec, within};
+use crate::firmware;
+use crate::machine::{
+    Bus, Disk, DiskSource, Efi, FileImage, Firmware, Machine, Nic, NicBackend, Start, Tpm,
+    TpmInterface,
+};
+use crate::process::RunningMachine;
+use crate::qmp::{MigrationLimits, MigrationStatus, Qmp};
+
+const LIMITS: MigrationLimits =
+    MigrationLimits { bandwidth: None, downtime_millis: 300, auto_converge: false };
+
+async fn reaches(qmp: &Qmp, status: MigrationStatus) {
+    let mut events = qmp.events();
+    within(&format!("{status:?}"), async {
+        loop {
+            let now = qmp.migration_progress().await.unwrap();
+            if now.status == status {
+                return;
+            }
+            assert_ne!(now.status, MigrationStatus::Failed, "{now:?}");
+            let _ = events.recv().await;
+        }
+    })
+    .await;
+}
+
+/// Another QEMU for the machine of `running`, which waits for its stream.
+async fn target(stage: &Stage, running: &RunningMachine, name: &str) -> RunningMachine {
+    let qmp = running.qmp().await.unwrap();
+    let mut machine = running.spec().machine;
+    machine.layout = Some(qmp.layout(&machine).await.unwrap());
+    machine.start = Start::Incoming;
+    if let Some(tpm) = &mut machine.tpm {
+        tpm.state = stage.path().join(format!("{name}-tpm"));
+    }
+    stage.launcher.launch(&stage.run_dir(name), spec(machine)).await.unwrap()
+}
+
+/// Moves the guest; returns the console that it goes on with.
+async fn migrate(from: &RunningMachine, to: &RunningMachine) -> UnixStream {
+    let (source, target) = (from.qmp().await.unwrap(), to.qmp().await.unwrap());
+    source.set_migration_capabilities().await.unwrap();
+    target.set_migration_capabilities().await.unwrap();
+    let (one, other) = StdStream::pair().unwrap();
+    target.take_in(OwnedFd::from(other)).await.unwrap();
+    source.migrate(OwnedFd::from(one), LIMITS).await.unwrap();
+    reaches(&source, MigrationStatus::PreSwitchover).await;
+    source.continue_migration().await.unwrap();
+    reaches(&source, MigrationStatus::Completed).await;
+    within("kill", from.kill()).await;
+    let console = to.serial().await.unwrap();
+    target.resume().await.unwrap();
+    console
+}
+
+fn disk(stage: &Stage, name: &str, bus: Bus) -> Disk {
+    let mut disk =
+        Disk::new(name, bus, DiskSource::File(FileImage::raw(stage.guest_image(name))));
+    disk.serial = Some(format!("serial-{name}"));
+    disk
+}
+
+#[tokio::test]
+async fn what_was_plugged_in_and_out_is_where_it_was_after_a_migration() {
+    let stage = Stage::new();
+    let mut machine = stage.machine("moved");
+    let first = disk(&stage, "first", Bus::Scsi);
+    machine.disks.extend([first.clone(), disk(&stage, "second", Bus::Scsi)]);
+    let source = stage.launcher.launch(&stage.run_dir("moved"), spec(machine)).await.unwrap();
+    let mut console = source.serial().await.unwrap();
+    source.begin().await.unwrap();
+    hear(&mut console, "UP\n.").await;
+    let qmp = source.qmp().await.unwrap();
+    qmp.unplug_disk(&first, BOUND).await.unwrap();
+    let user = NicBackend::User { network: None, hostname: None, forwards: vec![] };
+    let nic = Nic::new("late", "52:54:00:00:00:07", user);
+    qmp.plug_nic(&nic, Vec::new(), Vec::new()).await.unwrap();
+    let late = [
+        disk(&stage, "virtio", Bus::Virtio),
+        // The unit of the one that is gone.
+        disk(&stage, "third", Bus::Scsi),
+        disk(&stage, "fourth", Bus::Scsi),
+    ];
+    for disk in &late {
+        qmp.plug_disk(disk).await.unwrap();
+    }
+    let recorded = source.update_spec(|spec| {
+        spec.machine.disks.retain(|disk| disk.name != "first");
+        spec.machine.disks.extend(late);
+        spec.machine.nics.push(nic);
+    });
+    recorded.unwrap();
+    let before = qmp.layout(&source.spec().machine).await.unwrap();
+    let port = |device: &str| before.devices.get(device).map(String::as_str);
+    assert_eq!((port("ua-late"), port("ua-virtio")), (Some("hot0"), Some("hot1")), "{before:?}");
+    let luns: Vec<(&str, u32)> = before.luns.iter().map(|(id, lun)| (id.as_str(), *lun)).collect();
+    assert_eq!(luns, [("ua-fourth", 2), ("ua-second", 1), ("ua-third", 0)]);
+
+    let target = target(&stage, &source, "there").await;
+    let mut console = migrate(&source, &target).await;
+    hear(&mut console, "..").await;
+    say(&mut console, "x").await;
+    hear(&mut console, "x").await;
+    let qmp = target.qmp().await.unwrap();
+    assert_eq!(qmp.layout(&target.spec().machine).await.unwrap(), before);
+    // And from there it can be plugged out, and in again.
+    let third = target.spec().machine.disks.into_iter().find(|disk| disk.name == "third").unwrap();
+    qmp.unplug_disk(&third, BOUND).await.unwrap();
+    qmp.plug_disk(&third).await.unwrap();
+    within("kill", target.kill()).await;
+}
+
+#[tokio::test]
+async fn the_state_of_a_tpm_moves_with_the_guest() {
+    let stage = Stage::new();
+    let machine = |name: &str| -> Machine {
+        let state = stage.path().join(format!("{name}-tpm"));
+        let tpm = Some(Tpm { interface: TpmInterface::Tis, state });
+        Machine { tpm, ..stage.machine(name) }
+    };
+    let dir = stage.run_dir("sealed");
+    let source = stage.launcher.launch(&dir, spec(machine("sealed"))).await.unwrap();
+    let mut console = source.serial().await.unwrap();
+    source.begin().await.unwrap();
+    hear(&mut console, "UP\n.").await;
+    let state = |name: &str| {
+        std::fs::read(stage.path().join(format!("{name}-tpm/tpm2-00.permall"))).unwrap()
+    };
+    let before = state("sealed");
+    let target = target(&stage, &source, "unsealed").await;
+    let mut console = migrate(&source, &target).await;
+    hear(&mut console, "..").await;
+    assert!(state("unsealed") == before, "the target's TPM has the seeds of the source's");
+    within("kill", target.kill()).await;
+}
+
+#[tokio::test]
+async fn variables_of_the_firmware_are_written_where_the_guest_goes_on() {
+    let template = firmware::find(firmware::Boot::Plain).expect("scripts/setup installs OVMF");
+    let stage = Stage::new();
+    let vars = |name: &str| stage.path().join(format!("{name}.fd"));
+    for name in ["here", "there"] {
+        firmware::provide_vars(&template.vars, &vars(name), identity().as_ref()).unwrap();
+    }
+    let efi = |name: &str| {
+        Firmware::Efi(Efi { secure_boot: false, code: template.code.clone(), vars: vars(name) })
+    };
+    let mut machine = stage.machine("here");
+    machine.memory.guest = 128 << 20;
+    machine.firmware = efi("here");
+    let source = stage.launcher.launch(&stage.run_dir("here"), spec(machine)).await.unwrap();
+    source.begin().await.unwrap();
+    let fresh = std::fs::read(&template.vars).unwrap();
+    let read = |name: &str| std::fs::read(vars(name)).unwrap();
+    within("the firmware writes its variables", async {
+        while read("here") == fresh {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    let qmp = source.qmp().await.unwrap();
+    let mut machine = source.spec().machine;
+    machine.layout = Some(qmp.layout(&machine).await.unwrap());
+    machine.start = Start::Incoming;
+    machine.firmware = efi("there");
+    let target = stage.launcher.launch(&stage.run_dir("there"), spec(machine)).await.unwrap();
+    assert!(read("there") == fresh, "the target has variables of its own before");
+    let _console = migrate(&source, &target).await;
+    within("the variables are written", async {
+        while read("there") == fresh {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    within("kill", target.kill()).await;
+}

@@ -7,4 +7,5 @@ mod lab;
 mod load_balancer;
 mod management;
 mod migrate;
+mod migrate_devices;
 mod upgrade;

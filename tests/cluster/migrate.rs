@@ -9,10 +9,10 @@ use super::join::until_ready;
 use super::lab::{Wire, token};
 use crate::harness::{Node, Socket, assemble, assert_has, eventually, poll};
 
-const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+pub(super) const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
 const MIGRATIONS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations";
 const GUEST: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances";
-const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+pub(super) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
 
 /// A machine that boots from the claim `root`, first on the management node.
@@ -46,7 +46,7 @@ spec:
 ";
 
 /// A volume with the guest that counts; its name.
-fn counting_volume(one: &Node) -> String {
+pub(super) fn counting_volume(one: &Node) -> String {
     let http = one.sheaf.http();
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "root"}, "spec": {
         "storageClassName": "harvester-longhorn", "accessModes": ["ReadWriteMany"],
@@ -83,7 +83,7 @@ fn counting_volume(one: &Node) -> String {
 }
 
 /// The guest's counter, as it says it next on its console.
-fn counter(one: &Node) -> u32 {
+pub(super) fn counter(one: &Node) -> u32 {
     let path = format!("{GUEST}/a/console");
     let mut console = poll("the console opens", || Socket::open(&one.sheaf, &path));
     let mut said = Vec::new();
@@ -100,7 +100,7 @@ fn counter(one: &Node) -> u32 {
     }
 }
 
-fn migrate(one: &Node, name: &str, selector: &Value) {
+pub(super) fn migrate(one: &Node, name: &str, selector: &Value) {
     one.sheaf.http().post(MIGRATIONS, &migration(name, selector)).ok();
 }
 
@@ -109,7 +109,7 @@ fn migration(name: &str, selector: &Value) -> Value {
         "metadata": {"name": name}, "spec": {"vmiName": "a", "addedNodeSelector": selector}})
 }
 
-fn until_over(one: &Node, name: &str, phase: &str) -> Value {
+pub(super) fn until_over(one: &Node, name: &str, phase: &str) -> Value {
     let path = format!("{MIGRATIONS}/{name}");
     poll(&format!("{name} is {phase}"), || {
         let found = one.sheaf.http().get(&path).json();
@@ -122,7 +122,7 @@ fn until_over(one: &Node, name: &str, phase: &str) -> Value {
     })
 }
 
-fn until_on(one: &Node, node: &str) {
+pub(super) fn until_on(one: &Node, node: &str) {
     one.until(&format!("{VMIS}/a"), "/status/nodeName", node);
 }
 

@@ -286,7 +286,7 @@ impl VmiActor {
         }
     }
 
-    fn is_elsewhere(&self, vmi: &Vmi) -> bool {
+    pub(super) fn is_elsewhere(&self, vmi: &Vmi) -> bool {
         let owner = vmi.status["nodeName"].as_str().filter(|node| !node.is_empty());
         owner.is_some_and(|node| node != self.context.config.node_name)
     }

@@ -92,6 +92,7 @@ impl VmiActor {
             warn!(error = %Chain(&failure), "cannot release volumes of machine");
             return self.later();
         }
+        self.remove_moved_state().await;
         if let Err(failure) = self.context.launcher.clean_up(&self.dir).await {
             warn!(error = %Chain(&failure), "cannot clean up after a machine");
             return self.later();

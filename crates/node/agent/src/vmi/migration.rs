@@ -16,6 +16,7 @@
 //! the first cannot come any more. Who may write a volume is said by its record.
 
 mod incoming;
+mod leftover;
 mod offer;
 mod outgoing;
 mod peer;
@@ -26,6 +27,8 @@ mod rollback;
 mod session;
 
 use serde::{Deserialize, Serialize};
+
+use super::object::Vmi;
 
 pub(super) use incoming::arrive;
 pub(crate) use incoming::{IncomingError, IncomingMigrations};
@@ -41,9 +44,24 @@ pub(super) const OUTGOING: &str = "outgoing.json";
 pub(super) struct MigrationNote {
     /// The uid of the migration's object.
     pub(super) migration: String,
+    #[serde(default)]
+    pub(super) namespace: String,
+    #[serde(default)]
+    pub(super) name: String,
     /// Replicated volumes that come along.
     #[serde(default)]
     pub(super) volumes: Vec<String>,
+}
+
+impl MigrationNote {
+    fn new(migration: &str, vmi: &Vmi) -> Self {
+        Self {
+            migration: migration.to_owned(),
+            namespace: vmi.namespace.clone(),
+            name: vmi.name.clone(),
+            volumes: Vec::new(),
+        }
+    }
 }
 
 /// The ticket for which a volume is on the target.

@@ -2,7 +2,8 @@
 //!
 //! It lies in the folder of the run and ends with it, unless the object asks for persistence:
 //! then it lies in `agent/state/<namespace>.<machine>/` and is found again by the next run.
-//! What no machine needs any more is removed when the agent starts and once an hour.
+//! What no machine needs any more is removed when the agent starts and once an hour. State of a
+//! guest that migrates moves with it, and nothing of it stays on the node that it has left.
 
 use std::path::PathBuf;
 
@@ -72,12 +73,30 @@ impl StateDir {
 }
 
 impl StateDir {
+    /// Removes the state: the guest has it on another node.
+    pub(super) fn remove(&self) -> std::io::Result<()> {
+        ignore_missing(std::fs::remove_dir_all(&self.tpm))?;
+        ignore_missing(std::fs::remove_file(&self.nvram))?;
+        if let Some(folder) = &self.folder {
+            // There may be more than this in it.
+            let _ = std::fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+
     /// Puts variables of the firmware in place that the machine had elsewhere. The file exists.
     pub(super) fn restore_variables(&self, bytes: &[u8]) -> std::io::Result<()> {
         use std::io::Write as _;
         let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(&self.nvram)?;
         file.write_all(bytes)?;
         file.sync_all()
+    }
+}
+
+fn ignore_missing(removed: std::io::Result<()>) -> std::io::Result<()> {
+    match removed {
+        Err(failure) if failure.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 
@@ -115,6 +134,13 @@ async fn sweep_once(context: &Context) {
     }
 }
 
+/// Removes the state of a guest that runs on another node.
+pub(super) fn remove_migrated(context: &Context, vmi: &Vmi, dir: &RunDir) {
+    if let Err(failure) = StateDir::of(context, vmi, dir).remove() {
+        warn!(error = %Chain(&failure), "cannot remove state of migrated machine");
+    }
+}
+
 async fn is_owned(context: &Context, namespace: &str, name: &str) -> kube::Result<bool> {
     for (kind, plural) in [
         ("VirtualMachine", "virtualmachines"),
@@ -129,4 +155,31 @@ async fn is_owned(context: &Context, namespace: &str, name: &str) -> kube::Resul
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_that_moved_is_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("default.web");
+        let state = StateDir {
+            nvram: folder.join("nvram.fd"),
+            tpm: folder.join("tpm"),
+            folder: Some(folder.clone()),
+        };
+        state.remove().expect("nothing is there yet");
+        std::fs::create_dir_all(&state.tpm).unwrap();
+        std::fs::write(state.tpm.join("tpm2-00.permall"), "seeds").unwrap();
+        std::fs::write(&state.nvram, "variables").unwrap();
+        std::fs::write(folder.join("other"), "").unwrap();
+        state.remove().unwrap();
+        assert!(!state.tpm.exists() && !state.nvram.exists());
+        assert!(folder.join("other").exists());
+        std::fs::remove_file(folder.join("other")).unwrap();
+        state.remove().unwrap();
+        assert!(!folder.exists());
+    }
 }

@@ -74,7 +74,8 @@ fn io_thread(name: &str) -> String {
 fn controllers(line: &mut Line, machine: &Machine) {
     let mut scsi = machine.disks.iter().filter(|disk| disk.bus == Bus::Scsi).peekable();
     if machine.devices.scsi || scsi.peek().is_some() {
-        let mut controller = json!({ "driver": "virtio-scsi-pci", "id": SCSI, "bus": line.port(SCSI) });
+        let mut controller =
+            json!({ "driver": "virtio-scsi-pci", "id": SCSI, "bus": line.port(SCSI) });
         // Requests of all disks of a controller are handled by one thread.
         let thread = scsi.find_map(|disk| disk.io_thread.as_deref()).map(io_thread);
         set_some(&mut controller, "iothread", thread);

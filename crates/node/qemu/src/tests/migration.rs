@@ -63,8 +63,7 @@ async fn migrate(from: &RunningMachine, to: &RunningMachine) -> UnixStream {
 }
 
 fn disk(stage: &Stage, name: &str, bus: Bus) -> Disk {
-    let mut disk =
-        Disk::new(name, bus, DiskSource::File(FileImage::raw(stage.guest_image(name))));
+    let mut disk = Disk::new(name, bus, DiskSource::File(FileImage::raw(stage.guest_image(name))));
     disk.serial = Some(format!("serial-{name}"));
     disk
 }

@@ -28,6 +28,7 @@ use crate::vmi::actor::{LocalMachine, VmiActor};
 use crate::vmi::object::{ReadError, Vmi};
 use crate::vmi::registry::{KnownMachine, MachineEntry, Machines};
 use crate::vmi::resolve::ResolveError;
+use crate::vmi::state;
 
 /// For what is left of an earlier stay of the machine to go.
 const CLEAN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -173,7 +174,7 @@ impl IncomingMigrations {
     }
 }
 
-async fn read(
+pub(super) async fn read(
     context: &Context,
     namespace: &str,
     name: &str,
@@ -200,16 +201,22 @@ impl Session {
             Err(failure) => {
                 warn!(namespace, name, error = %Chain(&failure), "cannot prepare for a guest");
                 let _ = reply.send(Err(failure));
-                return self.discard(None).await;
+                state::remove_migrated(&self.all.context, &self.vmi, &self.actor.dir);
+                return self.discard().await;
             }
         };
         info!(namespace, name, migration = self.offer.migration, "prepared for a guest");
         let _ = reply.send(Ok(()));
         match self.wait(&running).await {
             Some(Verdict::Arrived) => self.adopt(running).await,
-            Some(Verdict::Abandoned | Verdict::Undecided) => {
+            Some(verdict @ (Verdict::Abandoned | Verdict::Undecided)) => {
                 info!(namespace, name, "the guest does not come");
-                self.discard(Some(running)).await;
+                running.kill().await;
+                // Undecided, it may be the only copy of what the guest keeps.
+                if verdict == Verdict::Abandoned {
+                    state::remove_migrated(&self.all.context, &self.vmi, &self.actor.dir);
+                }
+                self.discard().await;
             }
             // The next process finds the folder, and the object says what to do.
             None => {}
@@ -287,11 +294,8 @@ impl Session {
         }
     }
 
-    async fn discard(mut self, running: Option<RunningMachine>) {
+    async fn discard(mut self) {
         self.all.sessions.remove(&self.offer.migration);
-        if let Some(running) = running {
-            running.kill().await;
-        }
         let mut stop = self.all.tasks.stop_signal();
         loop {
             self.actor.clean_up().await;

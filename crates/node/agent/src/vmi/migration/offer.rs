@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use qemu::Machine;
-use qemu::machine::{Accelerator, CpuModel, DiskSource, Firmware, NicBackend, Start};
+use qemu::machine::{Accelerator, Bus, CpuModel, DiskSource, Firmware, NicBackend, Start};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -49,14 +49,15 @@ impl Content {
 /// Why a machine cannot be made as it is elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnfitMachine {
-    #[error("device {name} was plugged in while the guest ran; restart the machine to migrate it")]
-    HotPlugged { name: String },
+    #[error(
+        "disk {name} was plugged into the USB bus while the guest ran; unplug it or restart the \
+         machine to migrate it"
+    )]
+    HotPluggedUsb { name: String },
     #[error("processors or memory were added while the guest ran; restart it to migrate it")]
     Grown,
     #[error("disk {name} is a file of the node")]
     LocalDisk { name: String },
-    #[error("the machine has a TPM, whose state is on the node")]
-    Tpm,
     #[error("the machine boots a kernel from a file of the node")]
     Kernel,
     #[error("the memory of the machine is bound to processors of the node")]
@@ -76,6 +77,8 @@ pub(crate) enum UnfitMachine {
     Processor,
     #[error("the target has no EFI firmware {}", path.display())]
     Firmware { path: PathBuf },
+    #[error("the machine has a TPM, and swtpm is not installed on the target")]
+    Swtpm,
     #[error("a file of the machine cannot be read from the offer")]
     Content,
 }
@@ -85,14 +88,10 @@ pub(super) fn check(
     machine: &Machine,
     seeds: &BTreeMap<String, Content>,
 ) -> Result<(), UnfitMachine> {
-    if let Some(disk) = machine.disks.iter().find(|disk| disk.hot_plugged) {
-        return Err(UnfitMachine::HotPlugged { name: disk.name.clone() });
-    }
-    if let Some(nic) = machine.nics.iter().find(|nic| nic.hot_plugged) {
-        return Err(UnfitMachine::HotPlugged { name: nic.name.clone() });
-    }
-    if machine.tpm.is_some() {
-        return Err(UnfitMachine::Tpm);
+    // QEMU does not say which port of the USB bus it chose.
+    let on_usb = |disk: &&qemu::machine::Disk| disk.hot_plugged && disk.bus == Bus::Usb;
+    if let Some(disk) = machine.disks.iter().find(on_usb) {
+        return Err(UnfitMachine::HotPluggedUsb { name: disk.name.clone() });
     }
     if machine.kernel.is_some() {
         return Err(UnfitMachine::Kernel);
@@ -122,6 +121,8 @@ pub(super) struct TargetParts<'a> {
     /// EFI firmware that is installed.
     pub(super) firmware: Vec<PathBuf>,
     pub(super) variables: PathBuf,
+    /// The folder for the state of the TPM; nothing if this node has no swtpm.
+    pub(super) tpm: Option<PathBuf>,
 }
 
 /// The source's machine with the disks and networks of the target, which waits for the stream.
@@ -165,6 +166,9 @@ pub(super) fn adapt(
         }
         efi.vars.clone_from(&parts.variables);
     }
+    if let Some(tpm) = &mut machine.tpm {
+        tpm.state = parts.tpm.clone().ok_or(UnfitMachine::Swtpm)?;
+    }
     machine.start = Start::Incoming;
     Ok(machine)
 }
@@ -198,7 +202,7 @@ fn fingerprint(cpuinfo: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use qemu::machine::{Bus, Disk, FileImage, Nic};
+    use qemu::machine::{Disk, FileImage, Layout, Nic, Tpm, TpmInterface};
 
     use super::*;
 
@@ -243,12 +247,16 @@ mod tests {
             nics: &nics,
             firmware: vec![],
             variables: "/b/vars".into(),
+            tpm: Some("/b/tpm".into()),
         };
         change(&mut parts);
         match adapt(offer, &parts) {
             Ok(machine) => {
                 let mut expected = offer.machine.clone();
                 expected.start = Start::Incoming;
+                if let Some(tpm) = &mut expected.tpm {
+                    tpm.state = "/b/tpm".into();
+                }
                 expected.disks[0].source = nbd("/b/root.sock");
                 expected.disks[1].source = DiskSource::File(FileImage::raw("/b/seed.iso"));
                 assert_eq!(machine, expected, "all else stays as it was");
@@ -278,6 +286,7 @@ mod tests {
                 nics: &BTreeMap::new(),
                 firmware: vec![],
                 variables: PathBuf::new(),
+                tpm: None,
             },
         );
         has(missing.unwrap_err().to_string(), "the target has no disk root");
@@ -291,11 +300,28 @@ mod tests {
             change(&mut machine);
             check(&machine, &offer.seeds).unwrap_err()
         };
-        let plugged = unfit(&|machine| machine.disks[0].hot_plugged = true);
-        assert_eq!(plugged, UnfitMachine::HotPlugged { name: "root".into() });
+        let plugged = unfit(&|machine| {
+            machine.disks[0].hot_plugged = true;
+            machine.disks[0].bus = Bus::Usb;
+        });
+        assert_eq!(plugged, UnfitMachine::HotPluggedUsb { name: "root".into() });
         let local = DiskSource::File(FileImage::raw("/a/disk.img"));
         let local = unfit(&|machine| machine.disks[0].source = local.clone());
         assert_eq!(local, UnfitMachine::LocalDisk { name: "root".into() });
+    }
+
+    #[test]
+    fn devices_that_were_plugged_in_and_a_tpm_come_along() {
+        let mut offer = offer();
+        offer.machine.disks[0].hot_plugged = true;
+        offer.machine.nics[0].hot_plugged = true;
+        let devices = BTreeMap::from([("ua-root".to_owned(), "hot0".to_owned())]);
+        offer.machine.layout = Some(Layout { ports: 4, devices, luns: BTreeMap::new() });
+        offer.machine.tpm = Some(Tpm { interface: TpmInterface::Crb, state: "/a/tpm".into() });
+        assert_eq!(check(&offer.machine, &offer.seeds), Ok(()));
+        assert_eq!(adapted(&offer, |_| {}), "ok");
+        let refused = adapted(&offer, |parts| parts.tpm = None);
+        assert_eq!(refused, UnfitMachine::Swtpm.to_string());
     }
 
     #[test]

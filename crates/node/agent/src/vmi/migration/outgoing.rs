@@ -27,6 +27,7 @@ use crate::vmi::actor::{LoopControl, VmiActor};
 use crate::vmi::live::LiveMachine;
 use crate::vmi::object::Vmi;
 use crate::vmi::registry::KnownMachine;
+use crate::vmi::state;
 
 /// For the target to make the machine and to have its volumes.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -102,7 +103,11 @@ impl VmiActor {
             self.migrate(vmi, live, &request).await
         };
         match result {
-            Ok(downtime) => self.report_migrated(vmi, &request, downtime),
+            Ok(downtime) => {
+                // QEMU is killed next; what the guest keeps is on the target.
+                state::remove_migrated(&self.context, vmi, &self.dir);
+                self.report_migrated(vmi, &request, downtime);
+            }
             Err(failure) => self.roll_back(vmi, live, &request, &failure).await,
         }
         Some(LoopControl::Again)
@@ -119,7 +124,7 @@ impl VmiActor {
             return Err(MigrationFailure::Paused);
         }
         let offer = self.describe(vmi, live, request, &qmp).await?;
-        let note = MigrationNote { migration: request.migration.clone(), volumes: vec![] };
+        let note = MigrationNote::new(&request.migration, vmi);
         let failed = |source| MigrationFailure::File { doing: "write", source };
         self.dir.store(OUTGOING, &note).map_err(failed)?;
         let unwanted = Unwanted {
@@ -312,7 +317,7 @@ impl VmiActor {
         request: &MigrationRequest,
         qmp: &Qmp,
     ) -> Result<MigrationOffer, MigrationFailure> {
-        let machine = live.running.spec().machine;
+        let mut machine = live.running.spec().machine;
         let info = live.info.borrow().clone();
         let filled = info.topology.map_or(machine.cpu.sockets, |topology| topology.sockets);
         if info.growth > 0 || filled > machine.cpu.sockets {
@@ -330,6 +335,7 @@ impl VmiActor {
             }
         }
         offer::check(&machine, &seeds)?;
+        machine.layout = Some(qmp.layout(&machine).await?);
         let variables = match &machine.firmware {
             Firmware::Efi(efi) => Some(Content::new(&std::fs::read(&efi.vars).map_err(failed)?)),
             Firmware::Bios | Firmware::BiosWithSerial => None,

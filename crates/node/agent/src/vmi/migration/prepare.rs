@@ -33,7 +33,7 @@ impl VmiActor {
         self.local = LocalMachine::Unstarted;
         self.dir.create(identity.as_ref()).map_err(failed("make"))?;
         let own_ticket = ticket(&vmi.uid, &offer.migration);
-        let mut note = MigrationNote { migration: offer.migration.clone(), volumes: vec![] };
+        let mut note = MigrationNote::new(&offer.migration, vmi);
         self.dir.store(INCOMING, &note).map_err(failed("write"))?;
         let outlets = self.connect(vmi, identity.as_ref()).await.map_err(start)?;
         let resolver = Resolver {
@@ -70,8 +70,11 @@ impl VmiActor {
             nics: &nics,
             firmware: host.firmware.iter().map(|efi| efi.code.clone()).collect(),
             variables: state.nvram.clone(),
+            tpm: host.has_tpm.then(|| state.tpm.clone()),
         };
         let machine = offer::adapt(offer, &parts)?;
+        // Left by an earlier stay: the guest's own comes with the stream.
+        state.remove().map_err(failed("remove"))?;
         state.provide(&host, &machine, identity.as_ref()).map_err(start)?;
         if let Some(variables) = &offer.variables {
             state.restore_variables(&variables.bytes()?).map_err(failed("write"))?;

@@ -28,12 +28,9 @@ pub(super) fn obstacle(vmi: &Vmi, guest: &Guest) -> Option<MachineProblem> {
     None
 }
 
-/// Devices whose state is on the node and is not sent.
+/// Parts of the node that the guest was started with and that another node lacks.
 fn devices(vmi: &Vmi) -> Option<String> {
     let domain = &vmi.spec.domain;
-    if domain.devices.tpm.is_some() {
-        return Some("cannot migrate VMI with a TPM: its state is on the node".into());
-    }
     let firmware = domain.firmware.as_ref();
     if firmware.is_some_and(|firmware| firmware.kernel_boot.is_some()) {
         return Some("cannot migrate VMI that boots a kernel from a container image".into());

@@ -252,7 +252,8 @@ fn announced_address(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     keeps_all_but_status(write, &renewed, old)
 }
 
-/// Whether the node gives the instance to the node that it was to migrate to.
+/// Whether the node gives the instance to the node that it was to migrate to: when all has arrived
+/// there, or, in post-copy, before.
 fn is_handed_over(object: &Value, old: &Value) -> bool {
     let (now, asked) = (&object["status"]["migrationState"], &old["status"]["migrationState"]);
     let target = text(asked, "targetNode");
@@ -260,7 +261,7 @@ fn is_handed_over(object: &Value, old: &Value) -> bool {
         && text(&object["status"], "nodeName") == target
         && now["migrationUid"] == asked["migrationUid"]
         && now["targetNode"] == asked["targetNode"]
-        && now["completed"] == true
+        && (now["completed"] == true || now["mode"] == "PostCopy")
         && asked["completed"] != true
         && asked["failed"] != true
 }

@@ -157,13 +157,12 @@ async fn handle(
     let answer = match (route(request.method(), request.uri().path()), peer) {
         (Ok(Route::Migrate(uid, step)), EndpointPeer::Node(node)) => {
             let body = request.into_body();
-            let done = migration::act(&endpoint.migrations, node, &uid, step, body).await;
-            done.map(|()| response::done())
+            migration::act(&endpoint.migrations, node, &uid, step, body).await
         }
-        (Ok(Route::MigrationStream(uid)), EndpointPeer::Node(node)) => {
-            migration_stream(endpoint, (node, &uid), request, begin).await
+        (Ok(Route::MigrationStream(uid, which)), EndpointPeer::Node(node)) => {
+            migration_stream(endpoint, (node, &uid, which), request, begin).await
         }
-        (Ok(Route::Migrate(..) | Route::MigrationStream(_)), EndpointPeer::Gateway)
+        (Ok(Route::Migrate(..) | Route::MigrationStream(..)), EndpointPeer::Gateway)
         | (Ok(_), EndpointPeer::Node(_)) => {
             let text = "nodes bring machines that move, and do nothing else";
             Err(EndpointError::new(StatusCode::FORBIDDEN, text))
@@ -184,7 +183,7 @@ async fn serve_route(
     begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
 ) -> Result<Response<ResponseBody>, EndpointError> {
     match route {
-        Ok(Route::Migrate(..) | Route::MigrationStream(_)) => {
+        Ok(Route::Migrate(..) | Route::MigrationStream(..)) => {
             Err(EndpointError::new(StatusCode::FORBIDDEN, "only nodes bring machines"))
         }
         Ok(Route::Stream(target, what)) => upgrade(endpoint, target, what, request, begin).await,
@@ -281,12 +280,16 @@ fn series(
 /// Joins the stream of a source to the QEMU that waits for it.
 async fn migration_stream(
     endpoint: &Endpoint,
-    (node, uid): (&str, &str),
+    (node, uid, which): (&str, &str, migration::MigrationStream),
     mut request: Request<Incoming>,
     begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
 ) -> Result<Response<ResponseBody>, EndpointError> {
     is_upgrade(&request)?;
-    let taken = endpoint.migrations.take_in(node, uid).await.map_err(migration::refused)?;
+    let taken = match which {
+        migration::MigrationStream::First => endpoint.migrations.take_in(node, uid).await,
+        migration::MigrationStream::Resumed => endpoint.migrations.take_in_again(node, uid).await,
+    };
+    let taken = taken.map_err(migration::refused)?;
     let end = stream::StreamEnd::Unix(taken);
     let upgraded = hyper::upgrade::on(&mut request);
     let _ = begin.send(stream::PendingStream { upgraded, end }).await;

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 pub use launch::{AdoptError, LaunchError, Launcher, RunDirState};
-pub use running::{PinError, RunningMachine, ScreenshotError};
+pub use running::{PinError, RecoverError, RunningMachine, ScreenshotError};
 pub(crate) use sys::{confine, confine_with};
 pub use sys::{open_tap, open_vhost_net};
 

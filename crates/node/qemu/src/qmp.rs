@@ -30,7 +30,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
 use tracing::debug;
 
-use codec::{Lines, QmpMessage, WireError};
+use codec::{Band, Lines, OUT_OF_BAND, QmpMessage, WireError};
 pub use hotplug::UnplugError;
 pub use memory_dump::MemoryDumpError;
 pub use migration::{MigrationLimits, MigrationProgress, MigrationStatus};
@@ -85,6 +85,8 @@ pub struct Qmp {
     next: Arc<AtomicU64>,
     hang_up: Arc<Notify>,
     limit: Duration,
+    /// What commands that cannot wait are sent with.
+    urgent: Band,
 }
 
 /// How far a connection's reader and its callers are told of one another's end.
@@ -117,7 +119,7 @@ impl Qmp {
         let mut lines = Lines::new(read);
         let greeting = async {
             match lines.next().await {
-                Ok(QmpMessage::Greeting) => Ok(()),
+                Ok(QmpMessage::Greeting { out_of_band }) => Ok(out_of_band),
                 Ok(_) => Err(QmpError::NoGreeting),
                 Err(source) => {
                     Err(QmpError::Closed { command: "connect".to_owned(), source: Some(source) })
@@ -125,7 +127,7 @@ impl Qmp {
             }
         };
         let timed_out = |_| QmpError::TimedOut { command: "connect".to_owned(), limit };
-        tokio::time::timeout(limit, greeting).await.map_err(timed_out)??;
+        let out_of_band = tokio::time::timeout(limit, greeting).await.map_err(timed_out)??;
         let (commands, queue) = mpsc::channel(QUEUE);
         let (closed, is_closed) = watch::channel(None);
         let waiting = Waiting::default();
@@ -147,8 +149,10 @@ impl Qmp {
             next: Arc::new(AtomicU64::new(1)),
             hang_up,
             limit,
+            urgent: if out_of_band { Band::Out } else { Band::Normal },
         };
-        qmp.execute::<Value>("qmp_capabilities", json!({})).await?;
+        let capabilities = if out_of_band { json!({"enable": [OUT_OF_BAND]}) } else { json!({}) };
+        qmp.execute::<Value>("qmp_capabilities", capabilities).await?;
         Ok(qmp)
     }
 
@@ -182,9 +186,12 @@ impl Qmp {
         command: &str,
         arguments: Value,
     ) -> Result<T, QmpError> {
-        let value = tokio::time::timeout(self.limit, self.ask(command, arguments, Vec::new()))
-            .await
-            .map_err(|_| QmpError::TimedOut { command: command.to_owned(), limit: self.limit })??;
+        let value = tokio::time::timeout(
+            self.limit,
+            self.ask(command, arguments, Vec::new(), Band::Normal),
+        )
+        .await
+        .map_err(|_| QmpError::TimedOut { command: command.to_owned(), limit: self.limit })??;
         serde_json::from_value(value).map_err(|source| QmpError::Unexpected {
             command: command.to_owned(),
             source: Arc::new(source),
@@ -203,7 +210,15 @@ impl Qmp {
         arguments: Value,
         fds: Vec<OwnedFd>,
     ) -> Result<(), QmpError> {
-        tokio::time::timeout(self.limit, self.ask(command, arguments, fds))
+        tokio::time::timeout(self.limit, self.ask(command, arguments, fds, Band::Normal))
+            .await
+            .map_err(|_| QmpError::TimedOut { command: command.to_owned(), limit: self.limit })?
+            .map(|_| ())
+    }
+
+    /// As [`Self::run`], for the few commands that QEMU takes while its main loop is blocked.
+    async fn run_urgently(&self, command: &str, arguments: Value) -> Result<(), QmpError> {
+        tokio::time::timeout(self.limit, self.ask(command, arguments, Vec::new(), self.urgent))
             .await
             .map_err(|_| QmpError::TimedOut { command: command.to_owned(), limit: self.limit })?
             .map(|_| ())
@@ -214,12 +229,13 @@ impl Qmp {
         command: &str,
         arguments: Value,
         fds: Vec<OwnedFd>,
+        band: Band,
     ) -> Result<Value, QmpError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         lock(&self.waiting).insert(id, reply);
         let _forget = ForgetOnDrop { waiting: &self.waiting, id };
-        let mut line = codec::command(command, arguments, id);
+        let mut line = codec::command(command, arguments, id, band);
         line.push(b'\n');
         let line = OutgoingQueue { line, fds };
         let closed = || QmpError::Closed {
@@ -295,7 +311,7 @@ impl ReaderEnd {
             QmpMessage::Reply { id: None, reply } => {
                 debug!(?reply, "reply without an id");
             }
-            QmpMessage::Greeting => debug!("second greeting"),
+            QmpMessage::Greeting { .. } => debug!("second greeting"),
         }
     }
 }

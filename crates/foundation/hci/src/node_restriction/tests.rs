@@ -157,9 +157,12 @@ fn a_node_gives_machines_away_only_to_the_node_that_they_migrate_to() {
     let given = json!({"migrationUid": "m", "targetNode": "b", "completed": true});
     let write_vmi = |object, old| write(VMIS, "m", object, old);
     assert_eq!(write_vmi(vmi("b", given.clone()), vmi("a", asked.clone())), Ok(()));
+    let post_copy = json!({"migrationUid": "m", "targetNode": "b", "mode": "PostCopy"});
+    assert_eq!(write_vmi(vmi("b", post_copy.clone()), vmi("a", asked.clone())), Ok(()));
     for (object, old) in [
         (vmi("b", asked.clone()), vmi("a", asked.clone())),
         (vmi("b", given.clone()), vmi("a", Value::Null)),
+        (vmi("c", post_copy), vmi("a", asked.clone())),
         (vmi("c", given.clone()), vmi("a", asked.clone())),
         (vmi("a", given.clone()), vmi("b", asked.clone())),
         (

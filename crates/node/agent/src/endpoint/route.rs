@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::migration::MigrationStep;
+use super::migration::{MigrationStep, MigrationStream};
 
 /// One machine of this node, by its object's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Route {
     Series(Option<MachineTarget>),
     /// A step of a machine that moves here, by the uid of its migration.
     Migrate(String, MigrationStep),
-    MigrationStream(String),
+    MigrationStream(String, MigrationStream),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,12 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
         ["v1", "usage"] => (Method::GET, Route::Usage),
         ["v1", "report"] => (Method::GET, Route::Report),
         ["v1", "series"] => (Method::GET, Route::Series(None)),
-        ["v1", "migrations", uid, "stream"] => (Method::GET, Route::MigrationStream((*uid).into())),
+        ["v1", "migrations", uid, "stream"] => {
+            (Method::GET, Route::MigrationStream((*uid).into(), MigrationStream::First))
+        }
+        ["v1", "migrations", uid, "resume"] => {
+            (Method::GET, Route::MigrationStream((*uid).into(), MigrationStream::Resumed))
+        }
         ["v1", "migrations", uid, step] => (Method::PUT, migration(uid, step)?),
         ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
         ["v1", "volumes", volume, "data"] => (Method::GET, Route::VolumeData((*volume).into())),
@@ -104,6 +109,7 @@ fn migration(uid: &str, step: &str) -> Result<Route, NoRoute> {
     let step = match step {
         "prepare" => MigrationStep::Prepare,
         "switch" => MigrationStep::Switch,
+        "loaded" => MigrationStep::Loaded,
         "cancel" => MigrationStep::Cancel,
         _ => return Err(NoRoute::NotFound),
     };
@@ -178,7 +184,17 @@ mod tests {
             ),
             ("GET", "/v1/migrations/u/prepare", Err(NoRoute::WrongMethod)),
             ("PUT", "/v1/migrations/u/other", Err(NoRoute::NotFound)),
-            ("GET", "/v1/migrations/u/stream", Ok(Route::MigrationStream("u".into()))),
+            (
+                "GET",
+                "/v1/migrations/u/stream",
+                Ok(Route::MigrationStream("u".into(), MigrationStream::First)),
+            ),
+            (
+                "GET",
+                "/v1/migrations/u/resume",
+                Ok(Route::MigrationStream("u".into(), MigrationStream::Resumed)),
+            ),
+            ("PUT", "/v1/migrations/u/resume", Err(NoRoute::WrongMethod)),
             ("GET", "/v1/vmis//vm/console", Err(NoRoute::NotFound)),
             ("GET", "/v1/vmis/ns/vm", Err(NoRoute::NotFound)),
             ("GET", "/", Err(NoRoute::NotFound)),

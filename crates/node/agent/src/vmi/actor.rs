@@ -80,6 +80,8 @@ pub(super) struct VmiActor {
     pub(super) dumps: BTreeMap<String, MemoryDump>,
     /// The last request to trim file systems that was carried out.
     pub(super) trimmed: Option<String>,
+    /// Since when the stream of a post-copy is broken.
+    pub(super) broken_since: Option<Instant>,
 }
 
 /// What there is on this node.
@@ -137,6 +139,7 @@ impl VmiActor {
             was_found: false,
             dumps: BTreeMap::new(),
             trimmed: None,
+            broken_since: None,
         }
     }
 
@@ -255,7 +258,12 @@ impl VmiActor {
     }
 
     async fn turn(&mut self) -> LoopControl {
-        let vmi = match self.known() {
+        let known = self.known();
+        // A guest that left may still fetch its memory from here.
+        if let Some(after) = self.serve_post_copy(&known).boxed().await {
+            return after;
+        }
+        let vmi = match known {
             KnownMachine::Unknown => return LoopControl::Wait(None),
             // One that moved to another node is that node's, and nothing is left to do here.
             KnownMachine::Present(vmi) if self.is_elsewhere(&vmi) => None,

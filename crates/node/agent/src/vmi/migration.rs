@@ -15,22 +15,26 @@
 //! write, and after a failure it lets the guest go on only once another write has made sure that
 //! the first cannot come any more. Who may write a volume is said by its record.
 
+mod arrival;
+mod describe;
 mod incoming;
 mod leftover;
 mod offer;
 mod outgoing;
 mod peer;
+mod post_copy;
 mod prepare;
 mod progress;
 mod recovery;
 mod rollback;
 mod session;
+mod unwanted;
 
 use serde::{Deserialize, Serialize};
 
 use super::object::Vmi;
 
-pub(super) use incoming::arrive;
+pub(super) use arrival::{Arrival, arrive};
 pub(crate) use incoming::{IncomingError, IncomingMigrations};
 pub(crate) use offer::MigrationOffer;
 
@@ -51,6 +55,16 @@ pub(super) struct MigrationNote {
     /// Replicated volumes that come along.
     #[serde(default)]
     pub(super) volumes: Vec<String>,
+    /// The node that the guest comes from, on its target.
+    #[serde(default)]
+    pub(super) source: String,
+    /// The node that it goes to, on its source.
+    #[serde(default)]
+    pub(super) target: String,
+    /// At the source: the guest was switched to post-copy and never goes on here again. At the
+    /// target: it runs here and some of its memory is still at the source.
+    #[serde(default)]
+    pub(super) post_copy: bool,
 }
 
 impl MigrationNote {
@@ -60,8 +74,16 @@ impl MigrationNote {
             namespace: vmi.namespace.clone(),
             name: vmi.name.clone(),
             volumes: Vec::new(),
+            source: String::new(),
+            target: String::new(),
+            post_copy: false,
         }
     }
+}
+
+/// Where the endpoint of another node takes a step of a migration.
+fn path(migration: &str, what: &str) -> String {
+    format!("/v1/migrations/{migration}/{what}")
 }
 
 /// The ticket for which a volume is on the target.

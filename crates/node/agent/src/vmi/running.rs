@@ -15,7 +15,7 @@ use virt::reason::NotSynchronized;
 use super::actor::{LocalMachine, LoopControl, VmiActor};
 use super::hotplug::{self, HotplugChange, RunningDevices};
 use super::live::LiveMachine;
-use super::migration;
+use super::migration::{self, Arrival};
 use super::object::{Vmi, VmiPhase};
 use super::resolve::{self, Resolver, is_hotpluggable};
 use super::status::{MachineProblem, View};
@@ -70,9 +70,14 @@ impl VmiActor {
                 debug!(error = %Chain(&failure), "cannot let the guest run");
             }
         }
-        if let Err(failure) = migration::arrive(&self.context, &self.dir, &live.running).await {
-            warn!(error = %Chain(&failure), "cannot let an arrived guest run yet");
-            return self.later();
+        match migration::arrive(&self.context, vmi, &self.dir, &live.running).await {
+            Ok(Arrival::Whole) => {}
+            // No device comes or goes before the guest has all of its memory.
+            Ok(Arrival::PostCopy(note)) => return self.follow_post_copy(vmi, &live, &note).await,
+            Err(failure) => {
+                warn!(error = %Chain(&failure), "cannot let an arrived guest run yet");
+                return self.later();
+            }
         }
         if let Some(after) = self.migrate_if_asked(vmi, &live).boxed().await {
             return after;

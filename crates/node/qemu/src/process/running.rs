@@ -27,6 +27,8 @@ use crate::run_dir::{AGENT, MACHINE, RunDir, SERIAL};
 /// How often a guest that does not react is reminded of its power button.
 const PRESS_AGAIN: Duration = Duration::from_secs(5);
 const EVENTS: usize = 256;
+/// Relative to the folder that QEMU runs in, because a socket's path must be short.
+const POST_COPY_SOCKET: &str = "post-copy.sock";
 /// A picture of a screen is never larger.
 const LARGEST_PICTURE: u64 = 64 << 20;
 
@@ -278,6 +280,17 @@ impl RunningMachine {
         self.own_socket(&format!("vm/{}", usb_socket(slot))).await
     }
 
+    /// A stream for a post-copy whose first one broke, on its target.
+    pub async fn recover_post_copy(&self) -> Result<UnixStream, RecoverError> {
+        let asked = self.qmp().await?.recover_post_copy(POST_COPY_SOCKET).await;
+        match (asked, self.own_socket(&format!("vm/{POST_COPY_SOCKET}")).await) {
+            // It may listen already, for one who never came.
+            (Ok(()) | Err(QmpError::Refused { .. }), Ok(stream)) => Ok(stream),
+            (Ok(()), Err(source)) => Err(RecoverError::Connect(source)),
+            (Err(failure), _) => Err(failure.into()),
+        }
+    }
+
     async fn own_socket(&self, path: &str) -> io::Result<UnixStream> {
         let stream = self.shared.dir.connect(path).await?;
         // QEMU's own folder is writable for QEMU: what is found there could be anybody's.
@@ -310,6 +323,15 @@ pub enum PinError {
     Qmp(#[from] QmpError),
     #[error("cannot pin virtual processor {vcpu}")]
     Refused { vcpu: u32, source: io::Error },
+}
+
+/// Why a post-copy does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+    #[error("cannot connect to the socket that QEMU continues a post-copy on")]
+    Connect(#[source] io::Error),
 }
 
 /// Why there is no picture of the screen.

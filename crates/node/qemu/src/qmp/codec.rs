@@ -15,6 +15,18 @@ use super::types::Event;
 /// The largest answer we know of (`query-qmp-schema`) is a twentieth of this.
 pub const LONGEST_LINE: usize = 4 << 20;
 
+/// The capability to be sent commands that QEMU does not queue.
+pub const OUT_OF_BAND: &str = "oob";
+
+/// How QEMU treats a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Band {
+    /// One after another, in the main loop.
+    Normal,
+    /// At once, whatever the main loop waits for.
+    Out,
+}
+
 /// Why a connection can no longer be used.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WireError {
@@ -30,7 +42,10 @@ pub enum WireError {
 
 #[derive(Debug)]
 pub enum QmpMessage {
-    Greeting,
+    /// Whether commands can be sent past those that QEMU is busy with.
+    Greeting {
+        out_of_band: bool,
+    },
     Event(Event),
     /// QEMU leaves the id out if it could not read the command.
     Reply {
@@ -43,7 +58,7 @@ pub enum QmpMessage {
 #[derive(Deserialize)]
 struct Raw {
     #[serde(rename = "QMP")]
-    greeting: Option<Value>,
+    greeting: Option<QmpGreeting>,
     event: Option<String>,
     #[serde(default)]
     data: Value,
@@ -52,6 +67,12 @@ struct Raw {
     value: Option<Value>,
     error: Option<QmpFailure>,
     id: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct QmpGreeting {
+    #[serde(default)]
+    capabilities: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -71,9 +92,13 @@ struct QmpFailure {
 }
 
 /// A command as it goes over the wire, without the end of the line.
-pub fn command(name: &str, arguments: Value, id: u64) -> Vec<u8> {
+pub fn command(name: &str, arguments: Value, id: u64, band: Band) -> Vec<u8> {
     let has_arguments = arguments.as_object().is_some_and(|map| !map.is_empty());
-    let mut command = json!({ "execute": name, "id": id });
+    let verb = match band {
+        Band::Normal => "execute",
+        Band::Out => "exec-oob",
+    };
+    let mut command = json!({ verb: name, "id": id });
     if has_arguments {
         command["arguments"] = arguments;
     }
@@ -84,8 +109,9 @@ pub fn command(name: &str, arguments: Value, id: u64) -> Vec<u8> {
 pub fn parse(line: &[u8]) -> Result<QmpMessage, WireError> {
     let malformed = |source| WireError::Malformed(Arc::new(source));
     let raw: Raw = serde_json::from_slice(line).map_err(malformed)?;
-    if raw.greeting.is_some() {
-        return Ok(QmpMessage::Greeting);
+    if let Some(greeting) = raw.greeting {
+        let out_of_band = greeting.capabilities.iter().any(|name| name == OUT_OF_BAND);
+        return Ok(QmpMessage::Greeting { out_of_band });
     }
     if let Some(name) = raw.event {
         let stamp = raw.timestamp.unwrap_or(QmpTimestamp { seconds: 0, microseconds: 0 });

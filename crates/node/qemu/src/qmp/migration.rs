@@ -17,6 +17,8 @@ const CAPABILITIES: &[&str] =
     &["events", "return-path", "pause-before-switchover", "validate-uuid"];
 /// The target activates its disks with `cont`. QEMU 10 always does so and lacks the name.
 const LATE_ACTIVATION: &str = "late-block-activate";
+/// The guest may go on at the target before all of its memory is there.
+const POST_COPY: &str = "postcopy-ram";
 /// Faster than any network: what is to be limited is limited by the policy.
 const UNLIMITED: u64 = 1 << 40;
 /// The longest pause that QEMU takes.
@@ -29,6 +31,8 @@ pub struct MigrationLimits {
     pub bandwidth: Option<u64>,
     pub downtime_millis: u64,
     pub auto_converge: bool,
+    /// Whether [`Qmp::start_post_copy`] may follow. The target has to allow it before.
+    pub post_copy: bool,
 }
 
 /// Where a migration is.
@@ -42,6 +46,10 @@ pub enum MigrationStatus {
     PreSwitchover,
     /// The state of devices is on its way.
     Device,
+    /// The target has the state of devices, and fetches memory as its guest needs it.
+    PostCopy,
+    /// The same, and the stream broke: it can be continued over another.
+    PostCopyPaused,
     Completed,
     /// It was cancelled or has failed.
     Failed,
@@ -53,6 +61,8 @@ impl MigrationStatus {
             "" | "none" => Self::None,
             "pre-switchover" => Self::PreSwitchover,
             "device" => Self::Device,
+            "postcopy-active" | "postcopy-recover" | "postcopy-recover-setup" => Self::PostCopy,
+            "postcopy-paused" => Self::PostCopyPaused,
             "completed" => Self::Completed,
             "failed" | "cancelled" => Self::Failed,
             // Cancelling and failing are on their way to the end.
@@ -107,11 +117,14 @@ impl Qmp {
 
     /// Begins to send the machine over `stream`. Events `MIGRATION` tell how it goes on.
     pub async fn migrate(&self, stream: OwnedFd, limits: MigrationLimits) -> Result<(), QmpError> {
-        let converge = json!({"capability": "auto-converge", "state": limits.auto_converge});
-        self.run("migrate-set-capabilities", json!({ "capabilities": [converge] })).await?;
+        let capabilities = json!([
+            {"capability": "auto-converge", "state": limits.auto_converge},
+            {"capability": POST_COPY, "state": limits.post_copy},
+        ]);
+        self.run("migrate-set-capabilities", json!({ "capabilities": capabilities })).await?;
         let bandwidth = limits.bandwidth.unwrap_or(UNLIMITED);
-        let parameters =
-            json!({"max-bandwidth": bandwidth, "downtime-limit": limits.downtime_millis});
+        let parameters = json!({"max-bandwidth": bandwidth, "max-postcopy-bandwidth": bandwidth,
+            "downtime-limit": limits.downtime_millis});
         self.run("migrate-set-parameters", parameters).await?;
         self.run_with_fds("getfd", json!({ "fdname": STREAM }), vec![stream]).await?;
         self.run("migrate", json!({"uri": format!("fd:{STREAM}")})).await
@@ -120,6 +133,32 @@ impl Qmp {
     /// Lets the guest stand still for as long as it takes to send the rest.
     pub async fn allow_any_downtime(&self) -> Result<(), QmpError> {
         self.run("migrate-set-parameters", json!({"downtime-limit": MOST_DOWNTIME_MILLIS})).await
+    }
+
+    /// Allows post-copy on the target. Refused where QEMU may not use userfaultfd.
+    pub async fn allow_post_copy(&self) -> Result<(), QmpError> {
+        let on = json!([{"capability": POST_COPY, "state": true}]);
+        self.run("migrate-set-capabilities", json!({ "capabilities": on })).await
+    }
+
+    /// Stops the guest as soon as possible, for [`Self::continue_migration`] to have it go on at
+    /// the target while the rest of its memory is sent.
+    pub async fn start_post_copy(&self) -> Result<(), QmpError> {
+        self.run("migrate-start-postcopy", json!({})).await
+    }
+
+    /// Continues a post-copy whose stream broke: at its source, after the target.
+    pub async fn resume_post_copy(&self, stream: OwnedFd) -> Result<(), QmpError> {
+        self.run_with_fds("getfd", json!({ "fdname": STREAM }), vec![stream]).await?;
+        self.run("migrate", json!({"uri": format!("fd:{STREAM}"), "resume": true})).await
+    }
+
+    /// Continues a post-copy whose stream broke: at its target, which listens on the socket `path`.
+    ///
+    /// The main loop of that QEMU may wait for memory that only the stream brings, so it can be
+    /// asked for nothing else.
+    pub(crate) async fn recover_post_copy(&self, path: &str) -> Result<(), QmpError> {
+        self.run_urgently("migrate-recover", json!({"uri": format!("unix:{path}")})).await
     }
 
     /// Begins to take a machine in that comes over `stream`.
@@ -171,6 +210,9 @@ mod tests {
             ("cancelling", MigrationStatus::Active),
             ("pre-switchover", MigrationStatus::PreSwitchover),
             ("device", MigrationStatus::Device),
+            ("postcopy-active", MigrationStatus::PostCopy),
+            ("postcopy-recover", MigrationStatus::PostCopy),
+            ("postcopy-paused", MigrationStatus::PostCopyPaused),
             ("completed", MigrationStatus::Completed),
             ("cancelled", MigrationStatus::Failed),
             ("failed", MigrationStatus::Failed),

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::net::UnixStream;
 
 use super::{BOUND, Stage, hear, identity, say, spec, within};
@@ -12,11 +13,15 @@ use crate::machine::{
     Bus, Disk, DiskSource, Efi, FileImage, Firmware, Machine, Nic, NicBackend, Start, Tpm,
     TpmInterface,
 };
-use crate::process::RunningMachine;
+use crate::process::{Confinement, RunningMachine, Spec};
 use crate::qmp::{MigrationLimits, MigrationStatus, Qmp};
 
-const LIMITS: MigrationLimits =
-    MigrationLimits { bandwidth: None, downtime_millis: 300, auto_converge: false };
+const LIMITS: MigrationLimits = MigrationLimits {
+    bandwidth: None,
+    downtime_millis: 300,
+    auto_converge: false,
+    post_copy: false,
+};
 
 async fn reaches(qmp: &Qmp, status: MigrationStatus) {
     let mut events = qmp.events();
@@ -60,6 +65,75 @@ async fn migrate(from: &RunningMachine, to: &RunningMachine) -> UnixStream {
     let console = to.serial().await.unwrap();
     target.resume().await.unwrap();
     console
+}
+
+/// A stream from one process to the other, and what breaks it when it is dropped.
+fn stream() -> (OwnedFd, OwnedFd, StdStream) {
+    let (one, other) = StdStream::pair().unwrap();
+    let handle = one.try_clone().unwrap();
+    (one.into(), other.into(), handle)
+}
+
+/// The stream of a target that has noticed that its first one broke.
+async fn recovered(target: &RunningMachine) -> UnixStream {
+    loop {
+        match target.recover_post_copy().await {
+            Ok(stream) => return stream,
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_post_copy_goes_on_after_its_stream_broke() {
+    let stage = Stage::new();
+    // Userfaultfd is for root, unless the host is set up for it.
+    let whole = |machine: Machine| Spec { confinement: Confinement::default(), machine };
+    let machine = stage.machine("late");
+    let dir = stage.run_dir("late");
+    let source = stage.launcher.launch(&dir, whole(machine)).await.unwrap();
+    let mut console = source.serial().await.unwrap();
+    source.begin().await.unwrap();
+    hear(&mut console, "UP\n.").await;
+    let from = source.qmp().await.unwrap();
+    let mut machine = source.spec().machine;
+    machine.layout = Some(from.layout(&machine).await.unwrap());
+    machine.start = Start::Incoming;
+    let target = stage.launcher.launch(&stage.run_dir("early"), whole(machine)).await.unwrap();
+    let to = target.qmp().await.unwrap();
+    from.set_migration_capabilities().await.unwrap();
+    to.set_migration_capabilities().await.unwrap();
+    to.allow_post_copy().await.unwrap();
+    let (one, other, broken) = stream();
+    to.take_in(other).await.unwrap();
+    // Far too slow to end by itself.
+    let limits = MigrationLimits { bandwidth: Some(100 << 10), post_copy: true, ..LIMITS };
+    from.migrate(one, limits).await.unwrap();
+    reaches(&from, MigrationStatus::Active).await;
+    from.start_post_copy().await.unwrap();
+    reaches(&from, MigrationStatus::PreSwitchover).await;
+    from.continue_migration().await.unwrap();
+    reaches(&from, MigrationStatus::PostCopy).await;
+    let mut console = target.serial().await.unwrap();
+    to.resume().await.unwrap();
+    broken.shutdown(std::net::Shutdown::Both).unwrap();
+    reaches(&from, MigrationStatus::PostCopyPaused).await;
+    // The target may be asked for nothing else: its main loop can wait for memory.
+    let mut there = within("recovery", recovered(&target)).await;
+    let (one, other) = StdStream::pair().unwrap();
+    other.set_nonblocking(true).unwrap();
+    let mut other = UnixStream::from_std(other).unwrap();
+    stage.tasks.spawn("stream", async move {
+        let _ = tokio::io::copy_bidirectional(&mut other, &mut there).await;
+    });
+    let fast = json!({"max-postcopy-bandwidth": 0});
+    from.run("migrate-set-parameters", fast).await.unwrap();
+    from.resume_post_copy(one.into()).await.unwrap();
+    reaches(&from, MigrationStatus::Completed).await;
+    reaches(&to, MigrationStatus::Completed).await;
+    within("kill", source.kill()).await;
+    hear(&mut console, "..").await;
+    within("kill", target.kill()).await;
 }
 
 fn disk(stage: &Stage, name: &str, bus: Bus) -> Disk {

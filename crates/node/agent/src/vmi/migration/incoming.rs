@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use base::{Chain, Tasks};
 use client::Fault;
-use qemu::qmp::{QmpError, RunState};
+use qemu::process::RecoverError;
+use qemu::qmp::QmpError;
 use qemu::{RunDir, RunningMachine};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{info, warn};
 
-use super::offer::{MigrationOffer, UnfitMachine};
+use super::arrival::{arrive, claim, loaded};
+use super::offer::{MigrationOffer, Prepared, UnfitMachine};
 use super::recovery::{self, Verdict};
 use super::session::MigrationSessions;
 use super::{INCOMING, MigrationNote, progress};
@@ -25,6 +27,7 @@ use crate::api;
 use crate::context::Context;
 use crate::storage::TakeOverError;
 use crate::vmi::actor::{LocalMachine, VmiActor};
+use crate::vmi::live::LiveMachine;
 use crate::vmi::object::{ReadError, Vmi};
 use crate::vmi::registry::{KnownMachine, MachineEntry, Machines};
 use crate::vmi::resolve::ResolveError;
@@ -64,6 +67,10 @@ pub(crate) enum IncomingError {
     File { doing: &'static str, source: std::io::Error },
     #[error(transparent)]
     Qmp(#[from] QmpError),
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    #[error("QEMU has not read the state of all devices yet")]
+    NotLoaded,
 }
 
 /// What the source asks of a guest that was prepared for.
@@ -72,6 +79,8 @@ enum IncomingRequest {
     TakeIn(oneshot::Sender<Result<UnixStream, IncomingError>>),
     /// The guest has stopped: its volumes are claimed.
     Switch(oneshot::Sender<Result<(), IncomingError>>),
+    /// In post-copy: QEMU has the state of all devices.
+    Loaded(oneshot::Sender<Result<(), IncomingError>>),
     Cancel(oneshot::Sender<()>),
 }
 
@@ -94,7 +103,7 @@ impl IncomingMigrations {
         &self,
         peer: &str,
         offer: MigrationOffer,
-    ) -> Result<(), IncomingError> {
+    ) -> Result<Prepared, IncomingError> {
         let vmi = self.expected(peer, &offer).await?;
         self.until_clean(&vmi.uid).await?;
         let (requests, received) = mpsc::channel(REQUESTS);
@@ -105,7 +114,8 @@ impl IncomingMigrations {
         let dir = RunDir::new(self.context.config.machines_dir().join(&vmi.uid));
         let context = Arc::clone(&self.context);
         let actor = VmiActor::new(context, dir, objects, live, self.tasks.clone());
-        let session = Session { all: self.clone(), actor, vmi, offer, received };
+        let peer = peer.to_owned();
+        let session = Session { all: self.clone(), actor, vmi, peer, offer, received };
         let (reply, answer) = oneshot::channel();
         self.tasks.spawn("migration-target", session.run(reply));
         answer.await.unwrap_or(Err(IncomingError::Leftovers))
@@ -120,9 +130,30 @@ impl IncomingMigrations {
         self.ask(peer, migration, IncomingRequest::TakeIn).await?
     }
 
+    /// The same for a post-copy whose stream broke: the guest runs here already.
+    pub(crate) async fn take_in_again(
+        &self,
+        peer: &str,
+        migration: &str,
+    ) -> Result<UnixStream, IncomingError> {
+        let is_asked = |live: &LiveMachine| {
+            let note: Option<MigrationNote> = live.running.dir().load(INCOMING).ok().flatten();
+            note.is_some_and(|note| note.migration == migration && note.source == peer)
+        };
+        let found = self.machines.running().into_iter().find(|(live, _)| is_asked(live));
+        let unknown = || IncomingError::Unknown { migration: migration.to_owned() };
+        let (live, _) = found.ok_or_else(unknown)?;
+        Ok(live.running.recover_post_copy().await?)
+    }
+
     /// Claims the volumes of the guest, which stands still.
     pub(crate) async fn switch(&self, peer: &str, migration: &str) -> Result<(), IncomingError> {
         self.ask(peer, migration, IncomingRequest::Switch).await?
+    }
+
+    /// Waits until QEMU has the state of all devices of a guest in post-copy.
+    pub(crate) async fn loaded(&self, peer: &str, migration: &str) -> Result<(), IncomingError> {
+        self.ask(peer, migration, IncomingRequest::Loaded).await?
     }
 
     /// Takes away what was prepared; nothing if there is nothing.
@@ -189,15 +220,18 @@ struct Session {
     all: IncomingMigrations,
     actor: VmiActor,
     vmi: Arc<Vmi>,
+    /// The source.
+    peer: String,
     offer: MigrationOffer,
     received: mpsc::Receiver<IncomingRequest>,
 }
 
 impl Session {
-    async fn run(mut self, reply: oneshot::Sender<Result<(), IncomingError>>) {
+    async fn run(mut self, reply: oneshot::Sender<Result<Prepared, IncomingError>>) {
         let (name, namespace) = (self.vmi.name.clone(), self.vmi.namespace.clone());
-        let running = match self.actor.prepare_incoming(&self.vmi, &self.offer).await {
-            Ok(running) => running,
+        let prepared = self.actor.prepare_incoming(&self.vmi, &self.peer, &self.offer).await;
+        let (running, prepared) = match prepared {
+            Ok(prepared) => prepared,
             Err(failure) => {
                 warn!(namespace, name, error = %Chain(&failure), "cannot prepare for a guest");
                 let _ = reply.send(Err(failure));
@@ -206,7 +240,7 @@ impl Session {
             }
         };
         info!(namespace, name, migration = self.offer.migration, "prepared for a guest");
-        let _ = reply.send(Ok(()));
+        let _ = reply.send(Ok(prepared));
         match self.wait(&running).await {
             Some(Verdict::Arrived) => self.adopt(running).await,
             Some(verdict @ (Verdict::Abandoned | Verdict::Undecided)) => {
@@ -236,6 +270,9 @@ impl Session {
                     }
                     IncomingRequest::Switch(reply) => {
                         let _ = reply.send(self.claim().await);
+                    }
+                    IncomingRequest::Loaded(reply) => {
+                        let _ = reply.send(loaded(running).await);
                     }
                     IncomingRequest::Cancel(reply) => {
                         // The object decides, not the source alone: it may have given it away.
@@ -285,7 +322,10 @@ impl Session {
     /// The guest is this node's: it goes on, and this task is that of its machine.
     async fn adopt(mut self, running: RunningMachine) {
         self.all.sessions.remove(&self.offer.migration);
-        if let Err(failure) = arrive(&self.all.context, &self.actor.dir, &running).await {
+        // Without the object the task of the machine does this.
+        if let Some(vmi) = self.actor.present()
+            && let Err(failure) = arrive(&self.all.context, &vmi, &self.actor.dir, &running).await
+        {
             warn!(error = %Chain(&failure), "cannot let an arrived guest run yet");
         }
         self.actor.attend(running).await;
@@ -318,37 +358,4 @@ async fn take_in(running: &RunningMachine) -> Result<UnixStream, IncomingError> 
     running.qmp().await?.take_in(OwnedFd::from(theirs)).await?;
     ours.set_nonblocking(true).map_err(failed)?;
     UnixStream::from_std(ours).map_err(failed)
-}
-
-async fn claim(context: &Context, note: Option<&MigrationNote>) -> Result<(), IncomingError> {
-    let volumes = note.map_or(&[][..], |note| note.volumes.as_slice());
-    let open = volumes
-        .iter()
-        .filter(|volume| !context.storage.served(volume).is_some_and(|served| served.is_active));
-    let claims = open.map(|volume| context.storage.take_over(volume));
-    for claimed in futures_util::future::join_all(claims).await {
-        claimed?;
-    }
-    Ok(())
-}
-
-/// Lets a guest run that the object gives to this node: with all volumes claimed, and once.
-pub(in crate::vmi) async fn arrive(
-    context: &Context,
-    dir: &RunDir,
-    running: &RunningMachine,
-) -> Result<(), IncomingError> {
-    let note: Option<MigrationNote> = dir.load(INCOMING).ok().flatten();
-    let Some(note) = note else { return Ok(()) };
-    claim(context, Some(&note)).await?;
-    let qmp = running.qmp().await?;
-    if qmp.run_state().await? != RunState::Running {
-        qmp.resume().await?;
-    }
-    let failed = |source| IncomingError::File { doing: "remove", source };
-    std::fs::remove_file(dir.path().join(INCOMING)).map_err(failed)?;
-    info!("guest arrived and goes on here");
-    qmp.announce().await?;
-    running.begin().await?;
-    Ok(())
 }

@@ -29,6 +29,20 @@ pub(crate) struct MigrationOffer {
     /// The variables of the firmware.
     #[serde(default)]
     pub(crate) variables: Option<Content>,
+    /// Whether the guest may go on at the target before all of its memory is there.
+    #[serde(default)]
+    pub(crate) post_copy: bool,
+}
+
+/// What the target answers when it waits for the stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Prepared {
+    /// Whether the guest may go on there before all of its memory is there.
+    pub(crate) post_copy: bool,
+    /// Why it may not, although the source asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) post_copy_refusal: Option<String>,
 }
 
 /// Bytes of a file, in base64.
@@ -230,6 +244,7 @@ mod tests {
             processor: "p".into(),
             seeds: BTreeMap::from([("seed".to_owned(), Content::new(b"data"))]),
             variables: None,
+            post_copy: false,
         }
     }
 

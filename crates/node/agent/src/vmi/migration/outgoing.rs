@@ -1,32 +1,30 @@
 //! The source of a migration: sends a running guest to another node, and keeps it if that fails.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Stop, clock};
+use base::clock;
 use client::Fault;
 use hyper_util::rt::TokioIo;
-use qemu::machine::{DiskSource, Firmware};
 use qemu::qmp::{Event, MigrationLimits, MigrationStatus, Qmp, QmpError, RunState};
 use serde_json::Value;
 use tokio::net::UnixStream;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::offer::{self, Content, MigrationOffer, UnfitMachine};
+use super::offer::{Prepared, UnfitMachine};
 use super::peer::{Peer, PeerConnection, PeerError};
 use super::progress::{self, MigrationPace, MigrationRequest, Pace};
-use super::{MigrationNote, OUTGOING};
+use super::unwanted::Unwanted;
+use super::{MigrationNote, OUTGOING, path};
 use crate::api;
 use crate::event::EventNote;
 use crate::vmi::actor::{LoopControl, VmiActor};
 use crate::vmi::live::LiveMachine;
 use crate::vmi::object::Vmi;
-use crate::vmi::registry::KnownMachine;
 use crate::vmi::state;
 
 /// For the target to make the machine and to have its volumes.
@@ -55,6 +53,11 @@ pub(super) enum MigrationFailure {
     Deadline { limit: Duration },
     #[error("Live migration stuck for {} sec and has been aborted", limit.as_secs())]
     Stalled { limit: Duration },
+    #[error(
+        "the connection to the source was lost for {} sec in post-copy: the memory that was still \
+         there is lost, and with it the guest", limit.as_secs()
+    )]
+    PostCopyLost { limit: Duration },
     #[error("Live migration aborted by user")]
     Aborted,
     #[error("the machine is being stopped")]
@@ -69,6 +72,21 @@ pub(super) enum MigrationFailure {
     Refused,
     #[error("cannot write the machine")]
     Write(#[source] Fault),
+}
+
+/// How a guest left.
+enum Sent {
+    /// It is the target's; milliseconds that it stood still.
+    Whole(Option<u64>),
+    /// It is being switched to post-copy: `serve_post_copy` goes on.
+    PostCopy,
+}
+
+/// How the memory of a guest is sent that has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyMode {
+    Pre,
+    Post,
 }
 
 /// The fate of a write that must be known.
@@ -103,7 +121,8 @@ impl VmiActor {
             self.migrate(vmi, live, &request).await
         };
         match result {
-            Ok(downtime) => {
+            Ok(Sent::PostCopy) => {}
+            Ok(Sent::Whole(downtime)) => {
                 // QEMU is killed next; what the guest keeps is on the target.
                 state::remove_migrated(&self.context, vmi, &self.dir);
                 self.report_migrated(vmi, &request, downtime);
@@ -118,13 +137,14 @@ impl VmiActor {
         vmi: &Arc<Vmi>,
         live: &LiveMachine,
         request: &MigrationRequest,
-    ) -> Result<Option<u64>, MigrationFailure> {
+    ) -> Result<Sent, MigrationFailure> {
         let qmp = live.running.qmp().await?;
         if qmp.run_state().await? != RunState::Running {
             return Err(MigrationFailure::Paused);
         }
         let offer = self.describe(vmi, live, request, &qmp).await?;
-        let note = MigrationNote::new(&request.migration, vmi);
+        let mut note = MigrationNote::new(&request.migration, vmi);
+        note.target.clone_from(&request.target);
         let failed = |source| MigrationFailure::File { doing: "write", source };
         self.dir.store(OUTGOING, &note).map_err(failed)?;
         let unwanted = Unwanted {
@@ -138,10 +158,13 @@ impl VmiActor {
         let body = serde_json::to_vec(&offer).unwrap_or_default();
         let prepared = async {
             let mut connection = peer.connect().await?;
-            connection.put(&path(request, "prepare"), body, PREPARE_TIMEOUT).await?;
-            Ok::<_, MigrationFailure>(connection)
+            let path = path(&request.migration, "prepare");
+            let answer = connection.put(&path, body, PREPARE_TIMEOUT).await?;
+            Ok::<_, MigrationFailure>((connection, answer))
         };
-        let control = unwanted.clone().guard(prepared).await?;
+        let (control, answer) = unwanted.clone().guard(prepared).await?;
+        let prepared: Prepared = serde_json::from_slice(&answer).unwrap_or_default();
+        let request = &self.without_refused_post_copy(vmi, request, &prepared);
         let message = "VirtualMachineInstance Migration Target Prepared.";
         self.report(vmi, EventNote::normal("PreparingTarget", message));
         let address = peer.address.ip().to_string();
@@ -153,20 +176,37 @@ impl VmiActor {
         }
         let message = "VirtualMachineInstance is migrating.";
         self.report(vmi, EventNote::normal("Migrating", message));
-        let stream = peer.connect().await?.stream(&path(request, "stream")).await?;
+        let stream = peer.connect().await?.stream(&path(&request.migration, "stream")).await?;
         let send = self.send(vmi, live, request, stream);
-        unwanted.guard(send).await?;
-        self.switch(vmi, &qmp, request, control).await
+        match unwanted.guard(send).await? {
+            CopyMode::Pre => self.switch(vmi, &qmp, request, control).await.map(Sent::Whole),
+            CopyMode::Post => {
+                self.switch_to_post_copy(vmi, live, request, control).await.map(|()| Sent::PostCopy)
+            }
+        }
     }
 
-    /// Sends the memory of the guest until it has stopped.
-    async fn send(
-        &mut self,
-        vmi: &Arc<Vmi>,
-        live: &LiveMachine,
+    /// What is asked for, without post-copy if the target cannot do it; that is reported.
+    fn without_refused_post_copy(
+        &self,
+        vmi: &Vmi,
         request: &MigrationRequest,
+        prepared: &Prepared,
+    ) -> MigrationRequest {
+        if request.allows_post_copy && !prepared.post_copy {
+            let message = progress::post_copy_refused(request, prepared);
+            warn!(namespace = vmi.namespace, name = vmi.name, message, "no post-copy");
+            self.report(vmi, EventNote::warning("PostCopyNotPossible", message));
+        }
+        let allows_post_copy = request.allows_post_copy && prepared.post_copy;
+        MigrationRequest { allows_post_copy, ..request.clone() }
+    }
+
+    /// The end of a stream that QEMU writes to and reads from; the other end goes to the target.
+    pub(super) fn carry(
+        &self,
         stream: hyper::upgrade::Upgraded,
-    ) -> Result<(), MigrationFailure> {
+    ) -> Result<OwnedFd, MigrationFailure> {
         let failed = |source| MigrationFailure::File { doing: "make a socket for", source };
         let (ours, theirs) = StdStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
@@ -176,15 +216,28 @@ impl VmiActor {
             let mut stream = TokioIo::new(stream);
             let _ = tokio::io::copy_bidirectional(&mut ours, &mut stream).await;
         });
+        Ok(theirs.into())
+    }
+
+    /// Sends the memory of the guest until it has stopped.
+    async fn send(
+        &mut self,
+        vmi: &Arc<Vmi>,
+        live: &LiveMachine,
+        request: &MigrationRequest,
+        stream: hyper::upgrade::Upgraded,
+    ) -> Result<CopyMode, MigrationFailure> {
+        let stream = self.carry(stream)?;
         let qmp = live.running.qmp().await?;
         qmp.set_migration_capabilities().await?;
         let limits = MigrationLimits {
             bandwidth: request.bandwidth,
             downtime_millis: request.downtime_millis,
             auto_converge: request.auto_converge,
+            post_copy: request.allows_post_copy,
         };
         let events = live.running.events();
-        qmp.migrate(OwnedFd::from(theirs), limits).await?;
+        qmp.migrate(stream, limits).await?;
         let memory = live.running.spec().machine.memory.guest;
         let pace = MigrationPace::new(request, memory, std::time::Instant::now());
         let bound = pace.bound();
@@ -202,11 +255,12 @@ impl VmiActor {
         qmp: &Qmp,
         mut pace: MigrationPace,
         mut events: broadcast::Receiver<Event>,
-    ) -> Result<(), MigrationFailure> {
+    ) -> Result<CopyMode, MigrationFailure> {
+        let mut mode = CopyMode::Pre;
         loop {
             let now = qmp.migration_progress().await?;
             match now.status {
-                MigrationStatus::PreSwitchover => return Ok(()),
+                MigrationStatus::PreSwitchover => return Ok(mode),
                 MigrationStatus::Failed | MigrationStatus::Completed => {
                     return Err(broken(now.error));
                 }
@@ -219,6 +273,11 @@ impl VmiActor {
                     qmp.allow_any_downtime().await?;
                     let paused = |vmi: &Vmi| Some(progress::paused(vmi));
                     self.write_until_known(vmi, request, paused).await?;
+                    continue;
+                }
+                Pace::PostCopy => {
+                    qmp.start_post_copy().await?;
+                    mode = CopyMode::Post;
                     continue;
                 }
                 Pace::Stalled(limit) => return Err(MigrationFailure::Stalled { limit }),
@@ -238,7 +297,7 @@ impl VmiActor {
         mut control: PeerConnection,
     ) -> Result<Option<u64>, MigrationFailure> {
         let begun = Instant::now();
-        let path = path(request, "switch");
+        let path = path(&request.migration, "switch");
         let claimed = control.put(&path, Vec::new(), SWITCH_TIMEOUT);
         let completed = async {
             qmp.continue_migration().await?;
@@ -309,50 +368,6 @@ impl VmiActor {
         }
     }
 
-    /// Everything that the target needs to know of the machine.
-    async fn describe(
-        &self,
-        vmi: &Vmi,
-        live: &LiveMachine,
-        request: &MigrationRequest,
-        qmp: &Qmp,
-    ) -> Result<MigrationOffer, MigrationFailure> {
-        let mut machine = live.running.spec().machine;
-        let info = live.info.borrow().clone();
-        let filled = info.topology.map_or(machine.cpu.sockets, |topology| topology.sockets);
-        if info.growth > 0 || filled > machine.cpu.sockets {
-            return Err(UnfitMachine::Grown.into());
-        }
-        let failed = |source| MigrationFailure::File { doing: "read", source };
-        let mut seeds = BTreeMap::new();
-        for disk in &machine.disks {
-            // Seeds lie in the folder of the machine; other files belong to the node.
-            if let DiskSource::File(image) = &disk.source
-                && image.path.parent() == Some(self.dir.path())
-            {
-                let bytes = std::fs::read(&image.path).map_err(failed)?;
-                seeds.insert(disk.name.clone(), Content::new(&bytes));
-            }
-        }
-        offer::check(&machine, &seeds)?;
-        machine.layout = Some(qmp.layout(&machine).await?);
-        let variables = match &machine.firmware {
-            Firmware::Efi(efi) => Some(Content::new(&std::fs::read(&efi.vars).map_err(failed)?)),
-            Firmware::Bios | Firmware::BiosWithSerial => None,
-        };
-        Ok(MigrationOffer {
-            migration: request.migration.clone(),
-            namespace: vmi.namespace.clone(),
-            name: vmi.name.clone(),
-            uid: vmi.uid.clone(),
-            machine,
-            qemu: qmp.version().await?,
-            processor: offer::processor(),
-            seeds,
-            variables,
-        })
-    }
-
     fn report_migrated(&self, vmi: &Vmi, request: &MigrationRequest, downtime: Option<u64>) {
         let message = format!("The VirtualMachineInstance migrated to node {}.", request.target);
         self.report(vmi, EventNote::normal("Migrated", message));
@@ -360,10 +375,6 @@ impl VmiActor {
             info!(downtime, target = request.target, "guest migrated");
         }
     }
-}
-
-pub(super) fn path(request: &MigrationRequest, what: &str) -> String {
-    format!("/v1/migrations/{}/{what}", request.migration)
 }
 
 fn broken(error: Option<String>) -> MigrationFailure {
@@ -385,56 +396,5 @@ pub(super) async fn settled(
             return Ok((now.status, now.error, now.downtime));
         }
         let _ = tokio::time::timeout(LOOK, events.recv()).await;
-    }
-}
-
-/// What ends a migration before the guest has stopped.
-#[derive(Clone)]
-struct Unwanted {
-    object: watch::Receiver<KnownMachine>,
-    stop: Stop,
-    node: String,
-    request: MigrationRequest,
-}
-
-impl Unwanted {
-    /// Does `work` for as long as the migration is wanted.
-    async fn guard<T>(
-        mut self,
-        work: impl Future<Output = Result<T, MigrationFailure>>,
-    ) -> Result<T, MigrationFailure> {
-        tokio::select! {
-            done = work => done,
-            why = self.wait() => Err(why),
-        }
-    }
-
-    async fn wait(&mut self) -> MigrationFailure {
-        loop {
-            let known = self.object.borrow_and_update().clone();
-            if let KnownMachine::Present(vmi) = known
-                && let Some(why) = self.objection(&vmi)
-            {
-                return why;
-            }
-            tokio::select! {
-                changed = self.object.changed() => if changed.is_err() {
-                    return MigrationFailure::AgentStops;
-                },
-                () = self.stop.requested() => return MigrationFailure::AgentStops,
-            }
-        }
-    }
-
-    fn objection(&self, vmi: &Vmi) -> Option<MigrationFailure> {
-        let state = progress::state(vmi);
-        let is_ours = state.migration_uid.as_deref() == Some(&self.request.migration);
-        if is_ours && state.abort_requested == Some(true) {
-            return Some(MigrationFailure::Aborted);
-        }
-        if vmi.deleted.is_some() || vmi.shut_down_by().is_some() {
-            return Some(MigrationFailure::Stopping);
-        }
-        (progress::owner(vmi) != self.node).then_some(MigrationFailure::Refused)
     }
 }

@@ -34,8 +34,8 @@ use crate::endpoint::PROTOCOL;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A node that is gone without a word is given up after so many milliseconds.
 const SILENCE_MILLIS: u32 = 8_000;
-/// The longest refusal that is read.
-const MAX_REFUSAL: usize = 64 * 1024;
+/// The longest answer that is read.
+const MAX_ANSWER: usize = 64 * 1024;
 
 /// Why another node did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -117,19 +117,22 @@ impl Peer {
 }
 
 impl PeerConnection {
-    /// Sends a request that changes something and waits until that is done.
+    /// Sends a request that changes something, waits until that is done, and returns the answer.
     pub(super) async fn put(
         &mut self,
         path: &str,
         body: Vec<u8>,
         limit: Duration,
-    ) -> Result<(), PeerError> {
+    ) -> Result<Bytes, PeerError> {
         let node = self.node.clone();
         let asked = async {
             let request = self.request(Method::PUT, path, body, false)?;
             let answer = self.sender.send_request(request).await;
             let answer = answer.map_err(|source| self.broken(source))?;
-            if answer.status() == StatusCode::OK { Ok(()) } else { Err(self.refused(answer).await) }
+            if answer.status() != StatusCode::OK {
+                return Err(self.refused(answer).await);
+            }
+            Ok(read(answer).await)
         };
         timeout(limit, asked).await.map_err(|_| PeerError::Late { node, limit })?
     }
@@ -171,12 +174,16 @@ impl PeerConnection {
 
     async fn refused(&self, answer: Response<Incoming>) -> PeerError {
         let code = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_REFUSAL).collect().await;
-        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let body = read(answer).await;
         let told: Option<PeerRefusal> = serde_json::from_slice(&body).ok();
         let message = told.map_or_else(|| format!("it answered {code}"), |told| told.message);
         PeerError::Refused { node: self.node.clone(), message }
     }
+}
+
+async fn read(answer: Response<Incoming>) -> Bytes {
+    let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+    body.map(http_body_util::Collected::to_bytes).unwrap_or_default()
 }
 
 /// Where the endpoint of a node is, as it tells itself.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use qemu::RunningMachine;
 use qemu::machine::DiskSource;
+use qemu::qmp::QmpError;
 
 use super::incoming::IncomingError;
-use super::offer::{self, MigrationOffer, TargetParts, UnfitMachine};
+use super::offer::{self, MigrationOffer, Prepared, TargetParts, UnfitMachine};
 use super::{INCOMING, MigrationNote, ticket};
 use crate::vmi::actor::{LocalMachine, VmiActor};
 use crate::vmi::launch::StartError;
@@ -24,8 +25,9 @@ impl VmiActor {
     pub(super) async fn prepare_incoming(
         &mut self,
         vmi: &Arc<Vmi>,
+        peer: &str,
         offer: &MigrationOffer,
-    ) -> Result<RunningMachine, IncomingError> {
+    ) -> Result<(RunningMachine, Prepared), IncomingError> {
         let start = |failure: StartError| IncomingError::Start(Box::new(failure));
         let host = self.host().map_err(start)?;
         let identity = self.identity().map_err(start)?;
@@ -34,6 +36,7 @@ impl VmiActor {
         self.dir.create(identity.as_ref()).map_err(failed("make"))?;
         let own_ticket = ticket(&vmi.uid, &offer.migration);
         let mut note = MigrationNote::new(&offer.migration, vmi);
+        note.source = peer.to_owned();
         self.dir.store(INCOMING, &note).map_err(failed("write"))?;
         let outlets = self.connect(vmi, identity.as_ref()).await.map_err(start)?;
         let resolver = Resolver {
@@ -83,7 +86,17 @@ impl VmiActor {
         let running = running.map_err(start)?;
         let qmp = running.qmp().await?;
         qmp.set_migration_capabilities().await?;
-        Ok(running)
+        let mut prepared = Prepared::default();
+        if offer.post_copy {
+            match qmp.allow_post_copy().await {
+                Ok(()) => prepared.post_copy = true,
+                Err(QmpError::Refused { description, .. }) => {
+                    prepared.post_copy_refusal = Some(description);
+                }
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        Ok((running, prepared))
     }
 }
 

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use virt::v1::VirtualMachineInstanceMigrationState;
 
+use super::offer::Prepared;
 use crate::vmi::object::Vmi;
 
 /// Milliseconds that a guest may stand still, unless the configuration says otherwise.
@@ -27,6 +28,8 @@ pub(super) enum Pace {
     Continue,
     /// The guest is to stand still, so that the rest can be sent.
     Pause,
+    /// The guest is to go on at the target, and the rest follows.
+    PostCopy,
     /// What is left to send has not shrunk for this long.
     Stalled(Duration),
     /// It was not sent within this time.
@@ -38,7 +41,8 @@ pub(super) enum Pace {
 pub(super) struct MigrationPace {
     limit: Duration,
     stall: Duration,
-    allows_pause: bool,
+    /// What is done, once, when the time is over.
+    escalation: Option<Pace>,
     began: Instant,
     /// The least that was left so far, and since when.
     least: u64,
@@ -51,7 +55,11 @@ impl MigrationPace {
         Self {
             limit: Duration::from_secs(request.completion_per_gib.saturating_mul(gib)),
             stall: request.progress_limit,
-            allows_pause: request.allows_pause,
+            escalation: match (request.allows_post_copy, request.allows_pause) {
+                (true, _) => Some(Pace::PostCopy),
+                (false, true) => Some(Pace::Pause),
+                (false, false) => None,
+            },
             began: now,
             least: u64::MAX,
             since: now,
@@ -74,14 +82,11 @@ impl MigrationPace {
         } else {
             return Pace::Continue;
         };
-        if !self.allows_pause {
-            return pace;
-        }
+        let Some(escalation) = self.escalation.take() else { return pace };
         // The same time again for the rest, of a guest that does not change it any more.
-        self.allows_pause = false;
         (self.limit, self.stall) = (self.limit.max(PAUSED_LIMIT), self.stall.max(PAUSED_LIMIT));
         (self.began, self.least, self.since) = (now, remaining, now);
-        Pace::Pause
+        escalation
     }
 }
 
@@ -95,6 +100,9 @@ pub(super) struct MigrationRequest {
     pub(super) downtime_millis: u64,
     pub(super) auto_converge: bool,
     pub(super) completion_per_gib: u64,
+    /// Whether the guest may go on at the target before all of its memory is there, once its time
+    /// is over.
+    pub(super) allows_post_copy: bool,
     /// Whether the guest may stand still while the rest is sent, once its time is over.
     pub(super) allows_pause: bool,
     /// For how long the rest of the memory may not shrink.
@@ -133,7 +141,11 @@ impl MigrationRequest {
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .filter(|seconds| *seconds > 0)
                 .unwrap_or(COMPLETION_PER_GIB),
-            allows_pause: config.allow_workload_disruption == Some(true),
+            allows_post_copy: config.allow_post_copy == Some(true),
+            // As in KubeVirt: whoever allows post-copy allows this too, unless it is said.
+            allows_pause: config
+                .allow_workload_disruption
+                .unwrap_or(config.allow_post_copy == Some(true)),
             progress_limit: config
                 .progress_timeout
                 .and_then(|seconds| u64::try_from(seconds).ok())
@@ -167,13 +179,56 @@ pub(super) fn paused(vmi: &Vmi) -> Value {
     patch(vmi, json!({"mode": "Paused"}))
 }
 
+/// Why a migration goes without post-copy, and what follows.
+pub(super) fn post_copy_refused(request: &MigrationRequest, prepared: &Prepared) -> String {
+    let why = prepared.post_copy_refusal.as_deref().unwrap_or("its program is too old");
+    let instead = if request.allows_pause {
+        "the guest is paused instead if it does not converge"
+    } else {
+        "the migration is aborted if it does not converge"
+    };
+    format!(
+        "Node {} cannot take in a guest in post-copy ({why}); {instead}. QEMU needs userfaultfd \
+         there: sysctl vm.unprivileged_userfaultfd=1",
+        request.target
+    )
+}
+
+/// Whether the guest runs here while some of its memory is still at the source.
+pub(super) fn is_post_copy(vmi: &Vmi) -> bool {
+    let state = state(vmi);
+    let is_over = state.completed == Some(true) || state.failed == Some(true);
+    state.mode.as_deref() == Some("PostCopy") && !is_over
+}
+
+/// The guest is the target's from this write on, and the rest of its memory follows.
+pub(super) fn handed_over_post_copy(vmi: &Vmi, request: &MigrationRequest) -> Value {
+    let mut patch = patch(vmi, json!({"mode": "PostCopy"}));
+    give(&mut patch, request);
+    patch
+}
+
+/// All memory has arrived.
+pub(super) fn completed(vmi: &Vmi, now: Timestamp) -> Value {
+    patch(vmi, json!({"completed": true, "endTimestamp": rfc3339(now)}))
+}
+
+/// In post-copy the guest cannot go back.
+pub(super) fn abort_refused(vmi: &Vmi) -> Value {
+    patch(vmi, json!({"abortStatus": "Failed"}))
+}
+
 /// The guest is the target's from this write on.
 pub(super) fn handed_over(vmi: &Vmi, request: &MigrationRequest, now: Timestamp) -> Value {
     let mut patch = patch(vmi, json!({"completed": true, "endTimestamp": rfc3339(now)}));
+    give(&mut patch, request);
+    patch
+}
+
+fn give(patch: &mut Value, request: &MigrationRequest) {
     patch["metadata"]["labels"] = json!({"kubevirt.io/nodeName": request.target, "kubevirt.io/migrationTargetNodeName": null});
     patch["metadata"]["annotations"] = json!({virt::LAUNCHER: request.migration});
     patch["status"]["nodeName"] = json!(request.target);
-    patch
 }
 
 /// The migration is over, and the guest stays.
@@ -203,14 +258,15 @@ mod tests {
     #[test]
     fn a_migration_ends_when_the_rest_does_not_shrink_or_its_time_is_over() {
         let (late, stalled) = (Duration::from_secs(30), Duration::from_secs(10));
-        let config = |pause: bool| {
+        let config = |(post_copy, pause): (bool, bool)| {
             request(&json!({"progressTimeout": 10, "completionTimeoutPerGiB": 30,
-                "allowWorkloadDisruption": pause}))
+                "allowPostCopy": post_copy, "allowWorkloadDisruption": pause}))
         };
-        for (name, pause, looks) in [
+        let (none, pause, post_copy) = ((false, false), (false, true), (true, true));
+        for (name, allows, looks) in [
             (
                 "it stalls",
-                false,
+                none,
                 vec![
                     (0, 100, Pace::Continue),
                     (10, 90, Pace::Continue),
@@ -220,7 +276,7 @@ mod tests {
             ),
             (
                 "it shrinks, too slowly",
-                false,
+                none,
                 vec![
                     (10, 90, Pace::Continue),
                     (20, 80, Pace::Continue),
@@ -229,8 +285,18 @@ mod tests {
                 ],
             ),
             (
+                "post-copy comes before a pause, once",
+                post_copy,
+                vec![
+                    (10, 90, Pace::Continue),
+                    (31, 80, Pace::PostCopy),
+                    (60, 80, Pace::Continue),
+                    (92, 80, Pace::Late(PAUSED_LIMIT)),
+                ],
+            ),
+            (
                 "it may pause the guest, once",
-                true,
+                pause,
                 vec![
                     (0, 90, Pace::Continue),
                     (11, 90, Pace::Pause),
@@ -242,7 +308,7 @@ mod tests {
             ),
         ] {
             let began = Instant::now();
-            let mut pace = MigrationPace::new(&config(pause), 1, began);
+            let mut pace = MigrationPace::new(&config(allows), 1, began);
             for (second, remaining, expected) in looks {
                 let now = began + Duration::from_secs(second);
                 assert_eq!(pace.judge(remaining, now), expected, "{name}: second {second}");
@@ -262,6 +328,30 @@ mod tests {
         assert_eq!(set.progress_limit, Duration::from_secs(30));
         assert_eq!((set.completion_per_gib, set.downtime_millis), (60, 50));
         assert!(set.auto_converge);
+        assert!(!set.allows_post_copy);
+        let late = request(&json!({"allowPostCopy": true}));
+        assert!(late.allows_post_copy && late.allows_pause, "a pause is allowed with post-copy");
+        let late = request(&json!({"allowPostCopy": true, "allowWorkloadDisruption": false}));
+        assert!(late.allows_post_copy && !late.allows_pause);
+        let refusal = Some("Postcopy is not supported".to_owned());
+        let refused = Prepared { post_copy: false, post_copy_refusal: refusal };
+        let message = post_copy_refused(&late, &refused);
+        assert!(message.contains("Node b cannot"), "{message}");
+        assert!(message.contains("(Postcopy is not supported); the migration is aborted"));
+    }
+
+    #[test]
+    fn in_post_copy_the_target_owns_the_guest_before_it_is_completed() {
+        let request = request(&json!({"allowPostCopy": true}));
+        let mut vmi = fixture::vmi(json!({"domain": {}}));
+        let given = handed_over_post_copy(&vmi, &request);
+        assert_eq!(given["status"]["nodeName"], "b");
+        let state = &given["status"]["migrationState"];
+        assert_eq!((&state["mode"], &state["completed"]), (&json!("PostCopy"), &Value::Null));
+        vmi.status = given["status"].clone();
+        assert!(is_post_copy(&vmi));
+        vmi.status["migrationState"]["completed"] = json!(true);
+        assert!(!is_post_copy(&vmi));
     }
 
     #[test]

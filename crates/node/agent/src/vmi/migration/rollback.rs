@@ -7,11 +7,11 @@ use base::{Chain, clock};
 use qemu::qmp::{MigrationStatus, QmpError, RunState};
 use tracing::{info, warn};
 
-use super::outgoing::{MigrationFailure, Written, path, settled};
+use super::outgoing::{MigrationFailure, Written, settled};
 use super::peer::Peer;
 use super::progress::{self, MigrationRequest};
 use super::recovery::{self, Ownership, Recovery};
-use super::{OUTGOING, ticket};
+use super::{OUTGOING, path, ticket};
 use crate::event::EventNote;
 use crate::vmi::actor::VmiActor;
 use crate::vmi::live::LiveMachine;
@@ -46,6 +46,9 @@ impl VmiActor {
         };
         let status = status.unwrap_or(MigrationStatus::None);
         let mut next = recovery::source(status, Ownership::Source);
+        if next == Recovery::NeverResume {
+            return;
+        }
         if next == Recovery::Cancel
             && let Err(failure) = self.cancel(live).await
         {
@@ -71,7 +74,7 @@ impl VmiActor {
             tokio::time::sleep(RETRY).await;
         }
         match next {
-            Recovery::Yield => return,
+            Recovery::Yield | Recovery::NeverResume => return,
             Recovery::RecordThenResume => resume(live).await,
             Recovery::Cancel | Recovery::AskAgain => {}
         }
@@ -88,6 +91,10 @@ impl VmiActor {
     async fn cancel(&self, live: &LiveMachine) -> Result<(), QmpError> {
         let qmp = live.running.qmp().await?;
         let now = qmp.migration_progress().await?.status;
+        // QEMU would cancel this as well, and the guest would run on two nodes.
+        if matches!(now, MigrationStatus::PostCopy | MigrationStatus::PostCopyPaused) {
+            return Ok(());
+        }
         if matches!(
             now,
             MigrationStatus::Active | MigrationStatus::PreSwitchover | MigrationStatus::Device
@@ -109,10 +116,10 @@ impl VmiActor {
         let told = async {
             let peer = Peer::find(&self.context, &self.tasks, &request.target).await?;
             let mut connection = peer.connect().await?;
-            connection.put(&path(request, "cancel"), Vec::new(), CANCEL_TIMEOUT).await
+            connection.put(&path(&request.migration, "cancel"), Vec::new(), CANCEL_TIMEOUT).await
         };
         let told = tokio::time::timeout(CANCEL_TIMEOUT, told).await;
-        if !matches!(told, Ok(Ok(()))) {
+        if !matches!(told, Ok(Ok(_))) {
             warn!(target = request.target, "cannot tell the target that the guest stays");
         }
         let ticket = ticket(&vmi.uid, &request.migration);

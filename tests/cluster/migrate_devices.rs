@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::join::until_ready;
 use super::lab::{Wire, token};
-use super::migrate::{CLAIMS, VMIS, counter, counting_volume, migrate, until_on, until_over};
+use super::migrate::{
+    CLAIMS, MIGRATIONS, VMIS, counter, counting_volume, migrate, until_on, until_over,
+};
 use crate::harness::{Node, eventually, poll};
 
 const MACHINES: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -36,6 +38,20 @@ spec:
           interfaces: [{name: default, masquerade: {}}]
       networks: [{name: default, pod: {}}]
       volumes: [{name: root, persistentVolumeClaim: {claimName: root}}]
+";
+
+/// Slow, and soon out of time.
+const POLICY: &str = "
+apiVersion: migrations.kubevirt.io/v1alpha1
+kind: MigrationPolicy
+metadata: {name: late}
+spec:
+  selectors:
+    namespaceSelector: {kubernetes.io/metadata.name: default}
+    virtualMachineInstanceSelector: {}
+  bandwidthPerMigration: 100Ki
+  completionTimeoutPerGiB: 1
+  allowPostCopy: true
 ";
 
 /// Where a node keeps the state of the TPM.
@@ -116,7 +132,88 @@ fn a_guest_moves_with_its_hot_plugged_disk_and_its_tpm() {
         phase if phase.is_empty() => Ok(()),
         phase => Err(phase),
     });
+    eventually("the source is gone", || two.processes().is_empty());
+    one.kubectl().apply(POLICY);
+    pauses_where_post_copy_is_refused(&one);
+    eventually("the source is gone", || one.processes().is_empty());
+    goes_on_in_post_copy(&one, &mut two);
     for node in [&mut one, &mut two] {
-        node.sheaf.provokes("cannot remove control group");
+        for part in [
+            "cannot remove control group",
+            "no post-copy",
+            "cannot restore the stream of a post-copy yet",
+            "cannot hand over a guest in post-copy yet",
+        ] {
+            node.sheaf.provokes(part);
+        }
+    }
+}
+
+/// The target may not use userfaultfd: people are told, and the guest stands still instead.
+fn pauses_where_post_copy_is_refused(one: &Node) {
+    let _host = Userfaultfd::set("0");
+    migrate(one, "refused", &json!({}));
+    until_over(one, "refused", "Succeeded");
+    until_on(one, "two");
+    let http = one.sheaf.http();
+    let vmi = http.get(&format!("{VMIS}/a")).ok();
+    assert_eq!(vmi["status"]["migrationState"]["mode"], "Paused", "{vmi}");
+    poll("an event says why", || {
+        let events = http.get("/api/v1/namespaces/default/events").ok();
+        let all = events["items"].as_array().cloned().unwrap_or_default();
+        let told = all.iter().find(|event| event["reason"] == "PostCopyNotPossible");
+        let message = told.and_then(|event| event["message"].as_str()).unwrap_or_default();
+        if message.contains("userfaultfd") { Ok(()) } else { Err(events.to_string()) }
+    });
+}
+
+/// The guest goes on at the target before all of its memory is there, and the agent of the source,
+/// through which the rest goes, is killed on the way.
+fn goes_on_in_post_copy(one: &Node, two: &mut Node) {
+    let _host = Userfaultfd::set("1");
+    let http = one.sheaf.http();
+    let before = counter(one);
+    migrate(one, "late", &json!({}));
+    until_on(one, "one");
+    let vmi = http.get(&format!("{VMIS}/a")).ok();
+    let state = &vmi["status"]["migrationState"];
+    assert_eq!(state["mode"], "PostCopy", "{state}");
+    assert!(state["completed"].is_null(), "memory is still at the source: {state}");
+    two.sheaf.kill();
+    two.sheaf.begin();
+    // An abort comes too late: the guest cannot go back.
+    http.delete(&format!("{MIGRATIONS}/late")).ok();
+    poll("all memory has arrived", || {
+        let vmi = http.get(&format!("{VMIS}/a")).ok();
+        let state = &vmi["status"]["migrationState"];
+        assert!(state["failed"].is_null(), "{state}");
+        let is_over = state["completed"] == true;
+        if is_over { Ok(()) } else { Err(state.to_string()) }
+    });
+    let vmi = http.get(&format!("{VMIS}/a")).ok();
+    assert_eq!(vmi["status"]["nodeName"], "one");
+    assert!(counter(one) > before, "it was started again");
+    eventually("the source is gone", || two.processes().is_empty());
+    assert_eq!(one.processes().len(), 1);
+}
+
+/// Whether processes without rights may use userfaultfd on this host, as long as this exists.
+struct Userfaultfd {
+    before: String,
+}
+
+impl Userfaultfd {
+    const PATH: &str = "/proc/sys/vm/unprivileged_userfaultfd";
+
+    fn set(value: &str) -> Self {
+        let before = fs::read_to_string(Self::PATH).unwrap();
+        fs::write(Self::PATH, value).expect("this test changes a setting of the host: run as root");
+        Self { before }
+    }
+}
+
+impl Drop for Userfaultfd {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::PATH, &self.before);
     }
 }

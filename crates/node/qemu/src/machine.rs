@@ -20,7 +20,7 @@ pub use devices::{
 pub use disk::{
     Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, DiskSource, ErrorPolicy, FileImage, ImageFormat,
 };
-pub use layout::Layout;
+pub use layout::DeviceLayout;
 pub use nic::{Forward, LinkState, Nic, NicBackend, NicModel, Protocol};
 
 /// One virtual machine as QEMU will see it.
@@ -54,7 +54,7 @@ pub struct Machine {
     pub devices: Devices,
     /// Where the devices are, if not one after another: it is a machine that runs elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layout: Option<Layout>,
+    pub layout: Option<DeviceLayout>,
     #[serde(default)]
     pub features: Features,
     #[serde(default)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use serde_json::{Map, Value, json};
 
-use crate::machine::Layout;
+use crate::machine::DeviceLayout;
 
 /// Where devices without a port of their own sit. Ports fill the slots from 2 up; the chipset
 /// itself is at 0 and 1f.
@@ -26,7 +26,7 @@ pub(crate) struct Line {
     args: Vec<OsString>,
     ports: u32,
     /// Where devices are; nothing while they are placed one after another.
-    layout: Option<Layout>,
+    layout: Option<DeviceLayout>,
 }
 
 impl Line {
@@ -52,7 +52,7 @@ impl Line {
     }
 
     /// Adds all root ports of a machine whose devices have their places already.
-    pub(crate) fn lay_out(&mut self, layout: &Layout, spare: u8) {
+    pub(crate) fn lay_out(&mut self, layout: &DeviceLayout, spare: u8) {
         for index in 0..layout.ports {
             self.add_port(&format!("port{index}"));
         }

@@ -1,7 +1,7 @@
 //! Where the devices of a running machine are, for another QEMU that is to be the same machine.
 //!
 //! A machine that is started places its devices one after another. Once devices were plugged in or
-//! out, that order would give other addresses; a [`Layout`] names them instead.
+//! out, that order would give other addresses; a [`DeviceLayout`] names them instead.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The buses and addresses of a machine's devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Layout {
+pub struct DeviceLayout {
     /// Root ports that were made for devices at the start: `port0` and up. Spare ones are counted
     /// by `Devices::spare_ports`.
     pub ports: u32,

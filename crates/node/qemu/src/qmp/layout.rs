@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Qmp, QmpError};
-use crate::machine::{Bus, Layout, Machine};
+use crate::machine::{Bus, DeviceLayout, Machine};
 
 const PERIPHERAL: &str = "/machine/peripheral";
 
 impl Qmp {
     /// The layout that another QEMU needs to take `machine` in.
-    pub async fn layout(&self, machine: &Machine) -> Result<Layout, QmpError> {
+    pub async fn layout(&self, machine: &Machine) -> Result<DeviceLayout, QmpError> {
         let mut buses = BTreeMap::new();
         for id in self.device_ids().await? {
             let bus: Value = self.property(&id, "parent_bus").await?;
@@ -38,7 +38,7 @@ impl Qmp {
 }
 
 /// Reads the bus of each device: `/machine/peripheral/port3/port3` is that of the port `port3`.
-fn layout(buses: &BTreeMap<String, String>, luns: BTreeMap<String, u32>) -> Layout {
+fn layout(buses: &BTreeMap<String, String>, luns: BTreeMap<String, u32>) -> DeviceLayout {
     let is_port = |name: &str, prefix: &str| {
         let number = name.strip_prefix(prefix);
         number.is_some_and(|number| number.parse::<u32>().is_ok())
@@ -51,7 +51,7 @@ fn layout(buses: &BTreeMap<String, String>, luns: BTreeMap<String, u32>) -> Layo
             devices.insert(id.clone(), port.to_owned());
         }
     }
-    Layout { ports: u32::try_from(ports).unwrap_or(u32::MAX), devices, luns }
+    DeviceLayout { ports: u32::try_from(ports).unwrap_or(u32::MAX), devices, luns }
 }
 
 #[cfg(test)]
@@ -78,6 +78,6 @@ mod tests {
         let found = layout(&buses, luns.clone());
         let devices = [("scsi0", "port1"), ("ua-late", "hot1")];
         let devices = devices.map(|(id, port)| (id.to_owned(), port.to_owned())).into();
-        assert_eq!(found, Layout { ports: 2, devices, luns });
+        assert_eq!(found, DeviceLayout { ports: 2, devices, luns });
     }
 }

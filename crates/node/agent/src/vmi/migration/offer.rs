@@ -216,7 +216,7 @@ fn fingerprint(cpuinfo: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use qemu::machine::{Disk, FileImage, Layout, Nic, Tpm, TpmInterface};
+    use qemu::machine::{DeviceLayout, Disk, FileImage, Nic, Tpm, TpmInterface};
 
     use super::*;
 
@@ -331,7 +331,7 @@ mod tests {
         offer.machine.disks[0].hot_plugged = true;
         offer.machine.nics[0].hot_plugged = true;
         let devices = BTreeMap::from([("ua-root".to_owned(), "hot0".to_owned())]);
-        offer.machine.layout = Some(Layout { ports: 4, devices, luns: BTreeMap::new() });
+        offer.machine.layout = Some(DeviceLayout { ports: 4, devices, luns: BTreeMap::new() });
         offer.machine.tpm = Some(Tpm { interface: TpmInterface::Crb, state: "/a/tpm".into() });
         assert_eq!(check(&offer.machine, &offer.seeds), Ok(()));
         assert_eq!(adapted(&offer, |_| {}), "ok");

@@ -1,8 +1,8 @@
 //! A laboratory for one volume, without the rest of Sheaf.
 //!
 //! `lab volume DIR SIZE REPLICAS NBD.sock [in-process|standby|threads|vhost=SOCK|passphrase=TEXT]`, `lab ask DIR JSON`;
-//! `lab storage DIR [IP:PORT] [boot=UUID]` is the storage process of a node; `lab replica DIR SOCKET` is for
-//! itself.
+//! `lab storage DIR [IP:PORT] [boot=UUID] [certificates=DIR]` is the storage process of a node;
+//! `lab replica DIR SOCKET` is for itself.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use block::crypt::Passphrase;
 use block::run::lab::{Lab, LabOptions, LabRequest, ServeOptions, ask, serve};
-use block::run::{Address, Driver, Handle};
+use block::run::{Address, Driver, Handle, Role, TlsFiles};
 use block::storage::{Storage, StorageOptions};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -77,9 +77,16 @@ fn storage(dir: &str, rest: &[&str]) -> Result<()> {
     let listen = address.map(|it| it.parse().map(Address::Tcp)).transpose()?;
     let boot = rest.iter().find_map(|it| it.strip_prefix("boot="));
     let boot = boot.map(str::parse).transpose()?;
+    let certificates = rest.iter().find_map(|it| it.strip_prefix("certificates="));
+    let tls = certificates.map(PathBuf::from).map(|dir| TlsFiles {
+        ca: dir.join("ca.pem"),
+        certificate: dir.join("cert.pem"),
+        key: dir.join("key.pem"),
+        peers: Role::node(),
+    });
     let dir = PathBuf::from(dir);
-    let storage =
-        Storage::new(&StorageOptions { dir, listen, tls: None, driver: driver(rest), boot })?;
+    let driver = driver(rest);
+    let storage = Storage::new(&StorageOptions { dir, listen, tls, driver, boot })?;
     end_with_input(storage.handle());
     Ok(storage.run(|| eprintln!("ready"))?)
 }

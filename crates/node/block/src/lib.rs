@@ -5,6 +5,7 @@
 
 mod checksum;
 pub mod crypt;
+pub mod grant;
 pub mod ids;
 pub mod nbd;
 pub mod repl;

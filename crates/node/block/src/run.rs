@@ -3,12 +3,13 @@
 //! * [`Shard`] one thread with engines, replicas, their sockets and files
 //! * `witness` proves that a replica's directory was not replaced by an older copy
 //! * `host` a replica in a shard · `files`, `offload` its files, by io_uring or threads
-//! * `stream`, `listen`, `poll` sockets · `tls` who is at the other end of a wire
+//! * `stream`, `listen`, `poll` sockets · `tls`, `certificates` who is at the other end of a wire
 //! * [`lab`] a volume with its replicas on one machine, for benches and tests
 //!
 //! Nothing here decides what is right: which replica has what, what may be answered and what
 //! must be refused is said by [`repl`](crate::repl) and [`store`](crate::store).
 
+mod certificates;
 mod files;
 mod host;
 pub mod lab;
@@ -21,6 +22,7 @@ mod sys;
 mod tls;
 pub(crate) mod witness;
 
+pub use self::certificates::{TlsFiles, TlsFilesError};
 pub use self::host::NotServed;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use self::host::{damage, states};

@@ -14,6 +14,9 @@
 //! `reconnect-delay`) notice a pause. One that is asked to stop lets go of its volumes first, so
 //! that the next one has nothing to compare.
 //!
+//! Engines of other nodes reach its replicas over TLS, and each replica only from the nodes that it
+//! was granted to: see `grants`.
+//!
 //! It decides nothing about where replicas belong, who may attach a volume or what is done about
 //! a failure. Whoever supervises it does, as a [`Client`]; a volume whose record is kept
 //! elsewhere ([`RecordPlace::Asked`]) asks its supervisor for it and waits as long as there is
@@ -23,6 +26,7 @@ mod access;
 mod base;
 mod change;
 mod client;
+mod grants;
 mod protocol;
 mod records;
 mod replicas;
@@ -41,13 +45,13 @@ pub use self::client::{Client, ClientError};
 pub use self::protocol::{
     Answered, Attachment, BaseOf, MAX_ANSWER, NewReplica, Question, RecordAnswer, RecordPlace,
     RecordQuestion, ReplicaAt, ReplicaState, Reply, Request, Secret, StorageStatus, VolumeState,
-    WorkProgress,
+    WaitingEngine, WorkProgress,
 };
 use self::records::Records;
 use self::state::StoredState;
 use self::volumes::Live;
 use crate::ids::{BootId, ReplicaId, VolumeId};
-use crate::run::{Address, Driver, Handle, Listener, NotServed, Shard, Tls};
+use crate::run::{Address, Driver, Handle, Listener, NotServed, Shard, TlsFiles, TlsFilesError};
 
 /// The longest name of a socket that the kernel takes.
 const MAX_SOCKET_PATH: usize = 107;
@@ -58,8 +62,8 @@ pub struct StorageOptions {
     pub dir: PathBuf,
     /// Where engines of other nodes reach the replicas here.
     pub listen: Option<Address>,
-    /// This node's certificate: without it, what leaves the machine can be read by everybody.
-    pub tls: Option<Tls>,
+    /// This node's certificates: without them nothing leaves the machine.
+    pub tls: Option<TlsFiles>,
     pub driver: Driver,
     /// Names this life of the kernel, if it is not to be asked: a test cuts the power of nothing
     /// but files.
@@ -81,6 +85,10 @@ pub enum StorageError {
     Version { path: PathBuf, found: u32, known: u32 },
     #[error("cannot listen on {address}")]
     Listen { address: Address, source: io::Error },
+    #[error("{address} is reachable by others and needs the certificates of a node")]
+    NoTls { address: Address },
+    #[error(transparent)]
+    Tls(#[from] TlsFilesError),
     #[error("the data path failed")]
     Shard { source: io::Error },
 }
@@ -140,7 +148,18 @@ impl Storage {
         let mut shard =
             Shard::new(options.driver).map_err(|source| StorageError::Shard { source })?;
         shard.stay();
-        options.tls.iter().for_each(|tls| shard.secure(tls.clone()));
+        match (&options.tls, &options.listen) {
+            (Some(files), _) => shard.secure_from(files.clone())?,
+            (None, Some(address)) if !address.is_local() => {
+                return Err(StorageError::NoTls { address: address.clone() });
+            }
+            (None, _) => {}
+        }
+        let changes: Arc<Changes> = Arc::default();
+        let told = changes.clone();
+        shard.on_waiting_engine(move || told.tell());
+        // Before anybody can connect.
+        shard.set_grants(state.replica_grants.clone());
         let listen = options.listen.as_ref().map(|address| listen(&mut shard, address));
         let inner = Inner {
             state,
@@ -155,7 +174,7 @@ impl Storage {
             listen: listen.transpose()?,
             boot: options.boot.unwrap_or_else(crate::run::boot),
             records: Arc::default(),
-            changes: Arc::default(),
+            changes,
             inner: Mutex::new(inner),
         };
         Ok(Self { shard, shared: Arc::new(shared), _lock: lock })

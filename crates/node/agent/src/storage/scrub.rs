@@ -126,7 +126,15 @@ mod tests {
     }
 
     fn state(volumes: Vec<VolumeState>) -> StorageStatus {
-        StorageStatus { pid: 1, listen: None, volumes, replicas: vec![] }
+        StorageStatus {
+            pid: 1,
+            listen: None,
+            volumes,
+            replicas: vec![],
+            knows_grants: false,
+            waiting_engines: vec![],
+            refused_engines: 0,
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod admin;
 mod away;
 mod client;
 mod engine;
+mod grant;
 mod guest;
 mod outgoing;
 mod parts;
@@ -33,10 +34,12 @@ use self::admin::Message;
 pub use self::admin::{AdminError, AdminReply, AdminRequest, Handle, MemberStatus, VolumeStatus};
 use self::engine::Volume;
 pub use self::engine::{Place, VolumeKey, VolumeOptions};
+use self::grant::GrantState;
 use self::guest::Guest;
 use self::peer::Link;
 use self::sources::{Source, Sources};
 pub use self::vault::{Encryption, KeyChange};
+use super::certificates::{Certificates, TlsFiles, TlsFilesError};
 use super::host::{Host, NotServed, Wanted, boot_id};
 use super::listen::Listener;
 use super::offload::{Done, Driver, Job, Offload};
@@ -126,7 +129,9 @@ pub struct Shard {
     /// It is to end, and when at the latest.
     stopping: Option<Duration>,
     /// For wires that leave the machine.
-    tls: Option<Tls>,
+    tls: Option<Certificates>,
+    /// Which nodes replicas here are for.
+    granted: GrantState,
     /// How long a peer may take to say who it is.
     greeting: Duration,
 }
@@ -174,6 +179,7 @@ impl Shard {
             resident: false,
             stopping: None,
             tls: None,
+            granted: GrantState::default(),
             greeting: stranger::GREETING,
         })
     }
@@ -200,7 +206,13 @@ impl Shard {
 
     /// From now on engines and replicas meet over TCP only with these certificates.
     pub fn secure(&mut self, tls: Tls) {
-        self.tls = Some(tls);
+        self.tls = Some(Certificates::fixed(tls));
+    }
+
+    /// The same with those of files, which are read again when they were replaced.
+    pub fn secure_from(&mut self, files: TlsFiles) -> Result<(), TlsFilesError> {
+        self.tls = Some(Certificates::from_files(files)?);
+        Ok(())
     }
 
     /// Closes connections of engines that do not say in time what they want.
@@ -337,6 +349,7 @@ impl Shard {
             busy |= host.is_busy();
             self.wanted(replica, wanted);
         }
+        self.enforce_grants(now);
         self.close_silent_peers(now);
         self.next_tick = now + if busy { BUSY } else { QUIET };
     }

@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, So
 use super::poll::PollInterest;
 use super::sys::receive;
 use super::tls::Session;
+use crate::grant::Peer;
 
 /// Read at once when nothing is known about how much will come.
 const CHUNK: usize = 128 << 10;
@@ -27,6 +28,16 @@ const FEW_PIECES: usize = 8;
 pub enum Address {
     Unix(PathBuf),
     Tcp(SocketAddr),
+}
+
+impl Address {
+    /// Whether it can only be reached on this machine.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+        }
+    }
 }
 
 impl std::fmt::Display for Address {
@@ -56,13 +67,16 @@ pub(super) struct Stream {
     waiting: usize,
     /// Between the socket and us, where the wire is not our own.
     tls: Option<Box<Session>>,
+    /// The other end is on another machine, or may be.
+    is_remote: bool,
     /// What the poll was last told.
     pub(super) interest: PollInterest,
 }
 
 impl Stream {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, out: VecDeque::new(), waiting: 0, tls: None, interest: PollInterest::READ }
+        let (out, interest) = (VecDeque::new(), PollInterest::READ);
+        Self { fd, out, waiting: 0, tls: None, is_remote: false, interest }
     }
 
     pub(super) fn unix(socket: UnixStream) -> io::Result<Self> {
@@ -75,7 +89,8 @@ impl Stream {
     pub(super) fn tcp(socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        let stream = Self::new(socket.into());
+        let is_remote = !socket.peer_addr()?.ip().to_canonical().is_loopback();
+        let stream = Self { is_remote, ..Self::new(socket.into()) };
         stream.keep_alive();
         Ok(stream)
     }
@@ -110,6 +125,15 @@ impl Stream {
     /// Speaks only through the session from now on.
     pub(super) fn secure(&mut self, session: Session) {
         self.tls = Some(Box::new(session));
+    }
+
+    /// Who is at the other end of a connection that was accepted.
+    pub(super) fn peer(&self) -> Peer {
+        match &self.tls {
+            Some(session) => session.peer_node().map_or(Peer::Unknown, Peer::Node),
+            None if self.is_remote => Peer::Unknown,
+            None => Peer::Local,
+        }
     }
 
     /// Room for a large request, so that it takes few wake-ups to get it across. Best effort.

@@ -66,6 +66,7 @@ impl Role {
 pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    peers: Arc<Role>,
 }
 
 impl Tls {
@@ -86,7 +87,8 @@ impl Tls {
         let known =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
         let known = known.map_err(|source| TlsError::Authority { source })?;
-        let peers = Arc::new(Peers { known, role: peers });
+        let role = Arc::new(peers);
+        let peers = Arc::new(Peers { known, role: role.clone() });
         let node = |source| TlsError::Node { source };
         let versions = &[&rustls::version::TLS13];
         let mut client = ClientConfig::builder_with_provider(provider.clone())
@@ -106,19 +108,19 @@ impl Tls {
             .map_err(node)?;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
-        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+        Ok(Self { client: Arc::new(client), server: Arc::new(server), peers: role })
     }
 
     pub(super) fn connect(&self) -> io::Result<Session> {
         // Not looked at: the certificate says who it is, and it has no name of a host.
         let name = ServerName::try_from("node").map_err(io::Error::other)?;
         let connection = ClientConnection::new(self.client.clone(), name);
-        Ok(Session::new(connection.map_err(io::Error::other)?.into()))
+        Ok(Session::new(connection.map_err(io::Error::other)?.into(), self.peers.clone()))
     }
 
     pub(super) fn accept(&self) -> io::Result<Session> {
         let connection = ServerConnection::new(self.server.clone());
-        Ok(Session::new(connection.map_err(io::Error::other)?.into()))
+        Ok(Session::new(connection.map_err(io::Error::other)?.into(), self.peers.clone()))
     }
 }
 
@@ -132,13 +134,25 @@ fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'st
 pub(super) struct Session {
     connection: Connection,
     received: BytesMut,
+    peers: Arc<Role>,
 }
 
 impl Session {
-    fn new(mut connection: Connection) -> Self {
+    fn new(mut connection: Connection, peers: Arc<Role>) -> Self {
         // What waits to be sent is bounded by who sends it.
         connection.set_buffer_limit(None);
-        Self { connection, received: BytesMut::new() }
+        Self { connection, received: BytesMut::new(), peers }
+    }
+
+    /// The node that the peer's certificate names; nothing before that was verified.
+    pub(super) fn peer_node(&self) -> Option<String> {
+        if self.connection.is_handshaking() {
+            return None;
+        }
+        let certificate = self.connection.peer_certificates()?.first()?;
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let node = common_name(&parsed).strip_prefix(self.peers.name_prefix.as_str())?;
+        (!node.is_empty()).then(|| node.to_owned())
     }
 
     /// Whether the socket's room is waited for. What is to be sent waits for the peer at first.
@@ -148,7 +162,7 @@ impl Session {
 
     /// Puts what has arrived at the end of `buffer`, all of it: nothing is left inside.
     pub(super) fn fill(&mut self, fd: BorrowedFd<'_>, buffer: &mut BytesMut) -> io::Result<Filled> {
-        let Self { connection, received } = self;
+        let Self { connection, received, .. } = self;
         received.clear();
         received.reserve(CHUNK);
         match receive(fd, received) {
@@ -237,7 +251,12 @@ impl io::Write for Socket<'_> {
 #[derive(Debug)]
 struct Peers {
     known: Arc<dyn ClientCertVerifier>,
-    role: Role,
+    role: Arc<Role>,
+}
+
+/// The name that a certificate gives its owner: the same for the check of the role and of grants.
+fn common_name<'a>(certificate: &X509Certificate<'a>) -> &'a str {
+    certificate.subject.iter_common_name().find_map(|it| it.as_str().ok()).unwrap_or_default()
 }
 
 /// A certificate of the cluster that is no node's.
@@ -252,10 +271,10 @@ impl Peers {
     fn check_role(&self, certificate: &CertificateDer<'_>) -> Result<(), rustls::Error> {
         let bad = || rustls::Error::InvalidCertificate(CertificateError::BadEncoding);
         let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| bad())?;
-        let subject = parsed.subject();
-        let name = subject.iter_common_name().find_map(|it| it.as_str().ok()).unwrap_or_default();
-        let mut organisations = subject.iter_organization().filter_map(|it| it.as_str().ok());
-        let Role { organisation, name_prefix } = &self.role;
+        let name = common_name(&parsed);
+        let mut organisations =
+            parsed.subject().iter_organization().filter_map(|it| it.as_str().ok());
+        let Role { organisation, name_prefix } = &*self.role;
         if name.starts_with(name_prefix.as_str()) && organisations.any(|it| it == organisation) {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! Speaking to a storage process.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use super::protocol::{
     Answered, Attachment, MAX_ANSWER, NewReplica, Question, RecordAnswer, Reply, Request,
     StorageStatus,
 };
+use crate::grant::ReplicaGrant;
 use crate::ids::{ReplicaId, VolumeId};
 use crate::run::{AdminReply, AdminRequest};
 
@@ -108,6 +110,14 @@ impl Client {
         self.ask(&Request::Grant { volume, user, group }).map(drop)
     }
 
+    /// Says which nodes may open replicas.
+    pub fn grant_replicas(
+        &mut self,
+        grants: BTreeMap<ReplicaId, ReplicaGrant>,
+    ) -> Result<(), ClientError> {
+        self.ask(&Request::GrantReplicas { grants }).map(drop)
+    }
+
     /// The status now and after each change; `false` ends it.
     pub fn watch(
         mut self,
@@ -133,7 +143,7 @@ impl Client {
         mut self,
         mut answer: impl FnMut(&Question) -> RecordAnswer,
     ) -> Result<(), ClientError> {
-        self.ask(&Request::Records)?;
+        self.ask(&Request::Records { grants: false })?;
         loop {
             let question: Question = match self.receive() {
                 Err(ClientError::Ended) => return Ok(()),

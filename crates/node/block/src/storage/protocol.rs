@@ -14,7 +14,7 @@
 //!
 //! Everything may be repeated: what is so already is left as it is and answered with `done`.
 //!
-//! A connection that says `{"do":"records"}` is answered with `done` and asked from then on:
+//! A connection that says `{"do":"records","grants":true}` is answered with `done` and asked from then on:
 //!
 //! ```text
 //!  ◄ {"ask":1,"volume":"6f…","question":"read"}
@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::crypt::Passphrase;
+use crate::grant::ReplicaGrant;
 use crate::ids::{ReplicaId, SnapshotId, VolumeId};
 use crate::repl::control::{NodeName, Record, Version, Versioned};
 use crate::run::{Address, AdminReply, AdminRequest, VolumeStatus};
@@ -79,6 +80,11 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<u32>,
     },
+    /// Which nodes may open these replicas, now and after each restart; other replicas keep their
+    /// grants. From then on one without a grant is closed to other nodes.
+    GrantReplicas {
+        grants: BTreeMap<ReplicaId, ReplicaGrant>,
+    },
     /// Hangs up on NBD clients. Those that connect again, as QEMU does, learn of a new size.
     HangUp {
         volume: VolumeId,
@@ -91,7 +97,11 @@ pub enum Request {
         request: AdminRequest,
     },
     /// The connection answers questions about records from now on.
-    Records,
+    Records {
+        /// It also says which nodes may open replicas. Without it nodes are not checked.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        grants: bool,
+    },
     /// Lets go of all volumes and ends; the next process serves them again.
     Stop,
 }
@@ -193,6 +203,23 @@ pub struct StorageStatus {
     pub listen: Option<Address>,
     pub volumes: Vec<VolumeState>,
     pub replicas: Vec<ReplicaState>,
+    /// It knows [`Request::GrantReplicas`]. Older programs do not.
+    #[serde(default)]
+    pub knows_grants: bool,
+    /// Engines of other nodes that wait for a grant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_engines: Vec<WaitingEngine>,
+    /// How often an engine of another node was refused since the start.
+    #[serde(default)]
+    pub refused_engines: u64,
+}
+
+/// An engine of a node that a replica has no grant for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingEngine {
+    pub replica: ReplicaId,
+    pub node: NodeName,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -230,6 +257,9 @@ pub struct ReplicaState {
     /// What is wrong with its files, if that is why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<ReplicaFault>,
+    /// The nodes that may open it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<ReplicaGrant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -192,6 +192,8 @@ impl Shared {
             if inner.state.replicas.values().all(|it| it.volume != kept.volume) {
                 inner.state.grants.remove(&kept.volume);
             }
+            inner.state.replica_grants.remove(replica);
+            self.apply_grants(&inner);
             self.save(&inner)?;
         }
         remove(&dir)?;
@@ -227,7 +229,7 @@ impl Shared {
             let inner = self.inner();
             let of = |(id, kept): (&ReplicaId, &Kept)| {
                 let failed = inner.replicas.get(id).and_then(|it| it.clone().err());
-                (*id, kept.clone(), failed)
+                (*id, kept.clone(), failed, inner.state.replica_grants.get(*id).cloned())
             };
             inner.state.replicas.iter().map(of).collect()
         };
@@ -240,10 +242,11 @@ impl Shared {
         known
             .into_iter()
             .zip(usage)
-            .map(|((replica, kept, failed), (usage, fault))| {
-                (replica, kept, failed.or(fault), usage)
+            .map(|((replica, kept, failed, grant), (usage, fault))| {
+                (replica, kept, failed.or(fault), usage, grant)
             })
-            .map(|(replica, kept, failed, usage)| ReplicaState {
+            .map(|(replica, kept, failed, usage, grant)| ReplicaState {
+                grant,
                 replica,
                 volume: kept.volume,
                 dir: self.place(replica, &kept),

@@ -76,7 +76,7 @@ fn converse(shared: &Shared, stream: UnixStream) {
     let mut reader = BufReader::new(stream);
     while let Some(line) = line(&mut reader) {
         let reply = match serde_json::from_str(&line) {
-            Ok(Request::Records) => return be_asked(shared, reader, writer),
+            Ok(Request::Records { grants }) => return be_asked(shared, reader, writer, grants),
             Ok(Request::Watch) => return be_told(shared, writer),
             Ok(request) => shared.answer(request),
             Err(error) => Reply::Error { message: format!("this is no request: {error}") },
@@ -88,7 +88,13 @@ fn converse(shared: &Shared, stream: UnixStream) {
 }
 
 /// The connection answers questions about records from now on.
-fn be_asked(shared: &Shared, mut reader: BufReader<UnixStream>, mut writer: UnixStream) {
+fn be_asked(
+    shared: &Shared,
+    mut reader: BufReader<UnixStream>,
+    mut writer: UnixStream,
+    grants: bool,
+) {
+    shared.supervised(grants);
     if say(&mut writer, &Reply::Done).is_err() {
         return;
     }
@@ -153,11 +159,15 @@ fn say(writer: &mut UnixStream, reply: &Reply) -> std::io::Result<()> {
 
 impl Shared {
     fn status(&self) -> StorageStatus {
+        let (waiting_engines, refused_engines) = self.refusals();
         StorageStatus {
             pid: std::process::id(),
             listen: self.listen.clone(),
             volumes: self.volume_states(),
             replicas: self.replica_states(),
+            knows_grants: true,
+            waiting_engines,
+            refused_engines,
         }
     }
 
@@ -178,12 +188,13 @@ impl Shared {
             Request::Attach(attachment) => self.attach(attachment),
             Request::Detach { volume } => self.detach(volume),
             Request::Grant { volume, user, group } => self.grant(volume, Grant { user, group }),
+            Request::GrantReplicas { grants } => self.grant_replicas(grants),
             Request::HangUp { volume } => self.hang_up(volume),
             Request::Stop => {
                 self.handle.stop();
                 Ok(())
             }
-            Request::Records | Request::Watch => Ok(()),
+            Request::Records { .. } | Request::Watch => Ok(()),
         };
         self.changes.tell();
         match done {

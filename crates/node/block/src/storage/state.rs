@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StorageError;
 use super::protocol::Attachment;
+use crate::grant::ReplicaGrants;
 use crate::ids::{ReplicaId, VolumeId};
 
 const VERSION: u32 = 1;
@@ -26,6 +27,9 @@ pub(super) struct StoredState {
     /// Who may connect to which volume.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) grants: BTreeMap<VolumeId, Grant>,
+    /// Which nodes may open which replica. Programs that do not know it leave it out.
+    #[serde(default)]
+    pub(super) replica_grants: ReplicaGrants,
 }
 
 /// Whom a socket belongs to beside the process's own user.
@@ -69,8 +73,8 @@ impl StoredState {
 
     fn new() -> Self {
         let (replicas, volumes) = (BTreeMap::new(), BTreeMap::new());
-        let grants = BTreeMap::new();
-        Self { version: VERSION, boot: String::new(), replicas, volumes, grants }
+        let (grants, replica_grants) = (BTreeMap::new(), ReplicaGrants::default());
+        Self { version: VERSION, boot: String::new(), replicas, volumes, grants, replica_grants }
     }
 
     /// Replaces the file in one step.
@@ -94,8 +98,18 @@ mod tests {
         let mut state = StoredState::load(dir.path()).unwrap();
         let kept = Kept { volume: VolumeId::random(), dir: Some(PathBuf::from("/srv/r")) };
         state.replicas.insert(ReplicaId::random(), kept);
+        state.replica_grants.check();
         state.save(dir.path()).unwrap();
-        assert_eq!(StoredState::load(dir.path()).unwrap().replicas, state.replicas);
+        let loaded = StoredState::load(dir.path()).unwrap();
+        assert_eq!(loaded.replicas, state.replicas);
+        assert!(loaded.replica_grants.is_checked());
+        // One of a program from before there were grants.
+        std::fs::write(
+            dir.path().join("state.json"),
+            r#"{"version":1,"replicas":{},"volumes":{}}"#,
+        )
+        .unwrap();
+        assert!(!StoredState::load(dir.path()).unwrap().replica_grants.is_checked());
         for (text, said) in [
             ("{\"version\":1,", "is not the state of a storage process"),
             ("{\"version\":2}", "is of version 2; this program knows version 1"),

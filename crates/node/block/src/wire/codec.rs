@@ -284,7 +284,7 @@ fn blocks(header: &Header, mut bytes: Bytes) -> Result<(Crcs, Bytes), WireError>
     Ok((crcs.collect(), bytes))
 }
 
-const REFUSALS: [(u16, Refusal); 11] = [
+const REFUSALS: [(u16, Refusal); 12] = [
     (1, Refusal::Fenced),
     (2, Refusal::NotOpen),
     (3, Refusal::ReadOnly),
@@ -296,6 +296,7 @@ const REFUSALS: [(u16, Refusal); 11] = [
     (9, Refusal::Invalid),
     (10, Refusal::NoSnapshot),
     (11, Refusal::Busy),
+    (12, Refusal::NotGranted),
 ];
 
 fn status(refusal: Refusal) -> u16 {

@@ -377,4 +377,7 @@ pub enum Refusal {
     NoSnapshot,
     #[error("the replica is busy with other work")]
     Busy,
+    /// The peer's node has no grant for the replica.
+    #[error("the replica is not granted to this node")]
+    NotGranted,
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use block::ids::{ReplicaId, VolumeId};
-use block::run::{Address, AdminReply, AdminRequest, Role, Tls};
+use block::run::{Address, AdminReply, AdminRequest, Role, TlsFiles};
 use block::storage::{
     Attachment, Client, RecordPlace, ReplicaAt, ReplicaState, Storage, StorageOptions,
     StorageStatus, VolumeState,
@@ -42,7 +42,7 @@ fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
 }
 
 /// What this node shows to others, if there are others.
-fn tls(args: &StorageArgs) -> Result<Option<Tls>> {
+fn tls(args: &StorageArgs) -> Result<Option<TlsFiles>> {
     let (Some(ca), Some(cert), Some(key)) = (&args.ca, &args.cert, &args.key) else {
         return match args.listen {
             Some(address) if !address.ip().is_loopback() => bail!(
@@ -52,12 +52,8 @@ fn tls(args: &StorageArgs) -> Result<Option<Tls>> {
             _ => Ok(None),
         };
     };
-    let read = |flag: &str, path: &Path| {
-        std::fs::read(path).with_context(|| format!("cannot read {flag} {}", path.display()))
-    };
-    let (ca, cert) = (read("--ca", ca)?, read("--cert", cert)?);
-    let tls = Tls::from_pem(&ca, &cert, &read("--key", key)?, Role::node())?;
-    Ok(Some(tls))
+    let (ca, certificate, key) = (ca.clone(), cert.clone(), key.clone());
+    Ok(Some(TlsFiles { ca, certificate, key, peers: Role::node() }))
 }
 
 fn act(dir: &Path, action: StorageAction) -> Result<()> {
@@ -142,6 +138,13 @@ fn status_text(status: &StorageStatus) -> String {
     let _ = writeln!(text, "\n{:<38}{:<12}{:<10}DIR", "REPLICA", "DATA", "WORK");
     for replica in &status.replicas {
         replica_line(&mut text, replica);
+    }
+    if status.refused_engines > 0 {
+        let count = status.refused_engines;
+        let _ = writeln!(
+            text,
+            "\nRefused {count} connections of engines without a grant; see the log."
+        );
     }
     text
 }

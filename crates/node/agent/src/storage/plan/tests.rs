@@ -69,7 +69,15 @@ impl Scene {
             tickets: BTreeMap::new(),
             images: BTreeMap::new(),
             disks: BTreeMap::new(),
-            state: Some(StorageStatus { pid: 1, listen: None, volumes: vec![], replicas: vec![] }),
+            state: Some(StorageStatus {
+                pid: 1,
+                listen: None,
+                volumes: vec![],
+                replicas: vec![],
+                knows_grants: false,
+                waiting_engines: vec![],
+                refused_engines: 0,
+            }),
             under_way: BTreeSet::new(),
         }
     }
@@ -136,6 +144,7 @@ impl Scene {
             work: None,
             error: None,
             fault: None,
+            grant: None,
         });
     }
 

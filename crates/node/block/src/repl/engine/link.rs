@@ -116,6 +116,8 @@ impl Engine {
         match (self.members[slot].link, answer.result) {
             (Link::Greeting { call, .. }, result) if call == answer.id => match result {
                 Ok(Reply::Hello(hello)) => self.greeted(slot, &hello),
+                // Its node does not know of this engine yet, or has an older view: tried again.
+                Err(Refusal::NotGranted) => self.link_lost(slot),
                 _ => self.rejected(slot, MemberFault::Refused(Refusal::Version)),
             },
             (Link::Opening { call, since }, result) if call == answer.id => match result {

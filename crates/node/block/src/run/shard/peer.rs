@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
+use super::grant::HeldHello;
 use super::sources::Source;
 use super::{Shard, Wanted};
+use crate::grant::Peer;
 use crate::ids::ReplicaId;
 use crate::repl::engine::{Connection, Event};
 use crate::repl::session::{ConnectionId, SessionAction, SessionEvent};
 use crate::run::poll::{PollInterest, Ready, Token};
 use crate::run::stream::{Address, Filled, Stream};
 use crate::wire::{
-    Call, Decoder, Encoded, Request, decode_answer, decode_call, encode_answer, encode_call,
+    Call, Decoder, Encoded, Refusal, decode_answer, decode_call, encode_answer, encode_call,
 };
 
 /// An engine whose answers wait for so many bytes is not listened to until it has taken some.
@@ -38,15 +40,30 @@ pub(super) struct Inbound {
     /// When it connected, and when it last sent a whole call.
     pub(super) since: Duration,
     pub(super) heard: Duration,
+    /// Who it is; known when it has greeted.
+    pub(super) peer: Peer,
+    /// What it said, while its node has no grant for the replica.
+    pub(super) held: Option<HeldHello>,
+    /// Since when no grant names its node any more.
+    pub(super) revoked: Option<Duration>,
 }
 
 impl Inbound {
     pub(super) fn new(stream: Stream, now: Duration) -> Self {
-        Self { stream, decoder: Decoder::default(), replica: None, since: now, heard: now }
+        Self {
+            stream,
+            decoder: Decoder::default(),
+            replica: None,
+            since: now,
+            heard: now,
+            peer: Peer::Unknown,
+            held: None,
+            revoked: None,
+        }
     }
 
     pub(super) fn wants_more(&self) -> bool {
-        self.stream.waiting() < MAX_WAITING
+        self.stream.waiting() < MAX_WAITING && self.held.is_none()
     }
 }
 
@@ -67,14 +84,7 @@ impl Shard {
     /// Connects an engine to one of its replicas.
     pub(super) fn connect(&mut self, link: Link, address: Option<Address>) {
         let Some(address) = address else { return self.connect_inside(link) };
-        let secured = |mut stream: Stream| match (&self.tls, &address) {
-            (Some(tls), Address::Tcp(_)) => {
-                stream.secure(tls.connect()?);
-                Ok(stream)
-            }
-            _ => Ok(stream),
-        };
-        let stream = match Stream::connect(&address).and_then(secured) {
+        let stream = match self.connect_to(&address) {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::debug!(replica = %link.replica, %address, %error, "cannot connect");
@@ -96,6 +106,21 @@ impl Shard {
         if !connecting {
             self.connected(link);
         }
+    }
+
+    /// What leaves the machine is encrypted, or does not leave it.
+    fn connect_to(&mut self, address: &Address) -> std::io::Result<Stream> {
+        let session = match (&mut self.tls, address) {
+            (Some(tls), Address::Tcp(_)) => Some(tls.current().connect()?),
+            (None, address) if !address.is_local() => {
+                let text = "this node has no certificate for replicas of other nodes";
+                return Err(std::io::Error::other(text));
+            }
+            _ => None,
+        };
+        let mut stream = Stream::connect(address)?;
+        session.into_iter().for_each(|session| stream.secure(session));
+        Ok(stream)
     }
 
     fn connect_inside(&mut self, link: Link) {
@@ -234,10 +259,13 @@ impl Shard {
     }
 
     /// Takes the whole calls that have arrived. False when the connection is no more.
-    fn engine_calls(&mut self, token: Token) -> bool {
+    pub(super) fn engine_calls(&mut self, token: Token) -> bool {
         let now = self.now();
         loop {
             let Some(Source::Engine(inbound)) = self.sources.get_mut(token) else { return false };
+            if inbound.held.is_some() {
+                return true;
+            }
             let decoded =
                 inbound.decoder.next_frame().and_then(|frame| frame.map(decode_call).transpose());
             let call = match decoded {
@@ -250,9 +278,10 @@ impl Shard {
                 }
             };
             inbound.heard = now;
-            if let Request::Hello(hello) = &call.request {
-                inbound.replica = Some(hello.replica);
+            if !self.may_call(token, &call) {
+                continue;
             }
+            let Some(Source::Engine(inbound)) = self.sources.get_mut(token) else { return false };
             let Some(replica) = inbound.replica.filter(|it| self.hosts.contains_key(it)) else {
                 tracing::warn!("engine requested a replica that is not on this node");
                 self.lose(token);
@@ -327,6 +356,9 @@ impl Shard {
             match decoded {
                 Ok(Some(answer)) => {
                     outbound.unanswered = outbound.unanswered.saturating_sub(1);
+                    if answer.result == Err(Refusal::NotGranted) {
+                        tracing::warn!(%replica, "replica refuses this node: it has no grant");
+                    }
                     let event = Event::Answer { replica, connection, answer };
                     self.volumes[volume].events.push_back(event);
                 }
@@ -350,7 +382,7 @@ fn fill(stream: &mut Stream, decoder: &mut Decoder) -> std::io::Result<Filled> {
     stream.fill(decoder.buffer(), missing)
 }
 
-fn push(stream: &mut Stream, frame: Encoded) {
+pub(super) fn push(stream: &mut Stream, frame: Encoded) {
     let Encoded { head, body } = frame;
     stream.push(head);
     stream.push(body);

@@ -20,13 +20,13 @@ const MAX_STRANGERS: usize = 64;
 
 impl Shard {
     /// Lets an engine in that has connected, unless too many have that say nothing.
-    pub(super) fn admit(&self, mut stream: Stream, remote: bool) -> Option<Inbound> {
+    pub(super) fn admit(&mut self, mut stream: Stream, remote: bool) -> Option<Inbound> {
         if self.strangers() >= MAX_STRANGERS {
             tracing::warn!("too many idle connections; rejecting connection");
             return None;
         }
-        if let (Some(tls), true) = (&self.tls, remote) {
-            match tls.accept() {
+        if let (Some(tls), true) = (&mut self.tls, remote) {
+            match tls.current().accept() {
                 Ok(session) => stream.secure(session),
                 Err(error) => {
                     tracing::error!(%error, "TLS handshake failed");
@@ -47,6 +47,8 @@ impl Shard {
     pub(super) fn close_silent_peers(&mut self, now: Duration) {
         let limit = self.greeting;
         let silent = |(token, source): (Token, &Source)| match source {
+            // It has said what it wants, and waits for us.
+            Source::Engine(inbound) if inbound.held.is_some() => None,
             Source::Engine(inbound) if inbound.replica.is_none() => {
                 (now >= inbound.since + limit).then_some((token, "it did not say what it wants"))
             }

@@ -12,6 +12,7 @@ mod attached;
 mod controller;
 mod damage;
 mod disk;
+mod grant;
 mod group_snapshot;
 mod held;
 mod link;

@@ -34,6 +34,8 @@ pub(super) enum ActError {
     Record(#[from] RecordError),
     #[error(transparent)]
     Hold(#[from] HoldError),
+    #[error("cannot read {kind} {name}")]
+    Read { kind: &'static str, name: String, source: Fault },
     #[error("cannot write {kind} {name}")]
     Write { kind: &'static str, name: String, source: Fault },
 }
@@ -83,6 +85,12 @@ async fn take_all(link: StorageLink, members: Vec<GroupMember>) -> Result<(), Ac
         taken?;
     }
     Ok(())
+}
+
+/// A volume and its engines.
+pub(super) struct VolumeObjects {
+    pub(super) volume: Box<DynamicObject>,
+    pub(super) engines: Vec<DynamicObject>,
 }
 
 /// A kind whose objects this node writes.
@@ -173,6 +181,9 @@ impl ActionContext {
                 let created = u64::try_from(clock::now().as_second()).unwrap_or(0);
                 let request = AdminRequest::Snapshot { name: snapshot, created, labels };
                 done_already(self.ask_volume(volume, request).await, "there is a snapshot")
+            }
+            StorageAction::GrantReplicas { grants } => {
+                self.ask(Request::GrantReplicas { grants }).await
             }
             StorageAction::TakeTogether { instant } => self.take_together(&instant).await,
             StorageAction::DeleteSnapshot { snapshot, volume } => {
@@ -271,6 +282,26 @@ impl ActionContext {
                 Err(failure) => return Err(fail(failure)),
             }
         }
+    }
+
+    /// A volume and its engines, as they are now.
+    pub(super) async fn volume_objects(
+        &self,
+        volume: &str,
+        engines: &[String],
+    ) -> Result<VolumeObjects, ActError> {
+        let fail = |kind: &'static str, name: &str| {
+            let name = name.to_owned();
+            move |source| ActError::Read { kind, name, source: Fault(source) }
+        };
+        let found = longhorn(&self.client, "Volume", "volumes").get(volume).await;
+        let volume = Box::new(found.map_err(fail("volume", volume))?);
+        let mut read = Vec::new();
+        for name in engines {
+            let found = WrittenKind::Engine.api(&self.client).get(name).await;
+            read.push(found.map_err(fail("engine", name))?);
+        }
+        Ok(VolumeObjects { volume, engines: read })
     }
 
     /// Writes a part of an object's status.

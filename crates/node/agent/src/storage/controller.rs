@@ -17,13 +17,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-use super::act::{ActError, ActionContext, WrittenKind};
+use super::act::{ActError, ActionContext, VolumeObjects, WrittenKind};
 use super::attached::{self, AttachedEntry, AttachedVolumes, VolumeNumbers};
 use super::object::{self, Engine, LonghornVolume, Replica, Snapshot};
 use super::plan::{JobKey, StorageWorld, needs_process, plan};
 use super::scrub::ScrubRuns;
 use super::status::{self, ReplicaAddress};
-use super::{disk, group_snapshot, longhorn};
+use super::{disk, grant, group_snapshot, longhorn};
 use crate::change_notifier::ChangeNotifier;
 use crate::event::Reporter;
 use crate::image::{ImageLocations, own_disks};
@@ -32,6 +32,9 @@ use crate::volume::{ObjectCache, steady};
 
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(15);
+/// A volume whose replica an engine waits for is read again so often at most.
+const REREAD_PAUSE: Duration = Duration::from_secs(1);
+const REREAD_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often disks are looked at: room comes and goes without a word.
 const DISKS: Duration = Duration::from_secs(30);
 
@@ -86,6 +89,8 @@ pub(super) struct RunningJobs {
     under_way: BTreeSet<JobKey>,
     telling: BTreeSet<(WrittenKind, String)>,
     troubles: BTreeMap<JobKey, JobFailure>,
+    /// Volumes that were read again for an engine that waits, a moment ago or now.
+    reread: BTreeSet<String>,
     /// Disks are being looked at, or must be.
     disks: Disks,
     /// Memory may be left of a snapshot that is gone.
@@ -111,6 +116,10 @@ enum JobResult {
     Told(WrittenKind, String, Option<Box<DynamicObject>>),
     Looked,
     ScrubBegun,
+    /// A volume and its engines, as they are now.
+    Reread(String, Option<VolumeObjects>),
+    /// A volume may be read again.
+    Rereadable(String),
 }
 
 enum StorageEvent {
@@ -229,6 +238,19 @@ impl StorageController {
                 }
             }
             JobResult::ScrubBegun => {}
+            JobResult::Rereadable(volume) => drop(self.work.reread.remove(&volume)),
+            JobResult::Reread(name, found) => {
+                if let Some(VolumeObjects { volume, engines }) = found {
+                    self.seen.volumes.answer(*volume, by_name(object::volume));
+                    for engine in engines {
+                        self.seen.engines.answer(engine, by_name(object::engine));
+                    }
+                }
+                self.work.jobs.spawn(async move {
+                    tokio::time::sleep(REREAD_PAUSE).await;
+                    JobResult::Rereadable(name)
+                });
+            }
             JobResult::Acted(key, result) => {
                 self.work.under_way.remove(&key);
                 match result {
@@ -255,7 +277,7 @@ impl StorageController {
     fn act(&mut self) {
         let state = self.told.borrow_and_update().clone();
         let disks = self.seen.node.iter().flat_map(|(_, node)| own_disks(node)).collect();
-        let (actions, news, needed) = {
+        let (actions, news, needed, doubtful) = {
             let world = StorageWorld {
                 node: &self.hands.node,
                 volumes: self.seen.volumes.all(),
@@ -270,7 +292,8 @@ impl StorageController {
                 under_way: &self.work.under_way,
             };
             self.publish(&world);
-            (plan(&world), self.news(&world), needs_process(&world))
+            let doubtful = grant::doubtful(&world);
+            (plan(&world), self.news(&world), needs_process(&world), doubtful)
         };
         self.wanted.send_if_modified(|wanted| std::mem::replace(wanted, needed) != needed);
         for action in actions {
@@ -278,6 +301,9 @@ impl StorageController {
         }
         for (kind, name, patch) in news {
             self.report_status(kind, name, patch);
+        }
+        for volume in doubtful {
+            self.reread(volume);
         }
         if let Some(state) = &state {
             self.scrub(state);
@@ -375,6 +401,30 @@ impl StorageController {
                 Err(failure) => warn!(%volume, error = %Chain(&failure), "cannot start a scrub"),
             }
             JobResult::ScrubBegun
+        });
+    }
+
+    /// Reads the objects of a volume whose replica an engine waits for: the watch may be late.
+    fn reread(&mut self, volume: String) {
+        if !self.work.reread.insert(volume.clone()) {
+            return;
+        }
+        let of = |(_, engine): &(&String, &Engine)| engine.volume == volume;
+        let engines = self.seen.engines.all().iter().filter(of);
+        let engines: Vec<String> = engines.map(|(name, _)| name.clone()).collect();
+        let hands = self.hands.clone();
+        self.work.jobs.spawn(async move {
+            let read =
+                tokio::time::timeout(REREAD_TIMEOUT, hands.volume_objects(&volume, &engines));
+            let found = match read.await {
+                Ok(Ok(found)) => Some(found),
+                Ok(Err(failure)) => {
+                    debug!(volume, error = %Chain(&failure), "cannot read a volume again");
+                    None
+                }
+                Err(_) => None,
+            };
+            JobResult::Reread(volume, found)
         });
     }
 

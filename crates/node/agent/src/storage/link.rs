@@ -131,7 +131,7 @@ impl Connection {
 
     /// Offers to answer questions about records.
     pub(super) async fn offer_records(&mut self) -> Result<(), LinkError> {
-        self.say(&Request::Records { grants: false }).await?;
+        self.say(&Request::Records { grants: true }).await?;
         self.reply().await.map(drop)
     }
 

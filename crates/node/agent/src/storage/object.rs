@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use block::ids::{ReplicaId, VolumeId};
+use block::ids::{Generation, ReplicaId, VolumeId};
 use block::repl::control::Versioned;
 use hci::longhorn::snapshot::SnapshotSpec;
 use hci::longhorn::volume::{EngineSpec, ReplicaSpec, VolumeSpec};
@@ -73,6 +73,8 @@ pub(super) struct Engine {
     pub(super) attached: Option<String>,
     /// The node that may claim the volume, by its record.
     pub(super) claimant: Option<String>,
+    /// The last generation that was served, by the record: older engines were superseded.
+    pub(super) confirmed: Generation,
     pub(super) status: Value,
 }
 
@@ -164,6 +166,7 @@ pub(super) fn engine(object: &DynamicObject) -> Option<Engine> {
     let record = record.map(|known: Versioned| known.record);
     Some(Engine {
         attached: record.as_ref().and_then(|record| record.attached.clone()),
+        confirmed: record.as_ref().map_or(Generation(0), |record| record.confirmed),
         claimant: record.and_then(|record| record.migration_target),
         name: object.metadata.name.clone()?,
         volume: spec.volume_name.unwrap_or_default(),

@@ -3,6 +3,7 @@
 //! ```text
 //!  Replica here          ─► made, served ─► removed when its object goes and no engine uses it
 //!  Engine wanted here    ─► record ─► attached ─► members, size ─► let go
+//!  Replica of an engine  ─► granted to the engine's node (`grant`)
 //!  Snapshot of an engine ─► taken, alone or together (`instant`) ─► deleted with its object
 //! ```
 //!
@@ -11,12 +12,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use block::grant::ReplicaGrant;
 use block::ids::{ReplicaId, VolumeId};
 use block::run::Address;
 use block::storage::{
     Attachment, BaseOf, NewReplica, RecordPlace, ReplicaAt, StorageStatus, VolumeState,
 };
 
+use super::grant;
 use super::group_snapshot::{self, GroupSnapshot};
 use super::object::{Engine, LonghornVolume, Replica, Snapshot};
 use crate::image::ImageLocations;
@@ -52,6 +55,8 @@ pub(super) enum JobKey {
     Instant(String),
     /// A volume that no engine here is for.
     Stray(VolumeId),
+    /// Which nodes replicas are for.
+    Grants,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -120,6 +125,10 @@ pub(super) enum StorageAction {
     ReleaseSnapshot {
         snapshot: String,
     },
+    /// Nodes that may open replicas of this node.
+    GrantReplicas {
+        grants: BTreeMap<ReplicaId, ReplicaGrant>,
+    },
 }
 
 impl StorageAction {
@@ -140,6 +149,7 @@ impl StorageAction {
             Self::TakeSnapshot { snapshot, .. }
             | Self::DeleteSnapshot { snapshot, .. }
             | Self::ReleaseSnapshot { snapshot } => JobKey::Snapshot(snapshot.clone()),
+            Self::GrantReplicas { .. } => JobKey::Grants,
             Self::TakeTogether { instant } => JobKey::Instant(instant.together.instant.clone()),
         }
     }
@@ -156,6 +166,9 @@ pub(super) fn needs_process(world: &StorageWorld<'_>) -> bool {
 pub(super) fn plan(world: &StorageWorld<'_>) -> Vec<StorageAction> {
     let Some(state) = world.state else { return without_process(world) };
     let mut actions: Vec<StorageAction> = Vec::new();
+    // First, since engines of other nodes may wait for it.
+    let grants = grant::changes(world);
+    actions.extend((!grants.is_empty()).then_some(StorageAction::GrantReplicas { grants }));
     let here = |it: &&Replica| it.node == world.node;
     actions.extend(world.replicas.values().filter(here).filter_map(|it| replica(world, state, it)));
     actions.extend(world.engines.values().filter_map(|it| engine(world, state, it)));

@@ -1,5 +1,7 @@
 //! `sheaf storage`: the storage process of a node, and asking it.
 
+mod confine;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +30,12 @@ pub(super) fn run(args: StorageArgs) -> Result<()> {
 }
 
 fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
+    let confined = confine::confine();
     logging::start(LogFormat::Text, "info")?;
+    if let Err(error) = confined {
+        // Volumes are worth more: a kernel without capabilities serves them as it did.
+        tracing::warn!(%error, "storage process keeps the rights of its user");
+    }
     let listen = args.listen.map(Address::Tcp);
     let tls = tls(args)?;
     let options = StorageOptions { dir, listen, tls, driver: driver(args.io), boot: None };

@@ -13,6 +13,7 @@ mod cut;
 mod damage;
 mod encrypted;
 mod faults;
+mod grants;
 mod guest;
 mod handover;
 mod harm;

@@ -23,8 +23,18 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start(dir: &Path, listen: Option<&str>) -> Self {
+        Self::start_with(dir, listen, Vec::new())
+    }
+
+    /// With the certificates of a directory, and a port for other nodes.
+    pub(crate) fn start_secured(dir: &Path, certificates: &Path) -> Self {
+        let more = vec![format!("certificates={}", certificates.display())];
+        Self::start_with(dir, Some("127.0.0.1:0"), more)
+    }
+
+    fn start_with(dir: &Path, listen: Option<&str>, more: Vec<String>) -> Self {
         let listen = listen.map(str::to_owned);
-        let mut node = Self { dir: dir.to_owned(), listen, more: Vec::new(), child: None };
+        let mut node = Self { dir: dir.to_owned(), listen, more, child: None };
         node.resume();
         // The port that was chosen is kept over restarts.
         if let Some(Address::Tcp(address)) = node.client().status().unwrap().listen {

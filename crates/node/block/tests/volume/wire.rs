@@ -22,13 +22,13 @@ use crate::lab::tool;
 const SIZE: u64 = 32 << 20;
 
 /// An authority that makes certificates as a cluster's does.
-struct Authority {
+pub(crate) struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -40,21 +40,41 @@ impl Authority {
         self.tls_trusting(name, organisation, self)
     }
 
+    /// The certificates of a node.
+    pub(crate) fn node(&self, name: &str) -> Tls {
+        self.tls(&format!("system:node:{name}"), "system:nodes")
+    }
+
+    /// Writes the certificates of a node into a directory, in place of those that are there.
+    pub(crate) fn write_node(&self, dir: &Path, name: &str) {
+        std::fs::create_dir_all(dir).unwrap();
+        let (certificate, key) = self.issue(&format!("system:node:{name}"), "system:nodes");
+        let files = [("key.pem", &key), ("cert.pem", &certificate), ("ca.pem", &self.pem)];
+        for (file, text) in files {
+            std::fs::write(dir.join("new"), text).unwrap();
+            std::fs::rename(dir.join("new"), dir.join(file)).unwrap();
+        }
+    }
+
     fn tls_trusting(&self, name: &str, organisation: &str, trusted: &Self) -> Tls {
+        let (pem, key) = self.issue(name, organisation);
+        Tls::from_pem(trusted.pem.as_bytes(), pem.as_bytes(), key.as_bytes(), Role::node()).unwrap()
+    }
+
+    /// A certificate and its key.
+    fn issue(&self, name: &str, organisation: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.distinguished_name.push(DnType::OrganizationName, organisation);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
-        let key = key.serialize_pem();
-        Tls::from_pem(trusted.pem.as_bytes(), pem.as_bytes(), key.as_bytes(), Role::node()).unwrap()
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 }
 
 /// A shard in a thread of its own, stopped with the test.
-struct Running {
-    handle: Handle,
+pub(crate) struct Running {
+    pub(crate) handle: Handle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -78,7 +98,12 @@ fn run(make: impl FnOnce() -> Shard + Send + 'static) -> Running {
 }
 
 /// Serves a new replica over TCP.
-fn replica(dir: &Path, volume: VolumeId, id: ReplicaId, tls: Option<Tls>) -> (Running, SocketAddr) {
+pub(crate) fn replica(
+    dir: &Path,
+    volume: VolumeId,
+    id: ReplicaId,
+    tls: Option<Tls>,
+) -> (Running, SocketAddr) {
     std::fs::create_dir_all(dir).unwrap();
     create(&mut Directory::new(dir), &CreateOptions::new(volume, id, SIZE)).unwrap();
     let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
@@ -96,7 +121,7 @@ fn replica(dir: &Path, volume: VolumeId, id: ReplicaId, tls: Option<Tls>) -> (Ru
 }
 
 /// Serves a volume; gives what happens to it.
-fn engine(
+pub(crate) fn engine(
     socket: &Path,
     volume: VolumeId,
     replicas: Vec<(ReplicaId, SocketAddr)>,
@@ -130,7 +155,7 @@ fn engine(
 }
 
 /// Waits for one of two things to be told.
-fn becomes_active(notices: &mpsc::Receiver<Notice>) -> bool {
+pub(crate) fn becomes_active(notices: &mpsc::Receiver<Notice>) -> bool {
     loop {
         match notices.recv_timeout(Duration::from_secs(30)) {
             Ok(Notice::Active { .. }) => return true,

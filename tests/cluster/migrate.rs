@@ -10,7 +10,8 @@ use super::lab::{Wire, token};
 use crate::harness::{Node, Socket, assemble, assert_has, eventually, poll};
 
 pub(super) const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
-pub(super) const MIGRATIONS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations";
+pub(super) const MIGRATIONS: &str =
+    "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations";
 const GUEST: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances";
 pub(super) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";

@@ -25,6 +25,7 @@ const BACKUPS: &[(&str, &str)] = &[("longhorn.io", "backupvolumes")];
 /// Kinds that are data: nothing has to follow from an object of them.
 const DATA: &[(&str, &str, &str)] = &[
     ("harvesterhci.io", "preferences", "what the dashboard remembers for a user"),
+    ("sheaf.io", "alarms", "named by a constant of hci::alarm"),
     ("kubevirt.io", "virtualmachineinstancepresets", "admission applies them to instances"),
     ("loadbalancer.harvesterhci.io", "ippools", "named by a constant of hci::address_pool"),
     ("loadbalancer.harvesterhci.io", "loadbalancers", "named by a constant of hci::address_pool"),

@@ -33,6 +33,7 @@ record! {
     AlarmStatus {
         /// The rule that found it.
         rule: String,
+        /// How much it matters.
         severity: String = {"enum": ["critical", "warning"]},
         /// The object that it concerns.
         object: AlarmObject,
@@ -47,9 +48,13 @@ record! {
     }
 
     AlarmObject {
+        /// Group and version of the object.
         api_version: String,
+        /// Kind of the object.
         kind: String,
+        /// Namespace of the object.
         namespace: Option<String>,
+        /// Name of the object.
         name: String,
     }
 }

@@ -166,6 +166,9 @@ fn populate_operations(fake: &Fake) {
     fake.create("kubevirt.io/kubevirts", virt::KUBEVIRT.0, kubevirt);
     let addon = json!({"metadata": {"name": "rancher-logging"}, "spec": {"enabled": true}});
     fake.create("harvesterhci.io/addons", "n", addon);
+    fake.create("/namespaces", "", json!({"metadata": {"name": "kube-system"}}));
+    let balance = json!({"metadata": {"name": "descheduler"}, "spec": {"enabled": true}});
+    fake.create("harvesterhci.io/addons", "kube-system", balance);
     let quota = json!({"metadata": {"name": hci::snapshot_usage::QUOTA_NAME},
         "spec": {"snapshotLimit": {"namespaceTotalSnapshotSizeQuota": 1}}});
     fake.create("harvesterhci.io/resourcequotas", "n", quota);

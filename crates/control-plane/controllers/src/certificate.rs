@@ -6,7 +6,7 @@ mod plan;
 
 use std::sync::Arc;
 
-use hci::cluster::bootstrap_token_id;
+use hci::cluster::{WITNESS_ROLE, bootstrap_token_id};
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use self::join::{JoinFacts, JoinStep};
 use self::plan::{CertificateStep, NodeClaim};
+use crate::object;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
@@ -152,8 +153,11 @@ impl Authority {
         for _ in 0..JOIN_STEPS {
             let secret: Option<Secret> = self.read(SECRETS, KUBE_SYSTEM, &path).await?;
             let node: Option<Node> = self.read(NODES, "", name).await?;
+            let label = format!("{WITNESS_ROLE}=true");
+            let witnesses = self.objects.list(NODES, "", &label).await.doing("list witnesses")?;
+            let witness = witnesses.first().map(object::name);
             let (secret, node) = (secret.as_ref(), node.as_ref());
-            match join::step(&JoinFacts { token, secret, name, node, key }) {
+            match join::step(&JoinFacts { token, secret, name, node, key, witness }) {
                 JoinStep::Reserve(patch) | JoinStep::Complete(patch) => {
                     let written = self.objects.merge(SECRETS, KUBE_SYSTEM, &path, &patch).await;
                     written.map(drop).doing("record the use of a token")?;

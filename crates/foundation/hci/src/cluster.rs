@@ -1,5 +1,7 @@
 //! Names that the nodes of a cluster agree on: how the control plane marks a node that joined.
 
+use serde_json::Value;
+
 /// Pin of the public key that a node joined with; nobody else can take its name.
 pub const NODE_KEY: &str = "sheaf.io/node-key";
 /// ID of the join token that a node came with.
@@ -9,13 +11,26 @@ pub const WORKER_ROLE: &str = "node-role.harvesterhci.io/worker";
 /// Marks a node that joined to run the control plane, too. Only the control plane sets it, and it
 /// hands the keys of the cluster to nodes that have it.
 pub const MANAGEMENT_ROLE: &str = "node-role.harvesterhci.io/management";
+/// Marks a node that votes in etcd and does nothing else. Only the control plane sets it, and there
+/// is one such node at most.
+pub const WITNESS_ROLE: &str = "node-role.harvesterhci.io/witness";
+/// Label and taint of a witness, as Harvester has them: nothing runs there.
+pub const ETCD_ROLE: &str = "node-role.kubernetes.io/etcd";
 /// Set by a node that runs the control plane.
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// URL of the API server of a node, and of its etcd.
 pub const API_URL: &str = "sheaf.io/api-url";
 pub const ETCD_URL: &str = "sheaf.io/etcd-url";
+/// The lease of the virtual address of the cluster: its holder has the address.
+pub const VIP_LEASE: &str = "sheaf-vip";
+pub const VIP_NAMESPACE: &str = "kube-system";
 /// Every node of Harvester has it.
 pub const MANAGED: &str = "harvesterhci.io/managed";
+
+/// Whether a node votes in etcd and does nothing else: neither machines nor data are placed there.
+pub fn is_witness(node: &Value) -> bool {
+    node["metadata"]["labels"][WITNESS_ROLE] == "true"
+}
 
 /// The bootstrap token that a user name stands for.
 pub fn bootstrap_token_id(user: &str) -> Option<&str> {
@@ -40,7 +55,21 @@ pub fn is_node_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_witness_is_known_by_its_label() {
+        for (labels, expected) in [
+            (json!({WITNESS_ROLE: "true"}), true),
+            (json!({WITNESS_ROLE: "false"}), false),
+            (json!({MANAGEMENT_ROLE: "true", ETCD_ROLE: "true"}), false),
+            (json!(null), false),
+        ] {
+            assert_eq!(is_witness(&json!({"metadata": {"labels": labels}})), expected, "{labels}");
+        }
+    }
 
     #[test]
     fn names_of_nodes_fit_labels_and_certificates() {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cluster::CONTROL_PLANE;
+use crate::cluster::{CONTROL_PLANE, is_witness};
 use crate::failover::LOST;
 
 pub use survey::{ClusterObjects, survey};
@@ -131,6 +131,11 @@ pub enum MaintenanceRefusal {
          mode, cannot place current node in maintenance mode"
     )]
     OtherControlPlane,
+    #[error(
+        "the node is a witness, which runs no machines: there is nothing to move away. Stop Sheaf \
+         on it whenever all management nodes are up"
+    )]
+    Witness,
     #[error("can't enable maintenance mode or cordon on the last available node")]
     LastNode,
     #[error(
@@ -152,6 +157,9 @@ fn described(blocked: &[(String, MigrationBlocker)]) -> String {
 pub fn check_node(node: &str, nodes: &[Value]) -> Result<(), MaintenanceRefusal> {
     let is_own = |own: &&Value| own["metadata"]["name"] == node;
     let manages = |own: &&Value| own["metadata"]["labels"].get(CONTROL_PLANE).is_some();
+    if nodes.iter().filter(is_own).any(is_witness) {
+        return Err(MaintenanceRefusal::Witness);
+    }
     if nodes.iter().filter(manages).any(|own| is_own(&own)) {
         let all = nodes.iter().filter(manages).count();
         if all == 1 {
@@ -159,7 +167,11 @@ pub fn check_node(node: &str, nodes: &[Value]) -> Result<(), MaintenanceRefusal>
         }
         let others = nodes.iter().filter(manages).filter(|own| !is_own(own));
         let left = others.filter(|own| is_available(own)).count();
-        if left < all / 2 + 1 {
+        // A witness votes with those that are left.
+        let mut witnesses = nodes.iter().filter(|own| is_witness(own)).take(1);
+        let voters = all + witnesses.clone().count();
+        let left = left + usize::from(witnesses.any(is_heard));
+        if left < voters / 2 + 1 {
             return Err(MaintenanceRefusal::OtherControlPlane);
         }
     }
@@ -169,12 +181,17 @@ pub fn check_node(node: &str, nodes: &[Value]) -> Result<(), MaintenanceRefusal>
 
 /// Whether machines can be started on a node.
 pub fn is_available(node: &Value) -> bool {
-    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     let annotations = &node["metadata"]["annotations"];
-    conditions.any(|own| own["type"] == "Ready" && own["status"] == "True")
+    is_heard(node)
+        && !is_witness(node)
         && node["spec"]["unschedulable"] != true
         && !annotations[LOST].is_string()
         && !annotations[MAINTAIN_STATUS].is_string()
+}
+
+fn is_heard(node: &Value) -> bool {
+    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|own| own["type"] == "Ready" && own["status"] == "True")
 }
 
 /// Refuses maintenance that would not end by itself.

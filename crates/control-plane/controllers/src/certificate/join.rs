@@ -11,7 +11,10 @@
 
 use std::collections::BTreeMap;
 
-use hci::cluster::{JOIN_TOKEN, MANAGED, MANAGEMENT_ROLE, NODE_KEY, WORKER_ROLE, is_node_name};
+use hci::cluster::{
+    ETCD_ROLE, JOIN_TOKEN, MANAGED, MANAGEMENT_ROLE, NODE_KEY, WITNESS_ROLE, WORKER_ROLE,
+    is_node_name,
+};
 use k8s_openapi::api::core::v1::{Node, Secret};
 use serde_json::{Value, json};
 
@@ -33,6 +36,8 @@ pub(super) struct JoinFacts<'a> {
     pub(super) node: Option<&'a Node>,
     /// Pin of the key that asks.
     pub(super) key: &'a str,
+    /// The witness of the cluster, if it has one.
+    pub(super) witness: Option<&'a str>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +65,7 @@ pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
     let role_label = match role.as_str() {
         "worker" => WORKER_ROLE,
         "management" => MANAGEMENT_ROLE,
+        "witness" => WITNESS_ROLE,
         _ => return deny(format!("token {token} has the role {role:?}, which is not supported")),
     };
     if !is_node_name(name) {
@@ -77,15 +83,17 @@ pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
     if facts.node.is_some_and(|node| recorded_key(node) != Some(key)) {
         return deny(name_taken(name));
     }
-    // A worker holds no keys of the cluster; it gets none by joining once more.
-    let is_worker = |node: &Node| {
-        let labels = node.metadata.labels.as_ref();
-        labels.is_some_and(|labels| labels.contains_key(WORKER_ROLE))
-    };
-    if role_label == MANAGEMENT_ROLE && facts.node.is_some_and(is_worker) {
+    if let Some(other) = facts.node.and_then(|node| other_role(node, role_label)) {
         return deny(format!(
-            "node {name:?} is a worker; remove it first, sheaf node remove {name}, and join with \
+            "node {name:?} is a {other}; remove it first, sheaf node remove {name}, and join with \
              another --data-dir"
+        ));
+    }
+    if let Some(other) = facts.witness.filter(|own| role_label == WITNESS_ROLE && *own != name) {
+        return deny(format!(
+            "the cluster has a witness, the node {other:?}: a second one would not vote, since an \
+             even number of voters outlives no more failures. Add a management node instead, sheaf \
+             token create --role management, or remove the other first: sheaf node remove {other}"
         ));
     }
     let (used, joining) = (list(secret, USED_BY), list(secret, JOINING));
@@ -111,6 +119,19 @@ pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
     }
     let all: Vec<&str> = joining.iter().map(String::as_str).chain([own.as_str()]).collect();
     JoinStep::Reserve(patch(secret, &[(JOINING, all.join(","))]))
+}
+
+/// What a node is that does not become another thing by joining once more: a worker holds no keys
+/// of the cluster, and a witness runs no machines.
+fn other_role(node: &Node, wanted: &str) -> Option<&'static str> {
+    let labels = node.metadata.labels.as_ref();
+    let has = |role: &str| labels.is_some_and(|labels| labels.contains_key(role));
+    match wanted {
+        _ if has(WITNESS_ROLE) => (wanted != WITNESS_ROLE).then_some("witness"),
+        WITNESS_ROLE if has(MANAGEMENT_ROLE) => Some("management node"),
+        WITNESS_ROLE | MANAGEMENT_ROLE if has(WORKER_ROLE) => Some("worker"),
+        _ => None,
+    }
 }
 
 /// Whether a node may renew its certificate: it exists, and asks with its own key.
@@ -164,7 +185,7 @@ fn patch(secret: &Secret, entries: &[(&str, String)]) -> Value {
 }
 
 fn new_node(name: &str, key: &str, token: &str, role: &str) -> Value {
-    json!({
+    let mut node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
             "name": name,
@@ -175,7 +196,13 @@ fn new_node(name: &str, key: &str, token: &str, role: &str) -> Value {
             },
             "annotations": {NODE_KEY: key, JOIN_TOKEN: token},
         },
-    })
+    });
+    if role == WITNESS_ROLE {
+        node["metadata"]["labels"][ETCD_ROLE] = "true".into();
+        let taint = json!({"key": ETCD_ROLE, "value": "true", "effect": "NoExecute"});
+        node["spec"] = json!({"taints": [taint]});
+    }
+    node
 }
 
 #[cfg(test)]
@@ -199,7 +226,7 @@ mod tests {
     }
 
     fn decide(secret: Option<&Secret>, name: &str, node: Option<&Node>) -> JoinStep {
-        step(&JoinFacts { token: "abcdef", secret, name, node, key: "k1" })
+        step(&JoinFacts { token: "abcdef", secret, name, node, key: "k1", witness: None })
     }
 
     fn denial(step: JoinStep) -> String {
@@ -246,7 +273,7 @@ mod tests {
             (Some(worker(&[(NODE_NAME, "n3")])), "n2", None, "use --node-name n3"),
             (Some(worker(&[])), "n2", Some(&other), "sheaf node remove n2"),
             (Some(worker(&[])), "N2", None, "choose another with --node-name"),
-            (Some(secret(&[(ROLE, "witness")])), "n2", None, "not supported"),
+            (Some(secret(&[(ROLE, "spare")])), "n2", None, "not supported"),
             (Some(secret(&[])), "n2", Some(&other), "sheaf node remove n2"),
         ] {
             let message = denial(decide(token.as_ref(), name, node));
@@ -270,6 +297,51 @@ mod tests {
         assert!(message.contains("is a worker; remove it first"), "{message}");
         let plain = secret(&[(ROLE, "worker")]);
         assert_eq!(decide(Some(&plain), "n2", Some(&worker)), JoinStep::Approve);
+    }
+
+    #[test]
+    fn a_cluster_has_one_witness_on_which_nothing_runs() {
+        let token = secret(&[(ROLE, "witness"), (JOINING, "x1=k1")]);
+        let of = |witness, node| {
+            let secret = Some(&token);
+            step(&JoinFacts { token: "abcdef", secret, name: "x1", node, key: "k1", witness })
+        };
+        let JoinStep::CreateNode(made) = of(None, None) else { panic!() };
+        let labels = &made["metadata"]["labels"];
+        assert_eq!((&labels[WITNESS_ROLE], &labels[ETCD_ROLE]), (&json!("true"), &json!("true")));
+        assert_eq!(labels[MANAGEMENT_ROLE], Value::Null);
+        let taint = json!({"key": ETCD_ROLE, "value": "true", "effect": "NoExecute"});
+        assert_eq!(made["spec"]["taints"], json!([taint]));
+        let mut own = node(Some("k1"));
+        own.metadata.labels = Some(BTreeMap::from([(WITNESS_ROLE.to_owned(), "true".into())]));
+        assert!(matches!(of(Some("x1"), Some(&own)), JoinStep::Complete(_)), "the same again");
+        let message = denial(of(Some("x0"), None));
+        assert!(
+            message.contains("has a witness, the node \"x0\"") && message.contains("remove x0")
+        );
+    }
+
+    #[test]
+    fn a_node_keeps_its_role() {
+        let of = |label: &str| {
+            let mut own = node(Some("k1"));
+            own.metadata.labels = Some(BTreeMap::from([(label.to_owned(), "true".into())]));
+            own
+        };
+        for (label, token, refused) in [
+            (WITNESS_ROLE, "worker", Some("is a witness")),
+            (WITNESS_ROLE, "management", Some("is a witness")),
+            (WITNESS_ROLE, "witness", None),
+            (WORKER_ROLE, "witness", Some("is a worker")),
+            (MANAGEMENT_ROLE, "witness", Some("is a management node")),
+            (MANAGEMENT_ROLE, "worker", None),
+        ] {
+            let found = decide(Some(&secret(&[(ROLE, token)])), "n2", Some(&of(label)));
+            match refused {
+                None => assert_eq!(found, JoinStep::Approve, "{label} {token}"),
+                Some(part) => assert!(denial(found).contains(part), "{label} {token}"),
+            }
+        }
     }
 
     #[test]

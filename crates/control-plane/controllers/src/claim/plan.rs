@@ -1,5 +1,6 @@
 //! Which volume a claim gets, and what both then say: pure.
 
+use hci::cluster::is_witness;
 use serde_json::{Value, json};
 use types::Quantity;
 
@@ -121,7 +122,7 @@ pub(super) fn node(nodes: &[Value]) -> Option<&str> {
         let ready = list(node, "/status/conditions")
             .iter()
             .any(|own| text(own, "/type") == "Ready" && text(own, "/status") == "True");
-        ready && node.pointer("/spec/unschedulable") != Some(&json!(true))
+        ready && !is_witness(node) && node.pointer("/spec/unschedulable") != Some(&json!(true))
     };
     let room = |node: &&Value| quantity(node, "/status/allocatable/ephemeral-storage");
     let best = nodes
@@ -376,5 +377,8 @@ mod tests {
         ];
         assert_eq!(node(&nodes), Some("b"));
         assert_eq!(node(&nodes[2..]), None);
+        let mut witness = node_of("d", "True", "99Gi");
+        witness["metadata"]["labels"] = json!({hci::cluster::WITNESS_ROLE: "true"});
+        assert_eq!(node(&[witness]), None, "a witness stores no data");
     }
 }

@@ -2,8 +2,10 @@ use super::*;
 
 fn node(name: &str, role: &str, ready: bool, extra: Value) -> Value {
     let mut labels = json!({"zone": name});
-    if role == "management" {
-        labels[CONTROL_PLANE] = "true".into();
+    match role {
+        "management" => labels[CONTROL_PLANE] = "true".into(),
+        "witness" => labels[crate::cluster::WITNESS_ROLE] = "true".into(),
+        _ => {}
     }
     let status = if ready { "True" } else { "Unknown" };
     json!({"metadata": {"name": name, "labels": labels, "annotations": extra},
@@ -16,6 +18,25 @@ fn manager(name: &str, ready: bool) -> Value {
 
 fn worker(name: &str, ready: bool) -> Value {
     node(name, "worker", ready, json!({}))
+}
+
+#[test]
+fn a_witness_votes_and_takes_no_machines() {
+    use MaintenanceRefusal::{LastNode, OtherControlPlane, Witness};
+    let witness = |is_ready| node("x", "witness", is_ready, json!({}));
+    let (a, b) = (manager("a", true), manager("b", true));
+    let maintained = node("b", "management", true, json!({MAINTAIN_STATUS: RUNNING}));
+    for (nodes, name, expected) in [
+        (vec![a.clone(), b.clone(), witness(true)], "a", Ok(())),
+        (vec![a.clone(), b.clone(), witness(false)], "a", Err(OtherControlPlane)),
+        (vec![a.clone(), maintained, witness(true)], "a", Err(OtherControlPlane)),
+        (vec![a.clone(), b, witness(true)], "x", Err(Witness)),
+        // No machine can go to the witness.
+        (vec![worker("w", true), witness(true)], "w", Err(LastNode)),
+    ] {
+        assert_eq!(check_node(name, &nodes), expected, "{name} of {nodes:?}");
+    }
+    assert!(!is_available(&witness(true)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the setting says of the target, and the target of itself: pure.
 
+use hci::cluster::is_witness;
 use hci::longhorn::BACKUP_TARGET_SECRET;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ pub(super) fn assignment(target: &Value, nodes: &[Value]) -> Option<Value> {
         let clean = text(target, "/status/ownerID").is_empty();
         return (!clean).then(|| json!({"status": {"ownerID": "", "available": false}}));
     }
-    let ready = |node: &&Value| condition::is(node, "Ready", "True");
+    let ready = |node: &&Value| condition::is(node, "Ready", "True") && !is_witness(node);
     let current = text(target, "/status/ownerID");
     let mut usable: Vec<&Value> = nodes.iter().filter(ready).collect();
     if usable.iter().any(|node| name(node) == current) {
@@ -153,6 +154,8 @@ mod tests {
         assert_eq!(chosen("c").unwrap()["status"]["ownerID"], "b");
         assert_eq!(chosen("a"), None);
         assert_eq!(assignment(&json!({}), &nodes), None);
+        let witness = [node("d", "True", json!({hci::cluster::WITNESS_ROLE: "true"}))];
+        assert_eq!(assignment(&target(""), &witness), None);
     }
 
     #[test]

@@ -173,8 +173,8 @@ pub enum NodeObject<'a> {
 
 /// What the nodes of this platform may do.
 pub trait NodeAccess: Send + Sync {
-    /// The ClusterRole of all nodes.
-    fn role(&self) -> &'static str;
+    /// The ClusterRole of a node.
+    fn role(&self, node: &str, objects: &dyn Lookup) -> &'static str;
     /// Whether something that is placed on the node uses the object.
     fn relates(&self, node: &str, object: NodeObject<'_>, objects: &dyn Lookup) -> bool;
 }

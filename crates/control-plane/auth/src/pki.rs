@@ -45,7 +45,7 @@ use rcgen::KeyPair;
 use crate::token::key::{KeyError, KeyRing};
 use crate::user::MASTERS;
 use authority::Authority;
-pub use etcd::EtcdFiles;
+pub use etcd::{EtcdCertificate, EtcdFiles};
 pub(crate) use files::write_private;
 pub use given::{GivenError, GivenFiles, ensure_self_signed};
 pub use node::{NodeCertificate, NodeFiles, find_pinned};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber, SigningKey,
+    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SanType, SerialNumber, SigningKey,
 };
 use rustls::pki_types::CertificateDer;
 
@@ -94,7 +94,7 @@ fn serving(
 /// only: for a name, members would look up the address of each peer.
 pub(super) fn etcd_member(
     issuer: &Issuer<'_, &KeyPair>,
-    key: &KeyPair,
+    key: &impl PublicKeyData,
     address: IpAddr,
     lifetime: Lifetime,
 ) -> Result<CertificateDer<'static>, rcgen::Error> {
@@ -131,7 +131,7 @@ fn leaf(mut params: CertificateParams, purpose: ExtendedKeyUsagePurpose) -> Cert
     params
 }
 
-fn common_name(name: &str) -> DistinguishedName {
+pub(super) fn common_name(name: &str) -> DistinguishedName {
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, name);
     subject

@@ -104,6 +104,11 @@ impl CertificateRequest {
         super::pair::public_key_pin(&self.encoded_key)
     }
 
+    /// The key that asks.
+    pub(super) fn public_key(&self) -> &rcgen::PublicKey {
+        &self.params.public_key
+    }
+
     /// Whether it asks for the name of its own node's endpoint and no other.
     pub fn names_own_endpoint(&self) -> bool {
         let node = self.subject.common_name.strip_prefix(NODE_PREFIX).unwrap_or_default();

@@ -10,7 +10,7 @@ mod local;
 mod person;
 mod platform;
 
-pub use platform::NODE_ROLE;
+pub use platform::{NODE_ROLE, WITNESS_ROLE};
 
 use serde_json::{Value, json};
 

@@ -50,7 +50,7 @@ fn decide_platform(
         let is_used = related.is_some_and(|object| access.relates(node, object, api));
         return if is_used { allowed() } else { Decision::NoOpinion(UNRELATED.to_owned()) };
     }
-    by_role(api, access.role(), attributes)
+    by_role(api, access.role(node, api), attributes)
 }
 
 /// The object of a request that needs a relationship: nothing if its kind does not, and no object

@@ -17,9 +17,14 @@ const LONGHORN: &str = "longhorn.io";
 const NETWORK: &str = "network.harvesterhci.io";
 /// The role of the agents of nodes, which the Node authorizer gives to each that exists.
 pub const NODE_ROLE: &str = "system:sheaf-node";
+/// The role that a witness has instead: it reports itself, and reads where the others are.
+pub const WITNESS_ROLE: &str = "system:sheaf-witness";
 /// Groups of joining nodes, by the role of their token.
-const JOINING_NODES: [&str; 2] =
-    ["system:bootstrappers:sheaf:worker", "system:bootstrappers:sheaf:management"];
+const JOINING_NODES: [&str; 3] = [
+    "system:bootstrappers:sheaf:worker",
+    "system:bootstrappers:sheaf:management",
+    "system:bootstrappers:sheaf:witness",
+];
 const JOINING: &str = "system:sheaf-joining";
 
 pub(super) fn cluster_roles() -> Vec<Value> {
@@ -27,6 +32,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
         cluster_role(GATEWAY, &gateway_rules()),
         cluster_role(REST, &rest_rules()),
         cluster_role(NODE_ROLE, &node_rules()),
+        cluster_role(WITNESS_ROLE, &witness_rules()),
         // One management node polls the sources of import crons and writes their digests.
         cluster_role(MANAGEMENT_NODES, &[on(&["patch"], CDI, &["dataimportcrons"])]),
         // To see whether a name is taken before it is asked for.
@@ -47,6 +53,7 @@ pub(super) fn cluster_role_bindings() -> Vec<Value> {
         cluster_role_binding(REST, &[BootstrapSubject::User(REST)]),
         // Nobody: nodes are authorized one by one.
         cluster_role_binding(NODE_ROLE, &[]),
+        cluster_role_binding(WITNESS_ROLE, &[]),
         cluster_role_binding(MANAGEMENT_NODES, &[BootstrapSubject::Group(MANAGEMENT_NODES)]),
         cluster_role_binding(JOINING, &joining),
         joins("joining-requests", "system:node-bootstrapper", &JOINING_NODES),
@@ -116,6 +123,16 @@ fn node_rules() -> Vec<PolicyRule> {
                 "backupvolumes/status",
             ],
         ),
+    ]
+}
+
+/// A node that votes in etcd and runs nothing. Admission restricts writes to its own Node and Lease.
+fn witness_rules() -> Vec<PolicyRule> {
+    vec![
+        on(&["get", "list", "watch", "patch"], CORE, &["nodes"]),
+        on(&["patch"], CORE, &["nodes/status"]),
+        on(&["get", "create", "patch"], COORDINATION, &["leases"]),
+        on(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
     ]
 }
 

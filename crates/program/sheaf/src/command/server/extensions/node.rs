@@ -2,9 +2,9 @@
 //! the server.
 
 use apiserver::extension::{Denial, ExtensionRules, Lookup, NodeAccess, NodeObject, Review};
-use auth::rbac::bootstrap::NODE_ROLE;
+use auth::rbac::bootstrap::{NODE_ROLE, WITNESS_ROLE};
 use auth::user::{MANAGEMENT_NODES, MASTERS, NODES};
-use hci::cluster::{CONTROL_PLANE, node_of_user};
+use hci::cluster::{CONTROL_PLANE, is_witness, node_of_user};
 use hci::node_restriction::{self, NodeWrite};
 use serde_json::Value;
 use virt::api::cdi::DataVolumeSource;
@@ -24,8 +24,11 @@ const VOLUME_SECRETS: [&str; 3] =
 pub(super) struct PlatformNodes;
 
 impl NodeAccess for PlatformNodes {
-    fn role(&self) -> &'static str {
-        NODE_ROLE
+    fn role(&self, node: &str, objects: &dyn Lookup) -> &'static str {
+        match objects.get("", "nodes", "", node) {
+            Some(own) if is_witness(&own) => WITNESS_ROLE,
+            _ => NODE_ROLE,
+        }
     }
 
     fn relates(&self, node: &str, object: NodeObject<'_>, objects: &dyn Lookup) -> bool {

@@ -61,6 +61,8 @@ pub enum NodeRole {
     ManagementPeer,
     /// It runs machines and stores volumes; the control plane says so in its labels.
     Worker,
+    /// It votes in etcd and runs nothing; the control plane says so in its labels.
+    Witness,
 }
 
 /// Where a node listens for others, over TLS only.

@@ -45,5 +45,5 @@ pub use config::{
 pub use egress::{OutboundError, outbound_client};
 pub use ipnet::IpNet;
 pub use net::LinkName;
-pub use start::{StartError, start};
+pub use start::{StartError, start, start_witness};
 pub use trace::{TraceError, TraceObjects, TracePath, TraceProtocol, TraceQuery, TraceStep, trace};

@@ -126,6 +126,20 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     Ok(())
 }
 
+/// Starts the tasks of a node that runs nothing, a witness: it is registered, renews its lease, and
+/// looks at other nodes when asked. They end with `tasks`.
+pub fn start_witness(client: Client, config: Config, tasks: &Tasks) {
+    let observer = node::NodeObserver::new(client.clone(), &config);
+    tasks.spawn("node-observer", observer.run(tasks.stop_signal()));
+    // Nothing is found out about a host on which nothing runs; the channel stays open with `told`.
+    let (told, findings) = watch::channel(Findings::default());
+    let stop = tasks.stop_signal();
+    tasks.spawn("node", async move {
+        node::run(client, config, findings, stop).await;
+        drop(told);
+    });
+}
+
 /// Makes services reachable, where guests have a network of the node.
 fn services(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks) {
     let Some((target, guests)) = networks.services() else {

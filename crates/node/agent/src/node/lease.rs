@@ -36,7 +36,9 @@ impl LeasePlan {
     pub(super) fn of(config: &Config) -> Self {
         let (seconds, interval) = match config.role {
             NodeRole::Management => (40, Duration::from_secs(10)),
-            NodeRole::ManagementPeer | NodeRole::Worker => (6, Duration::from_secs(1)),
+            NodeRole::ManagementPeer | NodeRole::Worker | NodeRole::Witness => {
+                (6, Duration::from_secs(1))
+            }
         };
         Self { node: config.node_name.clone(), seconds, interval }
     }

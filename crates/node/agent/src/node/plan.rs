@@ -163,8 +163,16 @@ fn labels(config: &Config, facts: &HostFacts, policy: CpuPolicy) -> Map<String, 
     }
     set("kubernetes.io/hostname".into(), &config.node_name);
     // What others are is said by whoever let them in.
-    if config.role != NodeRole::Worker {
-        set("node-role.kubernetes.io/control-plane".into(), "true");
+    match config.role {
+        NodeRole::Management | NodeRole::ManagementPeer => {
+            set("node-role.kubernetes.io/control-plane".into(), "true");
+        }
+        NodeRole::Worker => {}
+        // It has nothing that machines could ask for.
+        NodeRole::Witness => {
+            set("kubevirt.io/schedulable".into(), "false");
+            return labels;
+        }
     }
     let able = !matches!(facts.findings.virtualization, Virtualization::Missing { .. });
     set("kubevirt.io/schedulable".into(), if able { "true" } else { "false" });
@@ -239,9 +247,9 @@ fn status(config: &Config, facts: &HostFacts, conditions: &[Value], now: Timesta
     let port = config.wire.endpoint.as_ref().map_or(0, |wire| wire.address.port());
     let mut status = json!({
         "addresses": addresses,
-        "capacity": resources(facts, facts.memory.total),
-        "allocatable": resources(facts, allocatable_memory(facts.memory.total)),
-        "conditions": all_conditions(facts, conditions, now),
+        "capacity": resources(config.role, facts, facts.memory.total),
+        "allocatable": resources(config.role, facts, allocatable_memory(facts.memory.total)),
+        "conditions": all_conditions(config.role, facts, conditions, now),
         "nodeInfo": {
             "architecture": virt::ARCHITECTURE,
             "bootID": facts.boot_id,
@@ -266,12 +274,12 @@ fn allocatable_memory(total: u64) -> u64 {
     total - RESERVED_MEMORY.min(total / 4)
 }
 
-fn resources(facts: &HostFacts, memory: u64) -> Value {
+fn resources(role: NodeRole, facts: &HostFacts, memory: u64) -> Value {
     let mut resources = json!({
         "cpu": facts.cpu.count.to_string(),
         "memory": format!("{}Ki", memory / 1024),
         "ephemeral-storage": format!("{}Ki", facts.disk.total / 1024),
-        "pods": PODS,
+        "pods": if role == NodeRole::Witness { "0" } else { PODS },
     });
     for (page, reserved) in &facts.memory.huge_pages {
         let size = match page >> 10 {
@@ -296,8 +304,8 @@ struct NodeFinding {
 }
 
 /// Ours with what is found now, in the usual order, after those of others.
-fn all_conditions(facts: &HostFacts, have: &[Value], now: Timestamp) -> Vec<Value> {
-    let findings = findings(facts);
+fn all_conditions(role: NodeRole, facts: &HostFacts, have: &[Value], now: Timestamp) -> Vec<Value> {
+    let findings = findings(role, facts);
     let is_ours =
         |condition: &&Value| findings.iter().any(|finding| condition["type"] == finding.kind);
     let mut all: Vec<Value> = have.iter().filter(|each| !is_ours(each)).cloned().collect();
@@ -330,13 +338,16 @@ fn condition(finding: &NodeFinding, before: Option<&Value>, now: Timestamp) -> V
     })
 }
 
-fn findings(facts: &HostFacts) -> Vec<NodeFinding> {
+fn findings(role: NodeRole, facts: &HostFacts) -> Vec<NodeFinding> {
     let pressure = |kind, is: bool, bad: (&'static str, &str), good: (&'static str, &str)| {
         let (reason, message) = if is { bad } else { good };
         let status = if is { "True" } else { "False" };
         NodeFinding { kind, status, reason, message: message.into() }
     };
     let (status, reason, message) = match &facts.findings.virtualization {
+        _ if role == NodeRole::Witness => {
+            ("False", "Witness", "a witness runs no machines".to_owned())
+        }
         Virtualization::Kvm { qemu } => {
             ("True", "Kvm", format!("guests run under KVM, QEMU {qemu}"))
         }
@@ -366,7 +377,7 @@ fn findings(facts: &HostFacts) -> Vec<NodeFinding> {
             ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ),
         NodeFinding { kind: "Virtualization", status, reason, message },
-        network(facts.findings.network.as_ref()),
+        network(role, facts.findings.network.as_ref()),
         NodeFinding {
             kind: "Ready",
             status: "True",
@@ -376,8 +387,11 @@ fn findings(facts: &HostFacts) -> Vec<NodeFinding> {
     ]
 }
 
-fn network(shortcoming: Option<&NetworkShortcoming>) -> NodeFinding {
+fn network(role: NodeRole, shortcoming: Option<&NetworkShortcoming>) -> NodeFinding {
     let (status, reason, message) = match shortcoming {
+        _ if role == NodeRole::Witness => {
+            ("False", "Witness", "a witness has no guest network".to_owned())
+        }
         None => ("True", "Bridged", "guests have addresses on a network of this node".into()),
         Some(NetworkShortcoming::UserMode) => {
             ("False", "UserMode", "guests have user-mode networks, as asked".into())

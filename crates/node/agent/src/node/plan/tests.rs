@@ -33,6 +33,26 @@ fn config() -> Config {
     }
 }
 
+#[test]
+fn a_witness_offers_nothing_and_is_ready() {
+    let config = Config { role: NodeRole::Witness, ..config() };
+    let node = birth(&config, &facts(), Timestamp::UNIX_EPOCH);
+    let labels = node["metadata"]["labels"].as_object().unwrap();
+    assert_eq!(labels["kubevirt.io/schedulable"], "false");
+    for key in labels.keys() {
+        assert!(!key.contains("node.kubevirt.io/") && !key.contains("node-role"), "{key}");
+    }
+    assert_eq!(node["status"]["allocatable"]["pods"], "0");
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    let status = |kind: &str| {
+        let own = conditions.iter().find(|own| own["type"] == kind).unwrap();
+        (own["status"].as_str().unwrap(), own["reason"].as_str().unwrap())
+    };
+    assert_eq!(status("Ready"), ("True", "KubeletReady"));
+    assert_eq!(status("Virtualization"), ("False", "Witness"));
+    assert_eq!(status("GuestNetwork"), ("False", "Witness"));
+}
+
 fn facts() -> HostFacts {
     HostFacts {
         cpu: Cpu {

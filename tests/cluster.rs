@@ -9,3 +9,4 @@ mod management;
 mod migrate;
 mod migrate_devices;
 mod upgrade;
+mod witness;

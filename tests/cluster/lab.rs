@@ -129,6 +129,12 @@ impl Switch {
         Node::outsider(&self.space(port), &arguments)
     }
 
+    /// A witness at a port; it does not run yet.
+    pub(super) fn witness(&self, port: u8, url: &str, token: &str, name: &str) -> Node {
+        let arguments = ["witness", "--join", url, "--token", token, "--node-name", name];
+        Node::witness(&self.space(port), &arguments)
+    }
+
     /// The address of a port.
     pub(super) fn address(&self, port: u8) -> String {
         format!("{}.{}", self.prefix, port + 1)

@@ -61,6 +61,13 @@ impl Node {
         Self { sheaf, bridge: None }
     }
 
+    /// A machine in a network namespace that votes only; the first argument is the command.
+    pub(crate) fn witness(namespace: &str, arguments: &[&str]) -> Self {
+        let mut sheaf = Sheaf::prepared(arguments);
+        sheaf.run_in(namespace);
+        Self { sheaf, bridge: None }
+    }
+
     /// A machine in a network namespace, which has its guest network there.
     pub(crate) fn networked_outsider(namespace: &str, arguments: &[&str]) -> Self {
         let mut sheaf = Sheaf::prepared(arguments);

@@ -137,8 +137,11 @@ impl Sheaf {
             (None, None) => Command::new(binary()),
         };
         let has = |flag: &str| self.arguments.iter().any(|argument| argument == flag);
+        let is_witness = self.arguments.first().is_some_and(|word| word == "witness");
         // Only a server that is told the name of its node has an agent.
-        if !self.arguments.iter().any(|argument| argument == "--node-name") {
+        if is_witness {
+            command.arg("witness");
+        } else if !self.arguments.iter().any(|argument| argument == "--node-name") {
             command.arg("server").arg("--no-agent");
         } else {
             command.arg("server");
@@ -150,14 +153,14 @@ impl Sheaf {
                 command.args(["--host-disk-path", "/"]);
             }
         }
-        if !has("--listen") && !has("--join") {
+        if !has("--listen") && !has("--join") && !is_witness {
             command.args(["--listen", "127.0.0.1:0"]);
         }
         command
             .args(["--log-format", "json"])
             .arg("--data-dir")
             .arg(self.data())
-            .args(&self.arguments)
+            .args(self.arguments.iter().skip(usize::from(is_witness)))
             .stdin(Stdio::null())
             .stdout(file("stdout"))
             .stderr(file("stderr"))
@@ -288,6 +291,14 @@ impl Sheaf {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "sheaf {line}: {complaint}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The same; it must fail, and its complaint is the answer.
+    #[track_caller]
+    pub(crate) fn refused(&self, line: &str) -> String {
+        let output = self.command(line);
+        assert!(!output.status.success(), "sheaf {line} is not refused");
+        String::from_utf8(output.stderr).unwrap()
     }
 
     /// What the server wrote to its log since it was last started.

@@ -20,6 +20,7 @@ mod value;
 mod vm;
 mod volume;
 mod volume_claim;
+mod witness;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -51,6 +52,7 @@ pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeActi
 pub(crate) use volume_claim::{
     Access, NewVolume, SnapshotArgs, VolumeClaim, VolumeCommand, VolumeMode,
 };
+pub(crate) use witness::WitnessArgs;
 
 /// Virtual machines, replicated storage and networks behind the Kubernetes API, in one binary.
 #[derive(Debug, Parser)]
@@ -85,6 +87,11 @@ pub(crate) fn words(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> 
 pub(crate) enum Command {
     /// Run a Sheaf node: the API server, its controllers and the agent.
     Server(Box<ServerArgs>),
+    /// Run a witness: a small machine that votes in etcd as the third, and does nothing else.
+    ///
+    /// Two management nodes and a witness outlive the loss of any one of the three. A witness runs
+    /// no machines, stores no volumes and serves no API; a cluster has one at most.
+    Witness(Box<WitnessArgs>),
     /// Run the API server alone, with the flags of kube-apiserver.
     #[command(name = "kube-apiserver", disable_help_flag = true)]
     KubeApiserver {
@@ -214,6 +221,7 @@ pub(crate) struct EtcdArgs {
     sheaf server                                   single node, default data directory\n  \
     sheaf server --data-dir /srv/sheaf --listen 0.0.0.0:6443 --advertise-address 10.0.0.1\n  \
     sheaf server --join https://10.0.0.1:6443 --token SHEAF1…   a worker of that cluster\n  \
+    sheaf witness --join https://10.0.0.1:6443 --token SHEAF1…  a third voter without machines\n  \
     sheaf server --config node.yaml                all flags from a file\n  \
     sheaf server --store etcd --etcd-endpoints https://a:2379,https://b:2379,https://c:2379 \\\n    \
         --etcd-cafile ca.pem --etcd-certfile client.pem --etcd-keyfile client.key\n\n\

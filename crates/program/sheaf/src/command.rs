@@ -57,6 +57,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
 pub(crate) fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Server(args) => server::run(&args),
+        Command::Witness(args) => join::witness::run(&args),
         Command::KubeApiserver { flags } => kube_apiserver::run(flags),
         Command::Controllers(args) => controllers::run(&args),
         Command::Manifests(args) => manifests::run(&args),

@@ -17,6 +17,7 @@ pub(crate) fn set_umask(command: &Command) {
     let keeps_state = matches!(
         command,
         Command::Server(_)
+            | Command::Witness(_)
             | Command::KubeApiserver { .. }
             | Command::Controllers(_)
             | Command::Token(_)

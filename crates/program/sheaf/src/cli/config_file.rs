@@ -1,5 +1,5 @@
-//! The configuration file of `sheaf server`: YAML whose keys are its flags, and the keys of
-//! Harvester's installer that mean something to a running system.
+//! The configuration file of `sheaf server` and `sheaf witness`: YAML whose keys are their flags, and
+//! the keys of Harvester's installer that mean something to a running system.
 //!
 //! The file becomes flags in front of those on the command line, which win. Keys are matched
 //! without regard to case and to `_` or `-`. Nothing is read from the file by any other path.
@@ -16,6 +16,8 @@ use super::Cli;
 
 /// Read if it exists and no other file is named.
 const DEFAULT: &str = "/etc/sheaf/config.yaml";
+/// The command that has some of the flags only.
+const WITNESS: &str = "witness";
 const ENVIRONMENT: &str = "SHEAF_CONFIG";
 /// Flags that a file cannot give.
 const NOT_IN_FILES: [&str; 3] = ["config", "help", "version"];
@@ -61,13 +63,31 @@ impl Translation {
     fn flag(&mut self, flag: &str, value: &str) {
         self.flags.push(format!("--{flag}={value}"));
     }
+
+    /// Drops flags that a command does not have, with a message.
+    fn keep(&mut self, known: &[ServerFlag]) {
+        let name = |flag: &str| flag.trim_start_matches('-').split('=').next().map(str::to_owned);
+        let (kept, others) = std::mem::take(&mut self.flags).into_iter().partition(|flag| {
+            let name = name(flag).unwrap_or_default();
+            known.iter().any(|own| own.name == name)
+        });
+        self.flags = kept;
+        let others: Vec<String> = others;
+        // The role is what the command says.
+        let others = others.iter().filter(|flag| *flag != "--role=witness");
+        self.ignored.extend(
+            others.filter_map(|flag| Some((name(flag)?, "`sheaf witness` has no such flag"))),
+        );
+    }
 }
 
 /// Puts the flags of the configuration file in front of those that were given to `sheaf server`.
 pub(crate) fn extend(words: Vec<OsString>) -> Result<Vec<OsString>, ConfigError> {
-    if words.get(1).is_none_or(|command| command != "server") {
+    let command = words.get(1).and_then(|command| command.to_str()).unwrap_or_default();
+    if !["server", WITNESS].contains(&command) {
         return Ok(words);
     }
+    let is_witness = command == WITNESS;
     let named = named(&words[2..]).or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
     let path = match named {
         Some(path) => path,
@@ -85,10 +105,13 @@ pub(crate) fn extend(words: Vec<OsString>) -> Result<Vec<OsString>, ConfigError>
             return Err(ConfigError::Yaml { path, reason });
         }
     };
-    let translation = match translate(&file) {
+    let mut translation = match translate(&file) {
         Ok(translation) => translation,
         Err(source) => return Err(ConfigError::Key { path, source }),
     };
+    if is_witness {
+        translation.keep(&flags_of(WITNESS));
+    }
     for (key, reason) in &translation.ignored {
         eprintln!("sheaf: {}: {key} is ignored: {reason}", path.display());
     }
@@ -117,7 +140,7 @@ fn translate(file: &Value) -> Result<Translation, KeyError> {
     if file.is_null() {
         return Ok(into);
     }
-    let known = server_flags();
+    let known = flags_of("server");
     for (key, value) in file.as_object().ok_or(KeyError::NotAMap)? {
         if installer::translate(key, value, &mut into)? {
             continue;
@@ -131,16 +154,16 @@ fn translate(file: &Value) -> Result<Translation, KeyError> {
     Ok(into)
 }
 
-/// A flag of `sheaf server`.
+/// A flag of a command.
 struct ServerFlag {
     name: String,
     takes_value: bool,
 }
 
-fn server_flags() -> Vec<ServerFlag> {
+fn flags_of(name: &str) -> Vec<ServerFlag> {
     let cli = Cli::command();
-    let server = cli.find_subcommand("server").into_iter();
-    let arguments = server.flat_map(|command| command.get_arguments());
+    let command = cli.find_subcommand(name).into_iter();
+    let arguments = command.flat_map(|command| command.get_arguments());
     let flags = arguments.filter_map(|argument| {
         let name = argument.get_long()?.to_owned();
         Some(ServerFlag { name, takes_value: argument.get_action().takes_values() })

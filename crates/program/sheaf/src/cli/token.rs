@@ -13,6 +13,7 @@ pub(crate) enum TokenCommand {
         sheaf token create                        one worker, within 24 hours\n  \
         sheaf token create --node n2              only for the node n2\n  \
         sheaf token create --role management      a further management node\n  \
+        sheaf token create --role witness         the third voter beside two management nodes\n  \
         sheaf token create --uses unlimited --ttl 7d --print token\n\n\
         Tokens of users are created with `sheaf user token create`.")]
     Create(Box<TokenCreateArgs>),
@@ -77,10 +78,10 @@ pub(crate) enum TokenUses {
 pub(crate) enum NodeRole {
     /// Runs machines and stores volumes.
     Worker,
-    /// Also serves the API, and votes in etcd as soon as there are three such nodes.
+    /// Also serves the API, and votes in etcd as soon as there are three such nodes, or two and a
+    /// witness.
     Management,
-    /// Votes only; not supported yet.
-    #[value(hide = true)]
+    /// Votes in etcd and does nothing else; a cluster has one at most.
     Witness,
 }
 

@@ -1,6 +1,7 @@
 //! `sheaf server --join`: a node of another server's cluster. It runs the agent and the storage
 //! process and nothing of the control plane, as a client with the rights of one node. One that
-//! joined as a management node does so until it votes in etcd; then it is a server.
+//! joined as a management node does so until it votes in etcd; then it is a server. A witness votes
+//! and runs nothing (`witness`).
 
 pub(super) mod connection;
 mod enroll;
@@ -8,6 +9,7 @@ mod membership;
 mod plan;
 mod renewal;
 mod servers;
+pub(super) mod witness;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -26,7 +28,7 @@ pub(super) use self::membership::Membership;
 use self::renewal::CertificateRenewal;
 use self::servers::ServerFollower;
 use super::management::candidate::Candidate;
-use super::management::{self, EndRequest, ProcessEnd};
+use super::management::{self, EndRequest, MemberJoin, ProcessEnd};
 use super::node_tls::NodeTls;
 use super::program::{self, ProgramFollower};
 use super::server::{SHUTDOWN_TIMEOUT, StopSignals, in_runtime, names, node_report};
@@ -43,9 +45,6 @@ pub(super) fn is_asked_for(args: &ServerArgs) -> Result<bool> {
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
     logging::start(args.log_format, &args.log_level)?;
-    if args.role == Some(NodeRole::Witness) {
-        bail!("--role witness is not supported yet: use worker or management");
-    }
     let layout = Layout::new(args.data.data_dir.as_deref())?;
     super::program::hand_over(&layout)?;
     if layout.database().exists() {
@@ -56,16 +55,10 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
         );
     }
     let token = args.token.as_deref().map(JoinToken::parse).transpose()?;
-    if let (Some(role), Some(token)) = (args.role, &token)
-        && role.word() != token.role
-    {
-        bail!(
-            "the token is for a {} node, not for --role {}: create another with `sheaf token \
-             create --role {}`",
-            token.role,
-            role.word(),
-            role.word()
-        );
+    if let Some(role) = args.role {
+        check_role(role, token.as_ref())?;
+    } else if token.as_ref().is_some_and(|token| token.role == NodeRole::Witness.word()) {
+        bail!("the token is for a witness: run `sheaf witness` with it instead of `sheaf server`");
     }
     let lock = layout.take()?;
     let end = in_runtime(serve(args, &layout, token))?;
@@ -77,32 +70,60 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
     }
 }
 
+/// Fails if a token is for another role.
+fn check_role(role: NodeRole, token: Option<&JoinToken>) -> Result<()> {
+    match token.filter(|token| token.role != role.word()) {
+        None => Ok(()),
+        Some(token) => bail!(
+            "the token is for a {} node, not for --role {}: create another with `sheaf token \
+             create --role {}`",
+            token.role,
+            role.word(),
+            role.word()
+        ),
+    }
+}
+
 async fn serve(
     args: &ServerArgs,
     layout: &Layout,
     token: Option<JoinToken>,
 ) -> Result<Option<ProcessEnd>> {
     let known = Membership::load(layout)?;
-    let given = args.join.iter().map(|url| url.trim_end_matches('/').to_owned());
-    let membership = match (known, &token) {
+    let given = (args.join.as_deref(), args.node_name.as_deref());
+    let membership = membership(layout, known, given, token.as_ref()).await?;
+    work(args, layout, membership).await
+}
+
+/// The cluster that this directory belongs to; joined if it belongs to none. `join` is a URL of it,
+/// and `name` that of the node, if they were given.
+async fn membership(
+    layout: &Layout,
+    known: Option<Membership>,
+    (join, name): (Option<&str>, Option<&str>),
+    token: Option<&JoinToken>,
+) -> Result<Membership> {
+    let mut urls: Vec<String> =
+        join.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+    let mut add = |more: &[String]| {
+        let fresh = more.iter().filter(|url| Some(url.as_str()) != join).cloned();
+        urls.extend(fresh);
+    };
+    match (known, token) {
         (Some(known), token) => {
-            let pin = token.as_ref().map(|token| token.ca.as_str());
-            known.check(&layout.root, args.node_name.as_deref(), pin)?;
-            let mut urls: Vec<String> = given.collect();
-            urls.extend(known.urls.iter().filter(|url| Some(*url) != args.join.as_ref()).cloned());
-            Membership { urls, ..known }
+            known.check(&layout.root, name, token.map(|token| token.ca.as_str()))?;
+            add(&known.urls);
+            Ok(Membership { urls, ..known })
         }
         (None, None) => bail!(
             "this machine has not joined yet: --token is needed; create one with `sheaf token \
              create` on the management node"
         ),
         (None, Some(token)) => {
-            let mut urls: Vec<String> = given.collect();
-            urls.extend(token.urls.iter().filter(|url| Some(*url) != args.join.as_ref()).cloned());
-            enroll::join(layout, token, urls, &names::node(args)?).await?
+            add(&token.urls);
+            enroll::join(layout, token, urls, &names::node(name)?).await
         }
-    };
-    work(args, layout, membership).await
+    }
 }
 
 /// The life of a node that has joined. It needs no server to begin: guests are looked after at
@@ -131,6 +152,7 @@ async fn work(
     let urls = watch::Sender::new(membership.urls.clone());
     let renewal = CertificateRenewal {
         files,
+        wanted: &[NodeCertificate::Client, NodeCertificate::Serving],
         node: node.clone(),
         urls: urls.clone(),
         pool: pool.clone(),
@@ -164,15 +186,13 @@ async fn work(
     };
     tasks.spawn("programs", follower.run(tasks.stop_signal()));
     if role == NodeRole::Management.word() {
-        let candidate = Candidate {
+        let member = MemberJoin {
             client: pool.client(),
             layout: layout.clone(),
-            args: args.clone(),
             node: node.clone(),
             address,
-            pin: cluster,
-            end: end.clone(),
         };
+        let candidate = Candidate { member, args: args.clone(), pin: cluster, end: end.clone() };
         tasks.spawn("candidate", candidate.run(tasks.stop_signal()));
     }
     info!(node, %address, role, "serving as a worker");

@@ -3,6 +3,7 @@
 
 pub(super) mod candidate;
 mod keys;
+mod member_join;
 mod mover;
 mod node_feed;
 mod peers;
@@ -20,10 +21,12 @@ use base::clock;
 use quorum::{EtcdProcess, EtcdRecord, EtcdSpec, Members, TlsFiles};
 use tokio::sync::watch;
 
+use super::join::Membership;
 use crate::data_dir::Layout;
 
 pub(super) use keys::{KEYS_PATH, ManagementKeys};
-pub(super) use mover::MoveWatch;
+pub(super) use member_join::MemberJoin;
+pub(super) use mover::{MoveWatch, warn_if_outdated};
 pub(super) use node_feed::NodeFeed;
 pub(super) use peers::{PeerFollower, api_urls, read_servers};
 pub(super) use store::{ManagedEtcd, open as open_store};
@@ -75,8 +78,7 @@ pub(super) fn restart() -> Result<()> {
 
 /// The member of etcd on this node, with a certificate that is good now.
 pub(super) fn etcd_process(layout: &Layout, record: &EtcdRecord) -> Result<EtcdProcess> {
-    let files = EtcdFiles::open(&layout.pki(), record.address, clock::now())
-        .context("cannot set up the certificate of etcd")?;
+    let files = etcd_files(layout, record).context("cannot set up the certificate of etcd")?;
     let root = std::path::absolute(&layout.root).context("cannot tell the data directory")?;
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let tls = TlsFiles {
@@ -91,6 +93,15 @@ pub(super) fn etcd_process(layout: &Layout, record: &EtcdRecord) -> Result<EtcdP
         peer_url: record.peer_url(),
         tls,
     }))
+}
+
+/// A management node issues its certificate; a witness has one that a management node signed.
+fn etcd_files(layout: &Layout, record: &EtcdRecord) -> Result<EtcdFiles> {
+    let pki = layout.pki();
+    if Membership::load(layout)?.is_some_and(|known| known.is_witness()) {
+        return EtcdFiles::existing(&pki).context("no management node has signed one yet");
+    }
+    Ok(EtcdFiles::open(&pki, record.address, clock::now())?)
 }
 
 /// Last message of a node that was removed from its cluster.

@@ -163,7 +163,8 @@ async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
              --force; nothing was changed"
         );
     }
-    let is_member = view::is_management(&node) || view::is_candidate(&node) && !is_only;
+    let may_vote = view::is_candidate(&node) || view::is_witness(&node);
+    let is_member = view::is_management(&node) || may_vote && !is_only;
     let continues = format!(
         "node {name} may be removed in part: `sheaf node list` shows whether it is still there; if \
          it is not, `kubectl delete nodes.longhorn.io -n longhorn-system {name}` removes the rest"
@@ -171,8 +172,8 @@ async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
     interrupt::or_report(delete_node(&cluster, name, is_member), continues).await?;
     if store.is_some_and(|store| store.voters_without(name) == 2) {
         super::print(
-            "2 voters are left in etcd: the API stops with either of them; add a management node: \
-             sheaf token create --role management\n",
+            "2 voters are left in etcd: the API stops with either of them; add a management node or \
+             a witness: sheaf token create --role management, or --role witness\n",
         )?;
     }
     super::print(&format!(

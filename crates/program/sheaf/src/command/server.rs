@@ -56,6 +56,9 @@ const PORT_TIMEOUT: Duration = Duration::from_secs(5);
 const PORT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
+    if join::witness::is_asked_for(args)? {
+        return join::witness::run(&args.into());
+    }
     if join::is_asked_for(args)? {
         return join::run(args);
     }
@@ -178,7 +181,7 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     let gateway = in_process::client(api.clone(), identities::gateway());
     let node_tls = nodes::GatewayTls::default();
     node_tls.renew(&pki)?;
-    let own = if args.no_agent { None } else { Some(names::node(args)?) };
+    let own = if args.no_agent { None } else { Some(names::node(args.node_name.as_deref())?) };
     let reached = nodes::ClusterNodes {
         own: own.clone(),
         socket: layout.agent_socket(),

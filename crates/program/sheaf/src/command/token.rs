@@ -9,6 +9,7 @@ use auth::token::join::{JoinToken, MAX_URLS};
 use base::clock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hci::cluster::WITNESS_ROLE;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -20,6 +21,7 @@ use crate::cli::{
 };
 use crate::data_dir::Layout;
 
+const NODES: &str = "/api/v1/nodes";
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
 /// What lists of a token's users and uses are called in its Secret.
 const USES: &str = "uses";
@@ -68,10 +70,20 @@ async fn dispatch(command: TokenCommand) -> Result<()> {
 }
 
 async fn create(args: &TokenCreateArgs) -> Result<()> {
-    if args.role == NodeRole::Witness {
-        bail!("--role witness is not supported yet: use worker or management");
+    if args.role == NodeRole::Witness && args.uses != TokenUses::Limited(1) {
+        bail!("--uses: a cluster has one witness at most, and a token for it is used once");
     }
     let cluster = ClusterClient::to(&args.place).await?;
+    if args.role == NodeRole::Witness {
+        let found = cluster.items(&format!("{NODES}?labelSelector={WITNESS_ROLE}%3Dtrue")).await?;
+        if let Some(name) = found.first().and_then(|node| node["metadata"]["name"].as_str()) {
+            bail!(
+                "the cluster has a witness, the node {name}: a second one would not vote. Remove it \
+                 first, `sheaf node remove {name}`, or add a management node: `sheaf token create \
+                 --role management`"
+            );
+        }
+    }
     let roots = cluster.config.root_cert.clone().unwrap_or_default();
     let root = roots.first().context("the kubeconfig names no CA certificate")?;
     let ca = CertificateFacts::of(root).context("cannot read the CA certificate")?.public_key_pin();
@@ -156,13 +168,17 @@ fn instructions(token: &JoinToken, args: &TokenCreateArgs) -> String {
         TokenUses::Unlimited => "any number of nodes".to_owned(),
     };
     let name = args.node.as_ref().map_or_else(String::new, |node| format!(" --node-name {node}"));
-    let role = if args.role == NodeRole::Worker { "" } else { " --role management" };
+    let (command, role) = match args.role {
+        NodeRole::Worker => ("server", ""),
+        NodeRole::Management => ("server", " --role management"),
+        NodeRole::Witness => ("witness", ""),
+    };
     let until =
         token.exp.map_or_else(String::new, |end| format!(", until {}", clock::rfc3339(end)));
     let url = token.urls.first().map_or("", String::as_str);
     format!(
         "Run on the new node, as root ({uses}{until}):\n\n  \
-         sheaf server --join {url}{name}{role} --token {}\n\n\
+         sheaf {command} --join {url}{name}{role} --token {}\n\n\
          Revoke it with: sheaf token revoke {}\n",
         token.encode(),
         token.id

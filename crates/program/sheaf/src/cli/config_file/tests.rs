@@ -66,6 +66,33 @@ system_settings:
 }
 
 #[test]
+fn a_witness_takes_its_flags_of_the_file() {
+    let text = "
+server_url: https://10.0.0.1
+token: SHEAF1abc
+listen: 0.0.0.0:6443
+os: {hostname: x1}
+install: {mode: join, role: witness, cluster_pod_cidr: 10.60.0.0/24}
+";
+    let file: Value = serde_saphyr::from_str(text).unwrap();
+    let mut found = translate(&file).unwrap();
+    found.keep(&flags_of(WITNESS));
+    found.flags.sort();
+    assert_eq!(
+        found.flags,
+        ["--join=https://10.0.0.1:6443", "--node-name=x1", "--token=SHEAF1abc"]
+    );
+    let mut ignored: Vec<&str> = found.ignored.iter().map(|(key, _)| key.as_str()).collect();
+    ignored.sort_unstable();
+    assert_eq!(ignored, ["guest-network", "listen"]);
+    // The same file makes a witness of `sheaf server`.
+    let line = ["sheaf", "server"].map(str::to_owned).into_iter();
+    let cli = <Cli as clap::Parser>::try_parse_from(line.chain(translate(&file).unwrap().flags));
+    let super::super::Command::Server(args) = cli.unwrap().command else { panic!() };
+    assert_eq!(args.role, Some(super::super::NodeRole::Witness));
+}
+
+#[test]
 fn a_url_gets_the_port_of_the_api() {
     for (given, expected) in [
         ("https://10.0.0.1", "--join=https://10.0.0.1:6443"),

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::cli::NodeRole;
 use crate::data_dir::Layout;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,10 @@ impl Membership {
         };
         let known = serde_json::from_str(&text);
         known.map(Some).with_context(|| format!("{} is damaged", path.display()))
+    }
+
+    pub(in crate::command) fn is_witness(&self) -> bool {
+        self.role == NodeRole::Witness.word()
     }
 
     pub(super) fn save(&self, layout: &Layout) -> Result<()> {

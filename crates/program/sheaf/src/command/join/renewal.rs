@@ -22,6 +22,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 pub(super) struct CertificateRenewal {
     pub(super) files: NodeFiles,
+    pub(super) wanted: &'static [NodeCertificate],
     pub(super) node: String,
     /// Where the API is, best first; changes with the servers.
     pub(super) urls: watch::Sender<Vec<String>>,
@@ -60,7 +61,7 @@ impl CertificateRenewal {
     /// Renews what is due, and takes over what the cluster trusts now.
     async fn renew(&self) -> Result<()> {
         let client = self.pool.client();
-        for which in [NodeCertificate::Client, NodeCertificate::Serving] {
+        for which in self.wanted.iter().copied() {
             if !self.files.is_due(which, clock::now())? {
                 continue;
             }

@@ -1,35 +1,24 @@
 //! A node that joined as a management node, until it is one. It runs as a worker meanwhile: it takes
-//! the keys of the cluster over, waits for etcd, becomes a member, and restarts as a server.
+//! the keys of the cluster over, becomes a member of etcd, and restarts as a server.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use base::{Backoff, Chain, Stop, clock};
-use hci::cluster::CONTROL_PLANE;
-use k8s_openapi::api::core::v1::Node;
-use kube::Client;
-use quorum::{
-    EtcdProcess, EtcdRecord, InitialCluster, JoinStep, JoinView, Members, Phase, PhaseEvent,
-    WaitReason, find_etcd, join_step,
-};
-use tracing::{debug, info, warn};
+use base::{Backoff, Chain, Stop};
+use quorum::find_etcd;
+use tracing::{info, warn};
 
 use super::keys::ManagementKeys;
 use super::mover::warn_if_outdated;
-use super::{EndRequest, NodeFeed, ProcessEnd, plan};
+use super::{EndRequest, MemberJoin, ProcessEnd};
 use crate::cli::ServerArgs;
-use crate::data_dir::Layout;
 
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
 
 pub(in crate::command) struct Candidate {
-    pub(in crate::command) client: Client,
-    pub(in crate::command) layout: Layout,
+    pub(in crate::command) member: MemberJoin,
     pub(in crate::command) args: ServerArgs,
-    pub(in crate::command) node: String,
-    pub(in crate::command) address: IpAddr,
     /// Pin of the cluster's CA.
     pub(in crate::command) pin: String,
     pub(in crate::command) end: EndRequest,
@@ -54,126 +43,15 @@ impl Candidate {
             tokio::time::sleep(backoff.delay()).await;
         }
         info!("this node has the keys of the cluster; waiting for etcd");
-        let mut feed = NodeFeed::new(self.client.clone(), &format!("{CONTROL_PLANE}=true"));
-        let mut nodes = feed.changed().await;
-        let mut last = None;
-        backoff.reset();
-        loop {
-            let step = Box::pin(self.step(&nodes)).await;
-            let delay = match &step {
-                Ok(JoinStep::Done) => return self.end.request(ProcessEnd::Restart),
-                Ok(step) => {
-                    if last.as_ref() != Some(step) {
-                        describe(step);
-                        backoff.reset();
-                    }
-                    last = Some(step.clone());
-                    backoff.delay()
-                }
-                Err(failure) => {
-                    // etcd takes a few seconds after each change of its members.
-                    debug!(error = %Chain(&**failure), "etcd does not take this node yet");
-                    backoff.delay()
-                }
-            };
-            tokio::select! {
-                changed = feed.changed() => nodes = changed,
-                () = tokio::time::sleep(delay) => {}
-            }
-        }
+        self.member.until_voter().await;
+        info!("restarting as a server");
+        self.end.request(ProcessEnd::Restart);
     }
 
     /// Takes the keys over, and looks whether etcd can be started here.
     async fn prepare(&self) -> Result<()> {
         warn_if_outdated(find_etcd()?);
-        let keys = ManagementKeys::fetch(&self.client).await?;
-        keys.store(&self.layout, &self.pin, &self.args)
-    }
-
-    /// Takes the next step, and tells which it was.
-    async fn step(&self, nodes: &[Node]) -> Result<JoinStep> {
-        let others = plan::etcd_urls(nodes, &self.node);
-        if others.is_empty() {
-            return Ok(JoinStep::Wait(WaitReason::NoMemberAnswers));
-        }
-        let path = self.layout.etcd_record();
-        let mut record = match super::record(&self.layout)? {
-            Some(record) => record,
-            None => EtcdRecord::new(Phase::Joining, &self.node, self.address, Vec::new()),
-        };
-        if record.others != others {
-            record.others = others;
-            record.save(&path)?;
-        }
-        let process = super::etcd_process(&self.layout, &record)?;
-        let members = Members::connect(&record.others, &process.spec().tls).await?;
-        let step = self.look(&record, &process, &members).await;
-        self.carry_out(&step, &mut record, &process, &members).await?;
-        Ok(step)
-    }
-
-    async fn look(
-        &self,
-        record: &EtcdRecord,
-        process: &EtcdProcess,
-        members: &Members,
-    ) -> JoinStep {
-        let listed = members.list().await.ok();
-        let own = async { Members::connect(&[record.client_url()], &process.spec().tls).await };
-        let is_running = process.find().is_some();
-        let answers = match (is_running, own.await) {
-            (true, Ok(own)) => own.status().await.is_ok(),
-            _ => false,
-        };
-        join_step(&JoinView {
-            own_name: &record.member,
-            own_peer_url: &record.peer_url(),
-            members: listed.as_deref(),
-            has_data: process.has_data(),
-            is_running,
-            answers,
-        })
-    }
-
-    async fn carry_out(
-        &self,
-        step: &JoinStep,
-        record: &mut EtcdRecord,
-        process: &EtcdProcess,
-        members: &Members,
-    ) -> Result<()> {
-        let path = self.layout.etcd_record();
-        match step {
-            JoinStep::Wait(_) => {}
-            JoinStep::Add => members.add_learner(&record.peer_url()).await?,
-            JoinStep::Start { cluster } => {
-                process.ensure(&InitialCluster::Existing(cluster.clone()))?;
-            }
-            JoinStep::Promote { id } => members.promote(*id).await?,
-            JoinStep::RemoveStale { id } => {
-                process.stop().await?;
-                members.remove(*id).await?;
-            }
-            JoinStep::DiscardData => {
-                process.stop().await?;
-                process.set_aside(&format!("etcd.removed-{}", clock::now().as_second()))?;
-                let others = std::mem::take(&mut record.others);
-                EtcdRecord::new(Phase::Joining, &self.node, self.address, others).save(&path)?;
-            }
-            JoinStep::Done => record.advance(PhaseEvent::Promoted, &path)?,
-        }
-        Ok(())
-    }
-}
-
-fn describe(step: &JoinStep) {
-    match step {
-        JoinStep::Wait(reason) => info!(reason = reason.text(), "waiting to become a voter"),
-        JoinStep::Add => info!("added this node to etcd as a learner"),
-        JoinStep::Start { cluster } => info!(members = cluster.len(), "etcd started"),
-        JoinStep::Promote { .. } => info!("this node votes in etcd; restarting as a server"),
-        JoinStep::RemoveStale { .. } => warn!("removed a member of this node whose data is gone"),
-        JoinStep::DiscardData => warn!("set data of a member aside that was removed from etcd"),
-        JoinStep::Done => {}
+        let keys = ManagementKeys::fetch(&self.member.client).await?;
+        keys.store(&self.member.layout, &self.pin, &self.args)
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use base::{Chain, Stop, clock};
-use hci::cluster::MANAGEMENT_ROLE;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use quorum::{EtcdRecord, EtcdVersion, Phase, PhaseEvent, Support, find_etcd, next_phase};
@@ -28,7 +27,8 @@ pub(in crate::command) struct MoveWatch {
 
 impl MoveWatch {
     pub(in crate::command) async fn run(self, mut stop: Stop) {
-        let mut feed = NodeFeed::new(self.client.clone(), &format!("{MANAGEMENT_ROLE}=true"));
+        // Management nodes and a witness: labels of two names cannot be selected at once.
+        let mut feed = NodeFeed::all(self.client.clone());
         let mut nodes = Vec::new();
         let mut is_reported = false;
         loop {
@@ -62,13 +62,13 @@ impl MoveWatch {
         let moving: Phase = next_phase(phase, PhaseEvent::MoveWanted)?;
         let record = EtcdRecord::new(moving, &self.node, self.address, Vec::new());
         record.save(&self.layout.etcd_record())?;
-        info!("three management nodes are ready: restarting to move the objects into etcd");
+        info!("three voters are ready: restarting to move the objects into etcd");
         self.end.request(ProcessEnd::Restart);
         Ok(true)
     }
 }
 
-pub(super) fn warn_if_outdated(version: EtcdVersion) {
+pub(in crate::command) fn warn_if_outdated(version: EtcdVersion) {
     if let Support::Outdated { fixed_in } = version.support() {
         warn!(%version, %fixed_in, "etcd lacks fixes of later releases; upgrade it");
     }

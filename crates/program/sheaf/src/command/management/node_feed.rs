@@ -1,4 +1,4 @@
-//! The nodes with a label, or one node, as they change.
+//! The nodes with a label, one node or all, as they change.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -23,6 +23,10 @@ pub(in crate::command) struct NodeFeed {
 impl NodeFeed {
     pub(in crate::command) fn new(client: Client, label: &str) -> Self {
         Self::of(client, watcher::Config::default().labels(label))
+    }
+
+    pub(in crate::command) fn all(client: Client) -> Self {
+        Self::of(client, watcher::Config::default())
     }
 
     /// One node.

@@ -1,7 +1,7 @@
 //! When the objects of a single node move into etcd, and which nodes tell where etcd and API
 //! servers are. Pure.
 
-use hci::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, MANAGEMENT_ROLE};
+use hci::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, MANAGEMENT_ROLE, WITNESS_ROLE};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use quorum::Phase;
@@ -18,15 +18,18 @@ pub(super) fn is_move_due(
     phase: Option<&Phase>,
     now: Timestamp,
 ) -> bool {
-    let ready = nodes.iter().filter(|node| {
-        let is_other = node.metadata.name.as_deref() != Some(own);
-        is_other && has_label(node, MANAGEMENT_ROLE) && is_ready(node)
-    });
+    let ready = |role: &str| {
+        let is_other = |node: &&Node| node.metadata.name.as_deref() != Some(own);
+        let others = nodes.iter().filter(is_other);
+        others.filter(|node| has_label(node, role) && is_ready(node)).count()
+    };
+    // A second witness does not vote.
+    let voters = ready(MANAGEMENT_ROLE) + ready(WITNESS_ROLE).min(1);
     let has_rested = match phase {
         Some(Phase::Refused { at, .. }) => now.duration_since(*at) >= RETRY_DELAY,
         _ => true,
     };
-    ready.count() >= OTHERS_NEEDED && has_rested
+    voters >= OTHERS_NEEDED && has_rested
 }
 
 pub(super) fn has_label(node: &Node, label: &str) -> bool {
@@ -83,12 +86,16 @@ mod tests {
         let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
         let (two, three) =
             (node("n2", MANAGEMENT_ROLE, "True"), node("n3", MANAGEMENT_ROLE, "True"));
+        let witness = |name: &str, ready: &str| node(name, WITNESS_ROLE, ready);
         let refused = |time: &str| Phase::Refused { at: time.parse().unwrap(), reason: "x".into() };
         for (nodes, phase, expected) in [
             (vec![two.clone()], None, false),
             (vec![two.clone(), three.clone()], None, true),
             (vec![two.clone(), node("n3", MANAGEMENT_ROLE, "Unknown")], None, false),
             (vec![two.clone(), node("n3", "worker", "True")], None, false),
+            (vec![two.clone(), witness("x1", "True")], None, true),
+            (vec![two.clone(), witness("x1", "Unknown")], None, false),
+            (vec![witness("x1", "True"), witness("x2", "True")], None, false),
             (vec![two.clone(), node("n1", MANAGEMENT_ROLE, "True")], None, false),
             (vec![two.clone(), three.clone()], Some(refused("2026-06-01T11:55:00Z")), false),
             (vec![two, three], Some(refused("2026-06-01T11:50:00Z")), true),

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::store::{LOOK_DELAY, ManagedEtcd, START_TIMEOUT};
 use crate::cli::DataDir;
+use crate::command::join::Membership;
 use crate::data_dir::Layout;
 
 pub(in crate::command) async fn run(data: &DataDir, yes: bool) -> Result<()> {
@@ -21,6 +22,12 @@ pub(in crate::command) async fn run(data: &DataDir, yes: bool) -> Result<()> {
             layout.root.display()
         );
     };
+    if Membership::load(&layout)?.is_some_and(|known| known.is_witness()) {
+        bail!(
+            "this node is a witness, which serves no API: recover on a management node instead; \
+             nothing was changed"
+        );
+    }
     let _lock = layout.take().context("stop Sheaf on this node first")?;
     let process = super::etcd_process(&layout, &record)?;
     let mut managed = ManagedEtcd { record, process };

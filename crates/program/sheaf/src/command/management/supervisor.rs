@@ -31,7 +31,7 @@ impl EtcdSupervisor {
     }
 
     /// Returns only when this node is not a member any more.
-    async fn keep_running(&self) {
+    pub(in crate::command) async fn keep_running(&self) {
         let mut backoff = Backoff::new(FIRST_DELAY, LONGEST_DELAY);
         loop {
             match self.process.ensure(&InitialCluster::New) {

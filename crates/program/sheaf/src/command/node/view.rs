@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fmt::Write as _;
 
-use hci::cluster::{CONTROL_PLANE, MANAGEMENT_ROLE};
+use hci::cluster::{CONTROL_PLANE, MANAGEMENT_ROLE, WITNESS_ROLE};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::Value;
 
@@ -75,8 +75,15 @@ pub(super) fn is_candidate(node: &Node) -> bool {
     labels.is_some_and(|labels| labels.contains_key(MANAGEMENT_ROLE)) && !is_management(node)
 }
 
+/// Whether a node votes in etcd and does nothing else.
+pub(super) fn is_witness(node: &Node) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(WITNESS_ROLE)).is_some_and(|role| role == "true")
+}
+
 fn role(node: &Node) -> &'static str {
     match (is_management(node), is_candidate(node)) {
+        _ if is_witness(node) => "witness",
         (true, _) => "management",
         (false, true) => "management (waiting)",
         (false, false) => "worker",
@@ -153,11 +160,11 @@ pub(super) fn description(node: &Node, load: &NodeLoad) -> String {
 
 pub(super) fn status(nodes: &[Node], machines: &[Value], volumes: &[Value]) -> String {
     let ready = nodes.iter().filter(|node| state(node).starts_with("Ready")).count();
-    let management: Vec<String> = nodes
-        .iter()
-        .filter(|node| is_management(node))
-        .filter_map(|node| node.metadata.name.clone())
-        .collect();
+    let names = |is_one: fn(&Node) -> bool| -> Vec<String> {
+        let own = nodes.iter().filter(|node| is_one(node));
+        own.filter_map(|node| node.metadata.name.clone()).collect()
+    };
+    let (management, witness) = (names(is_management), names(is_witness));
     let phase = |wanted: &str| {
         machines.iter().filter(|machine| machine["status"]["phase"] == wanted).count()
     };
@@ -175,6 +182,9 @@ pub(super) fn status(nodes: &[Node], machines: &[Value], volumes: &[Value]) -> S
         robustness("degraded"),
         robustness("faulted"),
     );
+    if !witness.is_empty() {
+        let _ = writeln!(text, "witness    {}", witness.join(", "));
+    }
     for node in nodes.iter().filter(|node| !state(node).starts_with("Ready")) {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let _ = writeln!(text, "attention  node {name} is {}", state(node));
@@ -217,15 +227,26 @@ mod tests {
         let row = row(&node("n2", "True", &[]), &load);
         assert_eq!(role(&node("n2", "True", &[MANAGEMENT_ROLE])), "management (waiting)");
         assert_eq!(role(&node("n2", "True", &[MANAGEMENT_ROLE, CONTROL_PLANE])), "management");
+        assert_eq!(role(&node("x1", "True", &[WITNESS_ROLE])), "witness");
         assert_eq!(row, ["n2", "worker", "Ready", "10.0.0.2", "4", "4 GiB", "1", "1"]);
     }
 
     #[test]
     fn the_state_of_a_cluster_names_what_needs_attention() {
-        let nodes = [node("n1", "True", &[CONTROL_PLANE]), node("n2", "Unknown", &[])];
+        let nodes = [
+            node("n1", "True", &[CONTROL_PLANE]),
+            node("n2", "Unknown", &[]),
+            node("x1", "True", &[WITNESS_ROLE]),
+        ];
         let volumes = [json!({"status": {"robustness": "degraded"}})];
         let text = status(&nodes, &[], &volumes);
-        for part in ["1 of 2 ready", "management n1", "1 degraded", "node n2 is Unknown"] {
+        for part in [
+            "2 of 3 ready",
+            "management n1\n",
+            "witness    x1\n",
+            "1 degraded",
+            "node n2 is Unknown",
+        ] {
             assert!(text.contains(part), "{text}");
         }
     }

@@ -78,6 +78,7 @@ fn logging_of(words: &[OsString]) -> (LogFormat, String) {
     let name = OsString::from("sheaf");
     match Cli::try_parse_from(std::iter::once(&name).chain(words)).map(|cli| cli.command) {
         Ok(Subcommand::Server(args)) => (args.log_format, args.log_level.clone()),
+        Ok(Subcommand::Witness(args)) => (args.log_format, args.log_level.clone()),
         _ => (LogFormat::Text, "info".to_owned()),
     }
 }

@@ -60,8 +60,8 @@ pub(in crate::command) fn guest_identity() -> String {
 }
 
 /// What the node of this server is called: a DNS subdomain.
-pub(in crate::command) fn node(args: &ServerArgs) -> Result<String> {
-    let Some(name) = args.node_name.clone().or_else(hostname) else {
+pub(in crate::command) fn node(given: Option<&str>) -> Result<String> {
+    let Some(name) = given.map(str::to_owned).or_else(hostname) else {
         bail!("cannot determine the host name; use --node-name");
     };
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hci::cluster::CONTROL_PLANE;
+use hci::cluster::{CONTROL_PLANE, is_witness};
 use hci::upgrade::{FINALIZED, INTENT, ProgramDigest, ProgramReport, STATE_LABEL};
 use serde_json::Value;
 
@@ -105,7 +105,11 @@ pub(super) fn dry_run(version: &str, digest: &ProgramDigest, nodes: &[Value]) ->
     let mut rows = vec![["NODE", "ROLE", "PROGRAM NOW"].map(str::to_owned).to_vec()];
     for node in ordered {
         let report = ProgramReport::of(node).unwrap_or_default();
-        let role = if is_management(node) { "management" } else { "worker" };
+        let role = match is_management(node) {
+            _ if is_witness(node) => "witness",
+            true => "management",
+            false => "worker",
+        };
         let now = report.running.map_or_else(String::new, |own| own.short().to_owned());
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         rows.push(vec![name.to_owned(), role.to_owned(), now]);

@@ -1,29 +1,39 @@
 //! What management nodes ask of each other's servers, and commands about them: the keys of the
-//! cluster, the state of the store, and the removal of a member of etcd.
+//! cluster, the state of the store, and the removal of a member of etcd. A witness has the key of its
+//! member signed here.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use apiserver::HttpReply;
 use apiserver::extension::{AuthorizedRequest, PathAccess, Paths, RequiredAccess};
+use apiserver::{HttpReply, RequestBody};
 use auth::User;
+use auth::pki::{CertificateRequest, EtcdCertificate, PkiError, RequestError};
 use auth::user::NODES;
-use base::Chain;
+use base::{Chain, clock};
+use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, join_all};
-use hci::cluster::{MANAGEMENT_ROLE, node_of_user};
+use hci::cluster::{MANAGEMENT_ROLE, WITNESS_ROLE, node_of_user};
 use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
 use kube::{Api, Client};
 use quorum::{MemberError, MemberInfo, MemberStatus, Members, RemovalRefusal, node_of, removable};
 use serde_json::json;
 use tracing::{info, warn};
 
+use crate::command::join::witness::{CERTIFICATE_PATH, MemberRequest, SignedMember};
 use crate::command::management::view::{MEMBERS_PATH, MemberView, STORE_PATH, StoreView};
 use crate::command::management::{KEYS_PATH, ManagedEtcd, ManagementKeys};
 
 /// How long a member may take to tell its state.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A certificate request has a few hundred bytes.
+const REQUEST_LIMIT: usize = 64 << 10;
 
 /// What the answers need to know.
 pub(in crate::command::server) struct ManagementFacts {
@@ -53,6 +63,23 @@ enum ManagementRefusal {
     Starting,
     #[error("only management nodes get the keys of the cluster")]
     NotManagement,
+    #[error("only the witness of the cluster gets a certificate of etcd signed")]
+    NotWitness,
+    #[error(
+        "the cluster has a witness, the node {other:?}: a second one does not vote; remove either: \
+         sheaf node remove NAME"
+    )]
+    SecondWitness { other: String },
+    #[error("the address {address} is that of the node {other:?}; use --advertise-address")]
+    Address { address: IpAddr, other: String },
+    #[error("the body is not a request for a certificate: request (PEM) and address are expected")]
+    Body,
+    #[error("the certificate request cannot be used")]
+    Request(#[from] RequestError),
+    #[error("cannot sign a certificate of etcd")]
+    Sign(#[from] PkiError),
+    #[error("cannot read the Nodes")]
+    Nodes(#[source] kube::Error),
     #[error("cannot read the Node of {node:?}")]
     Node { node: String, source: kube::Error },
     #[error("cannot read the keys of the cluster")]
@@ -71,9 +98,15 @@ impl ManagementRefusal {
     fn code(&self) -> StatusCode {
         match self {
             Self::Starting | Self::Member(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::NotManagement => StatusCode::FORBIDDEN,
-            Self::Node { .. } | Self::Keys(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Removal(_) | Self::NoMembers => StatusCode::CONFLICT,
+            Self::NotManagement | Self::NotWitness => StatusCode::FORBIDDEN,
+            Self::Node { .. } | Self::Nodes(_) | Self::Keys(_) | Self::Sign(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::Body | Self::Request(_) => StatusCode::BAD_REQUEST,
+            Self::Removal(_)
+            | Self::NoMembers
+            | Self::SecondWitness { .. }
+            | Self::Address { .. } => StatusCode::CONFLICT,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
         }
     }
@@ -93,6 +126,10 @@ impl ManagementHandle {
         let path = asked.parts.uri.path();
         match (&asked.parts.method, path.strip_prefix(MEMBERS_PATH)) {
             (&Method::POST, _) if path == KEYS_PATH => facts.keys(asked.user.as_ref()).await,
+            (&Method::POST, _) if path == CERTIFICATE_PATH => {
+                let body = collect(asked.body).await?;
+                facts.sign(asked.user.as_ref(), &body).await
+            }
             (&Method::GET, _) if path == STORE_PATH => {
                 Ok(serde_json::to_value(facts.view().await?).unwrap_or_default())
             }
@@ -104,14 +141,16 @@ impl ManagementHandle {
 
 impl Paths for ManagementHandle {
     fn own(&self, path: &str, _query: &str) -> bool {
-        path == KEYS_PATH || path == STORE_PATH || path.starts_with(MEMBERS_PATH)
+        [KEYS_PATH, STORE_PATH, CERTIFICATE_PATH].contains(&path) || path.starts_with(MEMBERS_PATH)
     }
 
     fn access<'a>(&self, path: &'a str) -> PathAccess<'a> {
         let (verb, name) = match path.strip_prefix(MEMBERS_PATH) {
             Some(node) => ("delete", node),
             // The handler looks at the Node of who asks.
-            None if path == KEYS_PATH => return PathAccess::Authenticated,
+            None if [KEYS_PATH, CERTIFICATE_PATH].contains(&path) => {
+                return PathAccess::Authenticated;
+            }
             None => ("list", ""),
         };
         PathAccess::Resource(RequiredAccess {
@@ -133,6 +172,19 @@ impl Paths for ManagementHandle {
             }
         })
     }
+}
+
+/// The body of a request, if it is small.
+async fn collect(body: RequestBody) -> Result<Vec<u8>, ManagementRefusal> {
+    let mut pieces = body.into_data_stream();
+    let mut all = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        all.extend_from_slice(&piece.map_err(|_| ManagementRefusal::Body)?);
+        if all.len() > REQUEST_LIMIT {
+            return Err(ManagementRefusal::Body);
+        }
+    }
+    Ok(all)
 }
 
 /// The node that a user is, if it is one.
@@ -160,6 +212,29 @@ impl ManagementFacts {
         let keys = keys.map_err(ManagementRefusal::Keys)?;
         info!(node = name, "handed the keys of the cluster to a management node");
         Ok(serde_json::to_value(keys).unwrap_or_default())
+    }
+
+    /// A certificate of etcd for the witness: its Node says that it is one, and nodes cannot write
+    /// that. Who has such a certificate reads and writes all objects.
+    async fn sign(
+        &self,
+        user: Option<&User>,
+        body: &[u8],
+    ) -> Result<serde_json::Value, ManagementRefusal> {
+        let Some(name) = node_name(user) else {
+            warn!(user = user.map(|user| user.name.as_str()), "refused a certificate of etcd");
+            return Err(ManagementRefusal::NotWitness);
+        };
+        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await;
+        let nodes = nodes.map_err(ManagementRefusal::Nodes)?.items;
+        let asked: MemberRequest =
+            serde_json::from_slice(body).map_err(|_| ManagementRefusal::Body)?;
+        may_witness(name, asked.address, &nodes)?;
+        let request = CertificateRequest::parse(&asked.request)?;
+        let signed = EtcdCertificate::sign(&self.pki, &request, asked.address, clock::now())?;
+        info!(node = name, address = %asked.address, "signed a certificate of etcd for the witness");
+        let EtcdCertificate { ca, certificate } = signed;
+        Ok(serde_json::to_value(SignedMember { ca, certificate }).unwrap_or_default())
     }
 
     async fn view(&self) -> Result<StoreView, ManagementRefusal> {
@@ -195,6 +270,36 @@ impl ManagementFacts {
     }
 }
 
+/// Whether a node is the witness of the cluster, at an address that no other node has. Of two that
+/// joined at once, the first is.
+fn may_witness(name: &str, address: IpAddr, nodes: &[Node]) -> Result<(), ManagementRefusal> {
+    let is_witness = |node: &&Node| {
+        let labels = node.metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get(WITNESS_ROLE)).is_some_and(|role| role == "true")
+    };
+    let name_of = |node: &Node| node.metadata.name.clone().unwrap_or_default();
+    let mut witnesses: Vec<&Node> = nodes.iter().filter(is_witness).collect();
+    witnesses.sort_by_key(|node| {
+        (node.metadata.creation_timestamp.as_ref().map(|time| time.0), name_of(node))
+    });
+    let first = witnesses.first().map(|node| name_of(node));
+    match first {
+        Some(first) if first == name => {}
+        Some(other) if witnesses.iter().any(|node| name_of(node) == name) => {
+            return Err(ManagementRefusal::SecondWitness { other });
+        }
+        _ => return Err(ManagementRefusal::NotWitness),
+    }
+    let has_address = |node: &&Node| {
+        let mut all = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+        name_of(node) != name && all.any(|own| own.address.parse() == Ok(address))
+    };
+    match nodes.iter().find(has_address) {
+        Some(node) => Err(ManagementRefusal::Address { address, other: name_of(node) }),
+        None => Ok(()),
+    }
+}
+
 /// All members, and the state of each that answers.
 async fn states(
     etcd: &ManagedEtcd,
@@ -220,6 +325,40 @@ mod tests {
     use auth::user::AUTHENTICATED;
 
     use super::*;
+
+    #[test]
+    fn only_the_first_witness_gets_a_certificate_for_its_own_address() {
+        let node = |name: &str, label: &str, created: &str, address: &str| -> Node {
+            serde_json::from_value(json!({
+                "metadata": {
+                    "name": name, "labels": {label: "true"}, "creationTimestamp": created,
+                },
+                "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+            }))
+            .unwrap()
+        };
+        let nodes = [
+            node("n1", MANAGEMENT_ROLE, "2026-06-01T00:00:00Z", "10.0.0.1"),
+            node("x2", WITNESS_ROLE, "2026-06-03T00:00:00Z", "10.0.0.8"),
+            node("x9", WITNESS_ROLE, "2026-06-02T00:00:00Z", "10.0.0.9"),
+        ];
+        for (name, address, refused) in [
+            ("x9", "10.0.0.9", None),
+            ("x9", "10.0.0.7", None),
+            ("x9", "10.0.0.1", Some("is that of the node \"n1\"")),
+            ("x2", "10.0.0.8", Some("has a witness, the node \"x9\"")),
+            ("n1", "10.0.0.1", Some("only the witness")),
+            ("n4", "10.0.0.4", Some("only the witness")),
+        ] {
+            let found = may_witness(name, address.parse().unwrap(), &nodes).err();
+            let found = found.map(|refusal| refusal.to_string());
+            match (refused, found) {
+                (None, None) => {}
+                (Some(part), Some(text)) if text.contains(part) => {}
+                (_, found) => panic!("{name} {address}: {found:?}"),
+            }
+        }
+    }
 
     #[test]
     fn only_the_identity_of_a_node_is_looked_at() {

@@ -20,7 +20,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use net::{AnnounceLink, Announcer, ObservedAnnouncements};
+use net::{AddressUse, AnnounceLink, Announcer, ObservedAnnouncements};
 use serde_json::json;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -58,7 +58,7 @@ enum AnnounceChange {
 
 /// Runs until the tasks are stopped; addresses stay until their leases end.
 pub(crate) async fn run(client: Client, node: String, tasks: Tasks) {
-    let announcer = match Announcer::start(&tasks) {
+    let announcer = match Announcer::start(AddressUse::LoadBalancer, &tasks) {
         Ok(announcer) => announcer,
         Err(failure) => {
             warn!(error = %Chain(&failure), "addresses cannot be announced by this node");

@@ -11,6 +11,7 @@ mod announce;
 mod api;
 mod backup;
 mod change_notifier;
+mod cluster_address;
 mod config;
 mod context;
 mod dhcp;
@@ -38,6 +39,7 @@ mod usage;
 mod vmi;
 mod volume;
 
+pub use cluster_address::ClusterAddress;
 pub use config::{
     Config, EndpointPeer, EndpointWire, GuestNetwork, GuestNetworkError, Network, NodeFiles,
     NodeRole, NodeWire, PeerWire, StorageWire,

@@ -1,11 +1,12 @@
 //! Addresses that this node announces for a while: they are on an interface with a lifetime, after
 //! which the kernel removes them, and neighbours are told by gratuitous ARP.
 //!
-//! Such an address carries the label [`LABEL`] and has a prefix of 32 bits. No other is ever
-//! changed: an address that the node has for itself is refused. Which node may announce is not
+//! Such an address carries the label of its [`AddressUse`] and has a prefix of 32 bits. No other is
+//! ever changed: an address that the node has for itself is refused. Which node may announce is not
 //! decided here.
 
 mod arp;
+mod probe;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,8 +28,23 @@ use crate::observe::ObserveError;
 use crate::plan::GROUP;
 use crate::uplink::{ObservedKind, ObservedLink, ObservedLinks, observe};
 
-/// Marks the addresses that are announced. Not every kernel keeps the protocol of an address.
-const LABEL: &str = "sheaf:lb";
+/// What addresses are announced for. Whoever announces for one use does not see those of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressUse {
+    LoadBalancer,
+    /// The virtual address of the cluster.
+    Cluster,
+}
+
+impl AddressUse {
+    /// Marks the addresses that are announced. Not every kernel keeps the protocol of an address.
+    fn label(self) -> &'static str {
+        match self {
+            Self::LoadBalancer => "sheaf:lb",
+            Self::Cluster => "sheaf:vip",
+        }
+    }
+}
 
 /// An interface on which addresses can be announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,13 +99,14 @@ pub enum AnnounceError {
 /// Announces addresses on the interfaces of this node.
 #[derive(Debug, Clone)]
 pub struct Announcer {
+    purpose: AddressUse,
     netlink: Handle,
     changes: watch::Receiver<u64>,
 }
 
 impl Announcer {
     /// Opens what is needed; changes nothing yet.
-    pub fn start(tasks: &Tasks) -> io::Result<Self> {
+    pub fn start(purpose: AddressUse, tasks: &Tasks) -> io::Result<Self> {
         let (connection, netlink, _) = rtnetlink::new_connection()?;
         tasks.spawn("announcement netlink", until_stopped(connection, tasks.stop_signal()));
         let groups = [MulticastGroup::Link, MulticastGroup::Ipv4Ifaddr];
@@ -102,7 +119,7 @@ impl Announcer {
             }
         };
         tasks.spawn("address changes", until_stopped(count, tasks.stop_signal()));
-        Ok(Self { netlink, changes })
+        Ok(Self { purpose, netlink, changes })
     }
 
     /// Changes whenever the kernel reports a change of any link or IPv4 address.
@@ -114,7 +131,8 @@ impl Announcer {
         let links = observe(&self.netlink).await?;
         let addresses: Vec<AddressMessage> =
             self.netlink.address().get().execute().try_collect().await?;
-        let announced = addresses.iter().filter_map(announced).collect();
+        let label = self.purpose.label();
+        let announced = addresses.iter().filter_map(|own| announced(own, label)).collect();
         Ok(read(&links, announced))
     }
 
@@ -132,7 +150,7 @@ impl Announcer {
         life.ifa_preferred = seconds;
         let attributes = &mut request.message_mut().attributes;
         attributes.push(AddressAttribute::CacheInfo(life));
-        attributes.push(AddressAttribute::Label(LABEL.to_owned()));
+        attributes.push(AddressAttribute::Label(self.purpose.label().to_owned()));
         let added = request.execute().await;
         added.map_err(|source| AnnounceError::Add { address, link: link.name.clone(), source })
     }
@@ -141,7 +159,7 @@ impl Announcer {
     pub async fn withdraw(&self, address: Ipv4Addr, index: u32) -> Result<(), AnnounceError> {
         let message = AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(address, 32);
         let mut message = message.build();
-        message.attributes.push(AddressAttribute::Label(LABEL.to_owned()));
+        message.attributes.push(AddressAttribute::Label(self.purpose.label().to_owned()));
         let removed = self.netlink.address().del(message).execute().await;
         absent_is_fine(removed).map_err(|source| AnnounceError::Remove { address, index, source })
     }
@@ -155,15 +173,26 @@ impl Announcer {
         let sent = arp::send(link.index, link.mac, address);
         sent.map_err(|source| AnnounceError::Arp { link: link.name.clone(), source })
     }
+
+    /// The station on the wire of an interface that has the address, if one other than this node
+    /// does. Takes less than a second.
+    pub async fn probe(
+        &self,
+        address: Ipv4Addr,
+        link: &AnnounceLink,
+    ) -> Result<Option<Mac>, AnnounceError> {
+        let asked = probe::probe(link.index, link.mac, address).await;
+        asked.map_err(|source| AnnounceError::Arp { link: link.name.clone(), source })
+    }
 }
 
-/// The address of a message that says it is announced, with the index of its interface.
-fn announced(message: &AddressMessage) -> Option<(Ipv4Addr, u32)> {
+/// The address of a message with this label, which says that it is announced, with the index of its interface.
+fn announced(message: &AddressMessage, label: &str) -> Option<(Ipv4Addr, u32)> {
     let mut is_ours = false;
     let mut address = None;
     for attribute in &message.attributes {
         match attribute {
-            AddressAttribute::Label(label) => is_ours = label == LABEL,
+            AddressAttribute::Label(own) => is_ours = own == label,
             AddressAttribute::Local(std::net::IpAddr::V4(own)) => address = Some(*own),
             _ => {}
         }

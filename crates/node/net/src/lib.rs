@@ -47,7 +47,7 @@ mod user;
 mod vlan;
 mod want;
 
-pub use announce::{AnnounceError, AnnounceLink, Announcer, ObservedAnnouncements};
+pub use announce::{AddressUse, AnnounceError, AnnounceLink, Announcer, ObservedAnnouncements};
 pub use apply::ApplyError;
 pub use available::{Unavailable, available};
 pub use dhcp::port::{PortDhcp, PortLease};

@@ -8,14 +8,15 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sendto, soc
 use crate::mac::Mac;
 use crate::packet::LinkAddress;
 
-const BROADCAST: [u8; 6] = [0xff; 6];
+pub(super) const BROADCAST: [u8; 6] = [0xff; 6];
 /// The EtherType of ARP.
-const ARP: u16 = 0x0806;
+pub(super) const ARP: u16 = 0x0806;
 /// Ethernet and ARP headers and the ARP body.
-const FRAME: usize = 42;
+pub(super) const FRAME: usize = 42;
 
-/// The frame: sender and target of the request are the same address, as RFC 5227 has it.
-fn frame(mac: Mac, address: Ipv4Addr) -> [u8; FRAME] {
+/// A request of `sender` for an address. In an announcement both are the same, and a probe has no
+/// sender, as RFC 5227 has it.
+pub(super) fn frame(mac: Mac, sender: Ipv4Addr, address: Ipv4Addr) -> [u8; FRAME] {
     let mut frame = [0; FRAME];
     let parts: [&[u8]; 8] = [
         &BROADCAST,
@@ -24,7 +25,7 @@ fn frame(mac: Mac, address: Ipv4Addr) -> [u8; FRAME] {
         // Ethernet and IPv4, with addresses of 6 and 4 bytes; a request.
         &[0, 1, 8, 0, 6, 4, 0, 1],
         &mac.octets(),
-        &address.octets(),
+        &sender.octets(),
         &[0; 6],
         &address.octets(),
     ];
@@ -39,7 +40,7 @@ pub(super) fn send(index: u32, mac: Mac, address: Ipv4Addr) -> io::Result<()> {
     // Without a protocol it receives nothing.
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
     let to = LinkAddress::new(index, ARP, BROADCAST)?;
-    sendto(&socket, &frame(mac, address), SendFlags::empty(), &to)?;
+    sendto(&socket, &frame(mac, address, address), SendFlags::empty(), &to)?;
     Ok(())
 }
 
@@ -54,6 +55,7 @@ mod tests {
             0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2,
             0, 0, 0, 0, 1, 10, 0, 0, 9, 0, 0, 0, 0, 0, 0, 10, 0, 0, 9,
         ];
-        assert_eq!(frame(mac, Ipv4Addr::new(10, 0, 0, 9)), expected);
+        let address = Ipv4Addr::new(10, 0, 0, 9);
+        assert_eq!(frame(mac, address, address), expected);
     }
 }

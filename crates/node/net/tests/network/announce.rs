@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use net::Announcer;
+use net::{AddressUse, Announcer};
 
 use crate::world::{HOST_OUTSIDE, OUTSIDE, World, eventually, in_world, run};
 
@@ -17,7 +17,7 @@ fn has_address() -> bool {
 fn neighbours_follow_an_address_that_is_announced() {
     in_world(async |world: World| {
         let outside = world.outside();
-        let announcer = Announcer::start(&world.tasks).unwrap();
+        let announcer = Announcer::start(AddressUse::LoadBalancer, &world.tasks).unwrap();
         let mut seen = announcer.observe().await.unwrap();
         for _ in 0..100 {
             if seen.link_for(ADDRESS).is_none() {
@@ -57,7 +57,7 @@ fn neighbours_follow_an_address_that_is_announced() {
 fn an_address_that_is_not_prolonged_vanishes() {
     in_world(async |world: World| {
         let _outside = world.outside();
-        let announcer = Announcer::start(&world.tasks).unwrap();
+        let announcer = Announcer::start(AddressUse::LoadBalancer, &world.tasks).unwrap();
         let mut link = None;
         while link.is_none() {
             link = announcer.observe().await.unwrap().link_for(ADDRESS).cloned();

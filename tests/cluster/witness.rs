@@ -85,7 +85,7 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
     assert_eq!(node["metadata"]["labels"]["node-role.harvesterhci.io/witness"], "true");
     assert_eq!(node["metadata"]["labels"]["kubevirt.io/schedulable"], "false");
     let four = switch.witness(4, &url, &second, "four");
-    assert_has(refusal(&four), "the cluster has a witness, the node \\\"three\\\"");
+    assert_has(refusal(&four), "the cluster has a witness, the node \"three\"");
     let refused = one.sheaf.refused("token create --role witness");
     assert_has(refused, "the cluster has a witness, the node three");
     assert_has(one.sheaf.run("node list"), "witness");
@@ -140,4 +140,56 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
         if three.sheaf.is_running() { Err(three.sheaf.log()) } else { Ok(()) }
     });
     assert_has(three.sheaf.log(), "this witness was removed from the cluster");
+}
+
+/// A witness that is lost gives its seat to a management node that stands by, and stands by itself
+/// when it is back.
+#[test]
+fn a_voter_that_is_lost_is_replaced() {
+    let switch = Switch::new("shfrepl", "10.199.47", 4);
+    let listen = format!("{}:6443", switch.address(1));
+    let arguments = ["--listen", &listen, "--node-name", "one", "--replace-voter-after", "4s"];
+    let mut one = Node::outsider(&switch.space(1), &arguments);
+    one.sheaf.provokes("");
+    one.sheaf.begin();
+    let join = |port: u8, name: &str| {
+        let (url, text) = token(&one.sheaf.run("token create --role management"));
+        let arguments = ["--join", &url, "--token", &text, "--node-name", name];
+        let patience = ["--replace-voter-after", "4s"];
+        let mut node = Node::outsider(&switch.space(port), &[&arguments[..], &patience].concat());
+        node.sheaf.provokes("");
+        node.sheaf.begin();
+        node
+    };
+    let (url, text) = token(&one.sheaf.run("token create --role witness"));
+    let mut three = switch.witness(3, &url, &text, "three");
+    three.sheaf.provokes("");
+    three.sheaf.begin();
+    let _two = join(2, "two");
+    until_status(&one, "etcd, 3 voters, 3 of 3 members healthy");
+    let four = join(4, "four");
+    until_ready(&one, "four");
+    assert_has(one.sheaf.run("node list"), "management (waiting)");
+
+    kill(&mut three);
+    poll("the node that stood by serves", || {
+        let status = one.sheaf.run("cluster status");
+        let is_whole = status.contains("3 voters, 3 of 3 members healthy");
+        if is_whole && status.contains("member     four") { Ok(()) } else { Err(status) }
+    });
+    poll("its server answers", || {
+        if !four.sheaf.kubeconfig().exists() {
+            return Err(four.sheaf.log());
+        }
+        let found = four.sheaf.http().try_send(Request::get(CONFIG_MAPS), "")?;
+        if found.status == 200 { Ok(()) } else { Err(found.text()) }
+    });
+
+    three.sheaf.begin();
+    poll("the former voter stands by", || {
+        let log = three.sheaf.log();
+        if log.contains("etcd has enough voters") { Ok(()) } else { Err(log) }
+    });
+    until_ready(&one, "three");
+    assert!(!one.sheaf.run("cluster status").contains("member     three"));
 }

@@ -6,6 +6,7 @@
 //! | `version` | which releases of etcd are used |
 //! | `record` | `etcd.json`: how far this node has come, as a state machine |
 //! | `plan` | the next step of a node that becomes a member, and which member may be removed |
+//! | `voters` | which nodes vote, and which voter that is lost is replaced |
 //! | `recovery` | whether a member may go on alone after the loss of the majority |
 //! | `members` | the member API of etcd |
 //! | `process` | the etcd process of this node, which outlives ours |
@@ -18,13 +19,14 @@ mod process;
 mod record;
 mod recovery;
 mod version;
+mod voters;
 
 pub use members::{MemberError, MemberStatus, Members, TlsFiles};
 pub use plan::{
-    JoinStep, JoinView, MAX_VOTERS, MemberInfo, RemovalRefusal, WaitReason, join_step, node_of,
-    removable,
+    JoinStep, JoinView, MemberInfo, RemovalRefusal, WaitReason, join_step, node_of, removable,
 };
 pub use process::{EtcdProcess, EtcdSpec, InitialCluster, ProcessError, RunningEtcd};
 pub use record::{EtcdRecord, Phase, PhaseEvent, RecordError, WrongEvent, next_phase};
 pub use recovery::{MemberAnswer, RecoveryPlan, RecoveryRefusal, recovery};
 pub use version::{EtcdVersion, Support, VersionError, find_etcd};
+pub use voters::{SeatRefusal, VoterCandidate, replaceable, seat};

@@ -6,8 +6,8 @@
 //!    └── RemoveStale, DiscardData          a directory without its member, or the reverse
 //! ```
 
-/// More voters than this make writes slower and keep no more data.
-pub const MAX_VOTERS: usize = 3;
+use crate::voters::SeatRefusal;
+
 /// Digits that tell memberships of one node apart.
 const SUFFIX: usize = 8;
 
@@ -34,6 +34,8 @@ pub struct JoinView<'a> {
     pub is_running: bool,
     /// Whether the own process answers its client port.
     pub answers: bool,
+    /// Why this node is not to vote, if it is not (`voters`).
+    pub refusal: Option<SeatRefusal>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub enum WaitReason {
     AnotherNodeJoins,
     /// There are enough voters; this node replaces one that is removed.
     StandBy,
+    /// The number of voters would be even.
+    ThirdVoter,
     Starting,
 }
 
@@ -72,7 +76,10 @@ impl WaitReason {
         match self {
             Self::NoMemberAnswers => "no member of etcd answers",
             Self::AnotherNodeJoins => "another node is joining etcd",
-            Self::StandBy => "etcd has three voters; this node replaces one that is removed",
+            Self::StandBy => "etcd has enough voters; this node replaces one that is lost",
+            Self::ThirdVoter => {
+                "with this node the number of voters would be even; waiting for one more"
+            }
             Self::Starting => "etcd is starting",
         }
     }
@@ -85,12 +92,14 @@ pub fn join_step(view: &JoinView<'_>) -> JoinStep {
     let Some(own) = members.iter().find(has_url) else {
         return if view.has_data || view.is_running {
             JoinStep::DiscardData
-        } else if members.len() >= MAX_VOTERS {
-            JoinStep::Wait(WaitReason::StandBy)
         } else if members.iter().any(|member| member.is_learner) {
             JoinStep::Wait(WaitReason::AnotherNodeJoins)
         } else {
-            JoinStep::Add
+            match view.refusal {
+                None => JoinStep::Add,
+                Some(SeatRefusal::Enough) => JoinStep::Wait(WaitReason::StandBy),
+                Some(SeatRefusal::Even) => JoinStep::Wait(WaitReason::ThirdVoter),
+            }
         };
     };
     // A member that has run has a directory, and it is that of its name.
@@ -181,6 +190,7 @@ mod tests {
             has_data: false,
             is_running: false,
             answers: false,
+            refusal: None,
         }
     }
 
@@ -208,14 +218,15 @@ mod tests {
 
     #[test]
     fn a_node_waits_for_its_turn() {
-        let full = [member(1, "a", false), member(3, "b", false), member(4, "c", false)];
+        let one = [member(1, "a", false)];
         let busy = [member(1, "a", false), member(3, "", true)];
-        for (members, reason) in [
-            (None, WaitReason::NoMemberAnswers),
-            (Some(&full[..]), WaitReason::StandBy),
-            (Some(&busy[..]), WaitReason::AnotherNodeJoins),
+        for (members, refusal, reason) in [
+            (None, None, WaitReason::NoMemberAnswers),
+            (Some(&one[..]), Some(SeatRefusal::Enough), WaitReason::StandBy),
+            (Some(&one[..]), Some(SeatRefusal::Even), WaitReason::ThirdVoter),
+            (Some(&busy[..]), Some(SeatRefusal::Even), WaitReason::AnotherNodeJoins),
         ] {
-            let view = JoinView { members, ..view(&[]) };
+            let view = JoinView { members, refusal, ..view(&[]) };
             assert_eq!(join_step(&view), JoinStep::Wait(reason));
         }
     }

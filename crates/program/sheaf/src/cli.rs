@@ -290,6 +290,10 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) store_backup_keep: u32,
+    /// How long a voter of etcd may be lost before a management node that stands by takes its place:
+    /// a number and s, m, h or d.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::patience)]
+    pub(crate) replace_voter_after: jiff::SignedDuration,
     /// Run the control plane alone, without the agent that runs virtual machines.
     #[arg(long)]
     pub(crate) no_agent: bool,

@@ -65,6 +65,21 @@ pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
 
 /// How long a join token can be used.
 pub(crate) fn token_ttl(text: &str) -> Result<jiff::SignedDuration, String> {
+    match duration(text)? {
+        time if time.is_zero() => Err("the token would be expired at once".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// How long something is waited for.
+pub(crate) fn patience(text: &str) -> Result<jiff::SignedDuration, String> {
+    match duration(text)? {
+        time if time.is_zero() => Err("expected more than 0s".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn duration(text: &str) -> Result<jiff::SignedDuration, String> {
     let wrong = || "expected a number and s, m, h or d, for example 24h or 7d".to_owned();
     let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(split);
@@ -78,7 +93,6 @@ pub(crate) fn token_ttl(text: &str) -> Result<jiff::SignedDuration, String> {
     let number: i64 = number.parse().map_err(|_| wrong())?;
     let total = number.checked_mul(seconds).filter(|total| *total <= 365 * 24 * 3600);
     match total {
-        Some(0) => Err("the token would be expired at once".to_owned()),
         Some(total) => Ok(jiff::SignedDuration::from_secs(total)),
         None => Err("the maximum is 365d".to_owned()),
     }
@@ -167,6 +181,12 @@ pub(crate) fn user_name(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patience_is_more_than_nothing() {
+        assert_eq!(patience("4s").map(|time| time.as_secs()), Ok(4));
+        assert!(patience("0s").is_err() && patience("soon").is_err());
+    }
 
     #[test]
     fn names_of_images_and_users_are_checked() {

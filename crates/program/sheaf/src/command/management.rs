@@ -2,6 +2,7 @@
 //! a member of etcd, follows the other servers, and moves the objects of a single node into etcd.
 
 pub(super) mod candidate;
+mod keeper;
 mod keys;
 mod member_join;
 mod mover;
@@ -9,6 +10,7 @@ mod node_feed;
 mod peers;
 mod plan;
 pub(super) mod recover;
+mod stand_by;
 mod store;
 mod supervisor;
 pub(super) mod view;
@@ -24,11 +26,13 @@ use tokio::sync::watch;
 use super::join::Membership;
 use crate::data_dir::Layout;
 
+pub(super) use keeper::VoterKeeper;
 pub(super) use keys::{KEYS_PATH, ManagementKeys};
 pub(super) use member_join::MemberJoin;
 pub(super) use mover::{MoveWatch, warn_if_outdated};
 pub(super) use node_feed::NodeFeed;
 pub(super) use peers::{PeerFollower, api_urls, read_servers};
+pub(super) use stand_by::stand_by;
 pub(super) use store::{ManagedEtcd, open as open_store};
 pub(super) use supervisor::EtcdSupervisor;
 
@@ -41,6 +45,8 @@ pub(super) enum ProcessEnd {
     Upgrade,
     /// Its member of etcd was removed: the node is not part of the cluster any more.
     Removed,
+    /// Another node votes in its place: it waits for a seat.
+    StandBy,
 }
 
 /// Asks the process to end; clones share it.
@@ -74,6 +80,19 @@ pub(super) fn restart() -> Result<()> {
     let name = words.next().unwrap_or_else(|| "sheaf".into());
     let failure = std::process::Command::new("/proc/self/exe").arg0(name).args(words).exec();
     Err(failure).context("cannot restart this program")
+}
+
+/// Gives up a seat that another node has, and restarts as a node that waits for one.
+pub(super) fn stand_by_and_restart(layout: &Layout) -> Result<()> {
+    let lock = layout.take()?;
+    let record = record(layout)?.context("the data directory has no etcd.json")?;
+    let process = etcd_process(layout, &record)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    runtime.block_on(stand_by(layout, &record, &process))?;
+    drop(runtime);
+    drop(lock);
+    restart()
 }
 
 /// The member of etcd on this node, with a certificate that is good now.

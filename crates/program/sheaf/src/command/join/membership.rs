@@ -31,11 +31,20 @@ impl Membership {
         known.map(Some).with_context(|| format!("{} is damaged", path.display()))
     }
 
+    /// Of a management node that never joined: it made the cluster.
+    pub(in crate::command) fn of_management(
+        cluster: String,
+        node: String,
+        urls: Vec<String>,
+    ) -> Self {
+        Self { cluster, node, role: NodeRole::Management.word().to_owned(), urls }
+    }
+
     pub(in crate::command) fn is_witness(&self) -> bool {
         self.role == NodeRole::Witness.word()
     }
 
-    pub(super) fn save(&self, layout: &Layout) -> Result<()> {
+    pub(in crate::command) fn save(&self, layout: &Layout) -> Result<()> {
         let path = layout.membership();
         let text = serde_json::to_string_pretty(self).context("cannot encode the membership")?;
         auth::kubeconfig::write_kubeconfig(&path, &(text + "\n"))

@@ -70,6 +70,7 @@ pub(in crate::command) fn run(args: &WitnessArgs) -> Result<()> {
         None => Ok(()),
         Some(ProcessEnd::Upgrade) => program::begin_trial(&layout),
         Some(ProcessEnd::Restart) => management::restart(),
+        Some(ProcessEnd::StandBy) => management::stand_by_and_restart(&layout),
         Some(ProcessEnd::Removed) => bail!(
             "this witness was removed from the cluster; to let it in again, remove its data \
              directory and create a token: sheaf token create --role witness"

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use base::{Backoff, Chain, clock};
-use hci::cluster::CONTROL_PLANE;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use quorum::{
     EtcdProcess, EtcdRecord, InitialCluster, JoinStep, JoinView, Members, Phase, PhaseEvent,
-    WaitReason, join_step,
+    WaitReason, join_step, node_of, seat,
 };
 use tracing::{debug, info, warn};
 
@@ -34,7 +33,8 @@ impl MemberJoin {
     /// Resolves when this node votes, and `etcd.json` says so.
     pub(in crate::command) async fn until_voter(&self) {
         let mut backoff = Backoff::new(FIRST_DELAY, LONGEST_DELAY);
-        let mut feed = NodeFeed::new(self.client.clone(), &format!("{CONTROL_PLANE}=true"));
+        // Servers tell where etcd is, and all nodes that could vote decide who does.
+        let mut feed = NodeFeed::all(self.client.clone());
         let mut nodes = feed.changed().await;
         let mut last = None;
         loop {
@@ -78,7 +78,7 @@ impl MemberJoin {
         }
         let process = super::etcd_process(&self.layout, &record)?;
         let members = Members::connect(&record.others, &process.spec().tls).await?;
-        let step = self.look(&record, &process, &members).await;
+        let step = self.look(&record, &process, &members, nodes).await;
         self.carry_out(&step, &mut record, &process, &members).await?;
         Ok(step)
     }
@@ -88,8 +88,12 @@ impl MemberJoin {
         record: &EtcdRecord,
         process: &EtcdProcess,
         members: &Members,
+        nodes: &[Node],
     ) -> JoinStep {
         let listed = members.list().await.ok();
+        let voters: Vec<&str> =
+            listed.iter().flatten().map(|member| node_of(&member.name)).collect();
+        let seat = seat(&self.node, &plan::voter_candidates(nodes), &voters);
         let own = async { Members::connect(&[record.client_url()], &process.spec().tls).await };
         let is_running = process.find().is_some();
         let answers = match (is_running, own.await) {
@@ -103,6 +107,7 @@ impl MemberJoin {
             has_data: process.has_data(),
             is_running,
             answers,
+            refusal: seat.err(),
         })
     }
 

@@ -4,8 +4,10 @@
 use hci::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, MANAGEMENT_ROLE, WITNESS_ROLE};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use quorum::Phase;
+use quorum::{MemberInfo, Phase, VoterCandidate, node_of};
 
+/// Where a node is, as administrators label it.
+const ZONE: &str = "topology.kubernetes.io/zone";
 /// Two voters would stop with either of them; the first node moves when there is a third.
 const OTHERS_NEEDED: usize = 2;
 /// How long after a move that failed the next is tried.
@@ -40,9 +42,46 @@ pub(super) fn has_label(node: &Node, label: &str) -> bool {
         .is_some_and(|it| it == "true")
 }
 
-fn is_ready(node: &Node) -> bool {
+pub(super) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|own| own.type_ == "Ready" && own.status == "True")
+}
+
+/// The nodes that can vote: those that run the control plane, are to, or are witnesses.
+pub(super) fn voter_candidates(nodes: &[Node]) -> Vec<VoterCandidate<'_>> {
+    let can_vote = |node: &&Node| {
+        let roles = [CONTROL_PLANE, MANAGEMENT_ROLE, WITNESS_ROLE];
+        node.metadata.deletion_timestamp.is_none() && roles.iter().any(|role| has_label(node, role))
+    };
+    nodes.iter().filter(can_vote).map(voter_candidate).collect()
+}
+
+fn voter_candidate(node: &Node) -> VoterCandidate<'_> {
+    let labels = node.metadata.labels.as_ref();
+    let created = node.metadata.creation_timestamp.as_ref();
+    VoterCandidate {
+        node: node.metadata.name.as_deref().unwrap_or_default(),
+        zone: labels.and_then(|labels| labels.get(ZONE)).map(String::as_str),
+        is_witness: has_label(node, WITNESS_ROLE),
+        is_ready: is_ready(node),
+        created: created.map_or(i64::MAX, |time| time.0.as_second()),
+    }
+}
+
+/// Nodes that say that they serve the API with a member of etcd, and have none: their seats were
+/// given to others.
+pub(super) fn former_servers<'a>(nodes: &'a [Node], members: &[MemberInfo]) -> Vec<&'a str> {
+    // A member that has not started yet has no name.
+    if members.iter().any(|member| member.name.is_empty()) {
+        return Vec::new();
+    }
+    let is_member = |node: &Node| {
+        members.iter().any(|own| Some(node_of(&own.name)) == node.metadata.name.as_deref())
+    };
+    let former = nodes.iter().filter(|node| {
+        has_label(node, CONTROL_PLANE) && annotation(node, ETCD_URL).is_some() && !is_member(node)
+    });
+    former.filter_map(|node| node.metadata.name.as_deref()).collect()
 }
 
 fn annotation<'a>(node: &'a Node, key: &str) -> Option<&'a String> {
@@ -102,6 +141,49 @@ mod tests {
         ] {
             let due = is_move_due("n1", &nodes, phase.as_ref(), now);
             assert_eq!(due, expected, "{} {phase:?}", nodes.len());
+        }
+    }
+
+    #[test]
+    fn servers_nodes_that_are_to_be_and_witnesses_can_vote() {
+        let mut nodes = [
+            node("n1", CONTROL_PLANE, "True"),
+            node("n2", MANAGEMENT_ROLE, "Unknown"),
+            node("x1", WITNESS_ROLE, "True"),
+            node("w1", "worker", "True"),
+        ];
+        let labels = nodes[0].metadata.labels.get_or_insert_default();
+        labels.insert(ZONE.to_owned(), "a".to_owned());
+        let found = voter_candidates(&nodes);
+        let facts: Vec<_> =
+            found.iter().map(|own| (own.node, own.zone, own.is_witness, own.is_ready)).collect();
+        let expected =
+            [("n1", Some("a"), false, true), ("n2", None, false, false), ("x1", None, true, true)];
+        assert_eq!(facts, expected);
+    }
+
+    #[test]
+    fn a_server_without_a_seat_is_found_by_its_node() {
+        let member = |name: &str| MemberInfo {
+            id: 1,
+            name: name.to_owned(),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            is_learner: false,
+        };
+        let nodes = [
+            node("n1", CONTROL_PLANE, "True"),
+            node("n2", CONTROL_PLANE, "Unknown"),
+            node("n3", MANAGEMENT_ROLE, "True"),
+        ];
+        let (one, two) = (member("n1-00000001"), member("n2-00000002"));
+        for (members, expected) in [
+            (vec![one.clone(), two.clone()], &[][..]),
+            (vec![one.clone()], &["n2"]),
+            // Somebody is joining.
+            (vec![one, member("")], &[]),
+        ] {
+            assert_eq!(former_servers(&nodes, &members), expected, "{}", members.len());
         }
     }
 

@@ -6,17 +6,24 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use base::{Chain, clock};
-use quorum::{EtcdProcess, EtcdRecord, InitialCluster, Members, Phase, PhaseEvent, find_etcd};
+use futures_util::future::join_all;
+use quorum::{
+    EtcdProcess, EtcdRecord, InitialCluster, MemberError, MemberInfo, MemberStatus, Members, Phase,
+    PhaseEvent, find_etcd,
+};
 use store::{EtcdConfig, EtcdTls};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::stand_by::{Standing, stand_by, standing};
 use crate::data_dir::Layout;
 
 const PREFIX: &str = "/registry";
 /// How long an etcd of one member may take to answer.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) const LOOK_DELAY: Duration = Duration::from_millis(250);
+/// How long a member may take to tell its state.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a start that waits for a majority says so.
 const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -52,6 +59,26 @@ impl ManagedEtcd {
                 Err(_) => tokio::time::sleep(LOOK_DELAY).await,
             }
         }
+    }
+
+    /// All members, and the state of each that answers.
+    pub(in crate::command) async fn states(
+        &self,
+    ) -> Result<(Vec<MemberInfo>, Vec<Option<MemberStatus>>), MemberError> {
+        let members = self.members().await?.list().await?;
+        let tls = &self.process.spec().tls;
+        let state = |member: &MemberInfo| {
+            let urls = member.client_urls.clone();
+            async move {
+                if urls.is_empty() {
+                    return None;
+                }
+                let asked = async { Members::connect(&urls, tls).await?.status().await };
+                tokio::time::timeout(STATUS_TIMEOUT, asked).await.ok()?.ok()
+            }
+        };
+        let states = join_all(members.iter().map(state)).await;
+        Ok((members, states))
     }
 
     pub(in crate::command) async fn members(&self) -> Result<Members, quorum::MemberError> {
@@ -96,8 +123,14 @@ pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEt
     let process = super::etcd_process(layout, &record)?;
     let managed = ManagedEtcd { record, process };
     managed.process.ensure(&InitialCluster::New)?;
-    Box::pin(wait_for_majority(layout, &managed)).await?;
-    Ok(Some(managed))
+    match Box::pin(wait_for_majority(layout, &managed)).await? {
+        Majority::Reached => Ok(Some(managed)),
+        Majority::Replaced => {
+            stand_by(layout, &managed.record, &managed.process).await?;
+            super::restart()?;
+            Ok(None)
+        }
+    }
 }
 
 /// Copies the file into an etcd of one member. Whatever an earlier attempt left is discarded: it
@@ -148,19 +181,31 @@ fn retire_file(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// The end of the wait for a majority.
+enum Majority {
+    Reached,
+    /// Another node votes in place of this one.
+    Replaced,
+}
+
 /// Waits for as long as it takes: without a majority there is nothing to serve. A node that was
 /// removed meanwhile waits in vain.
-async fn wait_for_majority(layout: &Layout, managed: &ManagedEtcd) -> Result<()> {
+async fn wait_for_majority(layout: &Layout, managed: &ManagedEtcd) -> Result<Majority> {
     let mut reported = Instant::now();
     loop {
         let asked = async { managed.members().await?.has_quorum().await };
-        let Err(failure) = asked.await else { return Ok(()) };
+        let Err(failure) = asked.await else { return Ok(Majority::Reached) };
         if reported.elapsed() >= REPORT_INTERVAL {
             reported = Instant::now();
             warn!(error = %Chain(&failure), "waiting for a majority of etcd's members");
         }
         if managed.process.find().is_none() && super::is_removed(layout, &managed.process).await {
-            bail!(super::REMOVED);
+            match standing(layout, &managed.record).await {
+                Standing::Removed => bail!(super::REMOVED),
+                Standing::Replaced => return Ok(Majority::Replaced),
+                // The others decide; they do not answer at the moment.
+                Standing::Unknown => {}
+            }
         }
         // The process may have ended at once, for example because its port is in use.
         if let Err(failure) = managed.process.ensure(&InitialCluster::New) {

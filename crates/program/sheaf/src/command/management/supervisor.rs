@@ -7,6 +7,7 @@ use base::{Backoff, Chain, Stop};
 use quorum::{EtcdProcess, InitialCluster};
 use tracing::{error, info, warn};
 
+use super::stand_by::{Standing, standing};
 use super::{EndRequest, ProcessEnd};
 use crate::data_dir::Layout;
 
@@ -41,13 +42,30 @@ impl EtcdSupervisor {
                 }
                 Err(failure) => error!(error = %Chain(&failure), "cannot start etcd"),
             }
-            if super::is_removed(&self.layout, &self.process).await {
-                error!("this node was removed from etcd; stop Sheaf here and remove its data");
-                self.end.request(ProcessEnd::Removed);
-                return;
+            if let Some(end) = self.end_of_membership().await {
+                return self.end.request(end);
             }
             tokio::time::sleep(backoff.delay()).await;
             info!("restarting etcd");
+        }
+    }
+
+    /// Why this node is not a member any more; nothing if it is, or if nobody can tell.
+    async fn end_of_membership(&self) -> Option<ProcessEnd> {
+        if !super::is_removed(&self.layout, &self.process).await {
+            return None;
+        }
+        let record = super::record(&self.layout).ok().flatten()?;
+        match standing(&self.layout, &record).await {
+            Standing::Removed => {
+                error!("this node was removed from etcd; stop Sheaf here and remove its data");
+                Some(ProcessEnd::Removed)
+            }
+            Standing::Replaced => {
+                warn!("another node votes in place of this one");
+                Some(ProcessEnd::StandBy)
+            }
+            Standing::Unknown => None,
         }
     }
 

@@ -15,7 +15,7 @@ use super::{identities, names};
 use crate::cli::{ServerArgs, StoreKind};
 use crate::command::join::Membership;
 use crate::command::management::{
-    EndRequest, EtcdSupervisor, ManagedEtcd, MoveWatch, PeerFollower, ProcessEnd,
+    EndRequest, EtcdSupervisor, ManagedEtcd, MoveWatch, PeerFollower, ProcessEnd, VoterKeeper,
 };
 use crate::data_dir::Layout;
 use crate::in_process;
@@ -92,6 +92,12 @@ pub(super) fn start(
         let process = managed.process.clone();
         let supervisor = EtcdSupervisor { layout: layout.clone(), process, end: end.clone() };
         tasks.spawn("etcd supervisor", supervisor.run(tasks.stop_signal()));
+        let keeper = VoterKeeper {
+            client: in_process::client(api.clone(), identities::controllers()),
+            managed: managed.clone(),
+            patience: args.replace_voter_after.unsigned_abs(),
+        };
+        tasks.spawn("voters", keeper.run(tasks.stop_signal()));
         let follower = PeerFollower { client, layout, node };
         tasks.spawn("peers", follower.run(tasks.stop_signal()));
     } else if args.store == StoreKind::Sqlite && !advertise.ip().is_loopback() {
@@ -116,5 +122,6 @@ pub(super) fn finish(end: Option<ProcessEnd>, layout: &Layout) -> Result<()> {
         Some(ProcessEnd::Upgrade) => crate::command::program::begin_trial(layout),
         Some(ProcessEnd::Restart) => crate::command::management::restart(),
         Some(ProcessEnd::Removed) => anyhow::bail!(crate::command::management::REMOVED),
+        Some(ProcessEnd::StandBy) => crate::command::management::stand_by_and_restart(layout),
     }
 }

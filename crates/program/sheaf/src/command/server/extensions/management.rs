@@ -5,7 +5,6 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use apiserver::extension::{AuthorizedRequest, PathAccess, Paths, RequiredAccess};
 use apiserver::{HttpReply, RequestBody};
@@ -14,23 +13,20 @@ use auth::pki::{CertificateRequest, EtcdCertificate, PkiError, RequestError};
 use auth::user::NODES;
 use base::{Chain, clock};
 use futures_util::StreamExt as _;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use hci::cluster::{MANAGEMENT_ROLE, WITNESS_ROLE, node_of_user};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use quorum::{MemberError, MemberInfo, MemberStatus, Members, RemovalRefusal, node_of, removable};
+use quorum::{MemberError, RemovalRefusal, node_of, removable};
 use serde_json::json;
 use tracing::{info, warn};
 
 use crate::command::join::witness::{CERTIFICATE_PATH, MemberRequest, SignedMember};
 use crate::command::management::view::{MEMBERS_PATH, MemberView, STORE_PATH, StoreView};
 use crate::command::management::{KEYS_PATH, ManagedEtcd, ManagementKeys};
-
-/// How long a member may take to tell its state.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A certificate request has a few hundred bytes.
 const REQUEST_LIMIT: usize = 64 << 10;
@@ -243,7 +239,7 @@ impl ManagementFacts {
             StoreKindInUse::ExternalEtcd => return Ok(StoreView::ExternalEtcd),
             StoreKindInUse::ManagedEtcd(etcd) => etcd,
         };
-        let (members, states) = states(etcd).await?;
+        let (members, states) = etcd.states().await?;
         let members = members.iter().zip(states).map(|(member, state)| MemberView {
             node: node_of(&member.name).to_owned(),
             url: member.client_urls.first().cloned().unwrap_or_default(),
@@ -259,7 +255,7 @@ impl ManagementFacts {
         let StoreKindInUse::ManagedEtcd(etcd) = &self.store else {
             return Err(ManagementRefusal::NoMembers);
         };
-        let (members, states) = states(etcd).await?;
+        let (members, states) = etcd.states().await?;
         let healthy: Vec<u64> = states.into_iter().flatten().map(|state| state.id).collect();
         let id = removable(&members, &healthy, node, &etcd.record.member)?;
         if let Some(id) = id {
@@ -298,26 +294,6 @@ fn may_witness(name: &str, address: IpAddr, nodes: &[Node]) -> Result<(), Manage
         Some(node) => Err(ManagementRefusal::Address { address, other: name_of(node) }),
         None => Ok(()),
     }
-}
-
-/// All members, and the state of each that answers.
-async fn states(
-    etcd: &ManagedEtcd,
-) -> Result<(Vec<MemberInfo>, Vec<Option<MemberStatus>>), MemberError> {
-    let members = etcd.members().await?.list().await?;
-    let tls = &etcd.process.spec().tls;
-    let state = |member: &MemberInfo| {
-        let urls = member.client_urls.clone();
-        async move {
-            if urls.is_empty() {
-                return None;
-            }
-            let asked = async { Members::connect(&urls, tls).await?.status().await };
-            tokio::time::timeout(STATUS_TIMEOUT, asked).await.ok()?.ok()
-        }
-    };
-    let states = join_all(members.iter().map(state)).await;
-    Ok((members, states))
 }
 
 #[cfg(test)]

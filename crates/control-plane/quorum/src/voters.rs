@@ -1,0 +1,256 @@
+//! Which nodes vote in etcd, and which voter that is lost gives its seat to another. Pure.
+//!
+//! Three nodes vote, or five where five can. Members keep their seats; free ones go to nodes that
+//! are ready, to other zones first if there are three of them, to management nodes before the
+//! witness, and to the oldest. Nobody begins a change that would end with an even number of voters:
+//! it costs a majority more and outlives no more failures.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::plan::{MemberInfo, node_of, removable};
+
+/// Voters of a cluster with at least as many nodes that can vote.
+const MOST_VOTERS: usize = 5;
+/// Voters of any other.
+const USUAL_VOTERS: usize = 3;
+/// Fewer zones are no reason to prefer a node.
+const ZONES: usize = 3;
+
+/// A node that can vote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VoterCandidate<'a> {
+    pub node: &'a str,
+    pub zone: Option<&'a str>,
+    pub is_witness: bool,
+    pub is_ready: bool,
+    /// When it joined, in seconds.
+    pub created: i64,
+}
+
+/// Why a node does not get a seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeatRefusal {
+    /// There are enough voters; this node replaces one that is lost.
+    Enough,
+    /// The number of voters would be even.
+    Even,
+}
+
+/// Whether `own` is to become a voter. `voters` are the nodes of all members.
+pub fn seat(
+    own: &str,
+    candidates: &[VoterCandidate<'_>],
+    voters: &[&str],
+) -> Result<(), SeatRefusal> {
+    let candidates = one_witness(candidates, voters);
+    let ready = |own: &&VoterCandidate<'_>| own.is_ready;
+    let count = candidates.iter().filter(ready).count();
+    let wanted = if count >= MOST_VOTERS { MOST_VOTERS } else { USUAL_VOTERS };
+    let zones: BTreeSet<&str> = candidates.iter().filter_map(|own| own.zone).collect();
+    let mut seats: Vec<&str> = voters.to_vec();
+    let mut chosen = Vec::new();
+    while seats.len() < wanted {
+        let taken: BTreeSet<&str> = candidates
+            .iter()
+            .filter(|own| seats.contains(&own.node))
+            .filter_map(|own| own.zone)
+            .collect();
+        let is_near = |own: &VoterCandidate<'_>| {
+            zones.len() >= ZONES && own.zone.is_none_or(|zone| taken.contains(zone))
+        };
+        let free = candidates.iter().filter(ready).filter(|own| !seats.contains(&own.node));
+        let next = free.min_by_key(|own| (is_near(own), own.is_witness, own.created, own.node));
+        let Some(next) = next else { break };
+        seats.push(next.node);
+        chosen.push(next.node);
+    }
+    if seats.len() % 2 == 0 && chosen.pop() == Some(own) {
+        return Err(SeatRefusal::Even);
+    }
+    if chosen.contains(&own) { Ok(()) } else { Err(SeatRefusal::Enough) }
+}
+
+/// Without witnesses but one: that which votes, or the oldest.
+fn one_witness<'a>(candidates: &[VoterCandidate<'a>], voters: &[&str]) -> Vec<VoterCandidate<'a>> {
+    let witnesses = candidates.iter().filter(|own| own.is_witness);
+    let first = witnesses.min_by_key(|own| (!voters.contains(&own.node), own.created, own.node));
+    let is_counted = |own: &&VoterCandidate<'_>| {
+        !own.is_witness || first.is_some_and(|first| first.node == own.node)
+    };
+    candidates.iter().filter(is_counted).copied().collect()
+}
+
+/// The voter whose seat another node gets: it has been silent for `patience`, a node that stands by
+/// is ready, and the voters that remain have a healthy majority. `silent` tells for how long neither
+/// the etcd of a node nor its agent was heard; `own` is the name of the member that asks.
+pub fn replaceable(
+    members: &[MemberInfo],
+    healthy: &[u64],
+    own: &str,
+    candidates: &[VoterCandidate<'_>],
+    silent: &BTreeMap<String, Duration>,
+    patience: Duration,
+) -> Option<(u64, String)> {
+    // A learner is a change that is under way.
+    if members.iter().any(|member| member.is_learner) {
+        return None;
+    }
+    let voters: Vec<&str> = members.iter().map(|member| node_of(&member.name)).collect();
+    let lost = members.iter().filter(|member| !healthy.contains(&member.id)).filter_map(|member| {
+        let silence = silent.get(node_of(&member.name)).copied()?;
+        (silence >= patience).then_some((silence, node_of(&member.name)))
+    });
+    let (_, node) = lost.max()?;
+    let left: Vec<&str> = voters.iter().copied().filter(|own| *own != node).collect();
+    let stands_by = |own: &VoterCandidate<'_>| {
+        !voters.contains(&own.node) && seat(own.node, candidates, &left).is_ok()
+    };
+    if !candidates.iter().any(stands_by) {
+        return None;
+    }
+    let id = removable(members, healthy, node, own).ok().flatten()?;
+    Some((id, node.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `n1` is ready, `n1!` is not; `x1` is a witness; `n1@a` is in zone a.
+    fn candidates<'a>(text: &'a str) -> Vec<VoterCandidate<'a>> {
+        let one = |(index, word): (usize, &'a str)| {
+            let (word, zone) = match word.split_once('@') {
+                Some((word, zone)) => (word, Some(zone)),
+                None => (word, None),
+            };
+            let node = word.trim_end_matches('!');
+            VoterCandidate {
+                node,
+                zone,
+                is_witness: node.starts_with('x'),
+                is_ready: !word.ends_with('!'),
+                created: i64::try_from(index).unwrap(),
+            }
+        };
+        text.split_whitespace().enumerate().map(one).collect()
+    }
+
+    fn seats(nodes: &str, voters: &str) -> String {
+        let all = candidates(nodes);
+        let voters: Vec<&str> = voters.split_whitespace().collect();
+        let names = all.iter().map(|own| own.node).filter(|own| !voters.contains(own));
+        let chosen = names.filter(|own| seat(own, &all, &voters).is_ok());
+        chosen.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn three_vote_or_five_where_five_can() {
+        for (nodes, voters, expected) in [
+            ("n1 n2 n3", "n1", "n2 n3"),
+            ("n1 n2 n3", "n1 n2", "n3"),
+            ("n1 n2 x1", "n1", "n2 x1"),
+            ("n1 n2 x1", "n1 x1", "n2"),
+            // Management nodes vote first: without a vote they serve no API.
+            ("n1 x1 n2 n3", "n1", "n2 n3"),
+            // The fourth stands by, and so does one that is not ready.
+            ("n1 n2 n3 n4", "n1 n2 n3", ""),
+            ("n1 n2! n3 n4", "n1", "n3 n4"),
+            ("n1 n2 n3 n4", "n1 n2", "n3"),
+            // Five, at once or later; not with four that are ready.
+            ("n1 n2 n3 n4 n5", "n1 n2 n3", "n4 n5"),
+            ("n1 n2 n3 n4 n5", "n1 n2 n3 n4", "n5"),
+            ("n1 n2 n3 n4 x1", "n1 n2 n3", "n4 x1"),
+            ("n1 n2 n3 n4 n5!", "n1 n2 n3", ""),
+            ("n1 n2 n3 n4 n5 n6 n7", "n1 n2 n3", "n4 n5"),
+            ("n1 n2 n3 n4 n5 n6", "n1 n2 n3 n4 n5", ""),
+            // Of two witnesses one counts.
+            ("n1 n2 n3 x1 x2", "n1 n2 n3", ""),
+            ("n1 x1 x2", "n1", ""),
+            // A voter that is silent keeps its seat until it is removed.
+            ("n1 n2 n3! n4", "n1 n2 n3", ""),
+        ] {
+            assert_eq!(seats(nodes, voters), expected, "{nodes} of which {voters} vote");
+        }
+    }
+
+    #[test]
+    fn the_number_of_voters_does_not_become_even() {
+        for (nodes, voters) in [("n1 n2", "n1"), ("n1 n2 n3!", "n1"), ("n1 x1", "n1")] {
+            let all = candidates(nodes);
+            let voters: Vec<&str> = voters.split_whitespace().collect();
+            assert_eq!(seat(all[1].node, &all, &voters), Err(SeatRefusal::Even), "{nodes}");
+        }
+        let all = candidates("n1 n2 n3 n4");
+        assert_eq!(seat("n4", &all, &["n1", "n2", "n3"]), Err(SeatRefusal::Enough));
+    }
+
+    #[test]
+    fn seats_go_to_other_zones_if_there_are_three() {
+        for (nodes, voters, expected) in [
+            ("n1@a n2@a n3@b n4@c", "n1", "n3 n4"),
+            ("n1@a n2@a n3@b n4@b", "n1", "n2 n3"),
+            ("n1@a n3 n4@b n6@c", "n1", "n4 n6"),
+            ("n1@a n2@b x1@c n3@b", "n1", "n2 x1"),
+        ] {
+            assert_eq!(seats(nodes, voters), expected, "{nodes}");
+        }
+    }
+
+    fn members(names: &[&str]) -> Vec<MemberInfo> {
+        let one = |(index, name): (usize, &&str)| MemberInfo {
+            id: u64::try_from(index).unwrap() + 1,
+            name: format!("{name}-0000000{index}"),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            is_learner: false,
+        };
+        names.iter().enumerate().map(one).collect()
+    }
+
+    #[test]
+    fn a_lost_voter_is_replaced_by_one_that_stands_by() {
+        let patience = Duration::from_secs(600);
+        let find = |nodes: &str, voters: &[&str], healthy: &[u64], silent: &[(&str, u64)]| {
+            let silent = silent.iter();
+            let silent =
+                silent.map(|(name, secs)| ((*name).to_owned(), Duration::from_secs(*secs)));
+            let (all, silent) = (candidates(nodes), silent.collect());
+            let voters = members(voters);
+            replaceable(&voters, healthy, &voters[0].name, &all, &silent, patience)
+                .map(|(_, node)| node)
+        };
+        let three = ["n1", "n2", "n3"];
+        let late = [("n3", 600)];
+        for (nodes, voters, healthy, silent, expected) in [
+            ("n1 n2 n3! n4", &three[..], &[1, 2][..], &late[..], Some("n3")),
+            ("n1 n2 n3! n4", &three, &[1, 2], &[("n3", 599)], None),
+            ("n1 n2 n3! x1", &three, &[1, 2], &late, Some("n3")),
+            // Its etcd answers, whatever its agent does.
+            ("n1 n2 n3! n4", &three, &[1, 2, 3], &late, None),
+            // Nobody is there for it.
+            ("n1 n2 n3!", &three, &[1, 2], &late, None),
+            ("n1 n2 n3! n4!", &three, &[1, 2], &late, None),
+            // The rest would have no majority.
+            ("n1 n2! n3! n4", &three, &[1], &[("n2", 900), ("n3", 900)], None),
+            // Of several, the one that has been silent for longest.
+            (
+                "n1 n2 n3! n4! n5 n6 n7",
+                &["n1", "n2", "n3", "n4", "n5"],
+                &[1, 2, 5],
+                &[("n3", 700), ("n4", 900)],
+                Some("n4"),
+            ),
+            // Never the one that asks.
+            ("n1! n2 n3 n4", &three, &[2, 3], &[("n1", 900)], None),
+        ] {
+            let found = find(nodes, voters, healthy, silent);
+            assert_eq!(found.as_deref(), expected, "{nodes} {healthy:?} {silent:?}");
+        }
+        let mut joining = members(&three);
+        joining[1].is_learner = true;
+        let silent = BTreeMap::from([("n3".to_owned(), patience)]);
+        let all = candidates("n1 n2 n3! n4");
+        assert_eq!(replaceable(&joining, &[1, 2], "n1-00000000", &all, &silent, patience), None);
+    }
+}

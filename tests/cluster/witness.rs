@@ -1,14 +1,18 @@
 //! Two management nodes and a witness: the objects move into etcd, and any one of the three may die.
 
+use std::path::Path;
+use std::process::Command;
+
 use http::Request;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::join::until_ready;
 use super::lab::{Switch, as_node, refusal, token};
-use crate::harness::{Node, assert_has, poll};
+use crate::harness::{Http, Node, assert_has, poll};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const VIP: &str = "10.199.46.100";
 const CERTIFICATE: &str = "/sheaf/v1/etcd/witness-certificate";
 
 /// Everything of a machine dies at once.
@@ -33,6 +37,21 @@ fn until_status(node: &Node, part: &str) {
     poll(part, || {
         let status = node.sheaf.run("cluster status");
         if status.contains(part) { Ok(()) } else { Err(status) }
+    });
+}
+
+/// Whether the address is on the interface of the machine at a port.
+fn has_virtual_address(switch: &Switch, port: u8) -> bool {
+    let words = ["-n", &switch.space(port), "address", "show", "dev", "eth0"];
+    let output = Command::new("ip").args(words).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).contains(&format!("{VIP}/32"))
+}
+
+fn until_virtual_address_serves(kubeconfig: &Path) {
+    poll("the virtual address serves", || {
+        let http = Http::from_kubeconfig(kubeconfig);
+        let found = http.try_send(Request::get(format!("{CONFIG_MAPS}/sqlite")), "")?;
+        if found.status == 200 { Ok(()) } else { Err(found.text()) }
     });
 }
 
@@ -65,10 +84,17 @@ fn the_witness_has_no_rights(one: &Node, witness: &Node) {
 #[test]
 fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
     let switch = Switch::new("shfwit", "10.199.46", 4);
-    let mut one = switch.management(1, "one");
+    let listen = format!("{}:6443", switch.address(1));
+    let arguments = ["--listen", &listen, "--node-name", "one", "--vip", VIP];
+    let mut one = Node::outsider(&switch.space(1), &arguments);
     one.sheaf.provokes("");
     one.sheaf.begin();
     until_written(&one, "sqlite");
+    until_status(&one, "address    10.199.46.100, on one");
+    // People get the virtual address, which is in the certificate.
+    let people = one.sheaf.scratch("people.kubeconfig");
+    std::fs::write(&people, one.sheaf.run("kubeconfig")).unwrap();
+    until_virtual_address_serves(&people);
 
     // Two tokens before either is used: the second witness is refused where it joins.
     let (url, first) = token(&one.sheaf.run("token create --role witness"));
@@ -116,9 +142,17 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
     // the witness is refused.
     assert_has(one.sheaf.refused("node maintenance three"), "the node is a witness");
 
-    // A management node dies: the other goes on with the witness.
+    // A management node dies: the other goes on with the witness, and gets the virtual address. The
+    // kernel of the first has removed it by itself.
+    assert_has(one.sheaf.run("cluster status"), "address    10.199.46.100, on one");
     kill(&mut one);
     until_written(&two, "without-one");
+    until_status(&two, "address    10.199.46.100, on two");
+    poll("the address is on the second node", || {
+        if has_virtual_address(&switch, 2) { Ok(()) } else { Err(two.sheaf.log()) }
+    });
+    assert!(!has_virtual_address(&switch, 1), "the address is on two nodes");
+    until_virtual_address_serves(&people);
     // The process of the witness is restarted meanwhile; its etcd goes on.
     let etcd = three.etcd();
     three.sheaf.end();

@@ -23,7 +23,7 @@ mod volume_claim;
 mod witness;
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use agent::{GuestNetwork, IpNet, LinkName};
@@ -194,6 +194,13 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// The virtual address of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VipArg {
+    Address(Ipv4Addr),
+    Off,
+}
+
 /// How to reach etcd.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EtcdArgs {
@@ -253,6 +260,10 @@ pub(crate) struct ServerArgs {
     /// Further host names or addresses for the serving certificate.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) tls_san: Vec<String>,
+    /// Virtual IPv4 address of the API, which one management node has at a time, or `off`. It is
+    /// remembered, and management nodes that join get it from the cluster.
+    #[arg(long, value_name = "IP|off", value_parser = value::vip)]
+    pub(crate) vip: Option<VipArg>,
     /// Where objects are stored.
     #[arg(long, value_enum, default_value = "sqlite")]
     pub(crate) store: StoreKind,

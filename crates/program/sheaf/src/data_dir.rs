@@ -64,6 +64,11 @@ impl Layout {
         self.root.join("admin-password")
     }
 
+    /// The virtual address of the API, if the cluster has one.
+    pub(crate) fn vip(&self) -> PathBuf {
+        self.root.join("vip")
+    }
+
     pub(crate) fn tokens(&self) -> PathBuf {
         self.root.join("tokens.csv")
     }

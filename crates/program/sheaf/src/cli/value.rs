@@ -1,5 +1,8 @@
 //! Values of arguments that are checked before anything is done: names and sizes.
 
+use std::net::Ipv4Addr;
+
+use super::VipArg;
 use super::token::TokenUses;
 use super::volume::parse_size;
 
@@ -69,6 +72,26 @@ pub(crate) fn token_ttl(text: &str) -> Result<jiff::SignedDuration, String> {
         time if time.is_zero() => Err("the token would be expired at once".to_owned()),
         time => Ok(time),
     }
+}
+
+/// A virtual address: one that a machine can have on a network.
+pub(crate) fn vip(text: &str) -> Result<VipArg, String> {
+    if text == "off" {
+        return Ok(VipArg::Off);
+    }
+    let address: Ipv4Addr =
+        text.parse().map_err(|_| "expected an IPv4 address, or `off`".to_owned())?;
+    let is_special = address.is_unspecified()
+        || address.is_loopback()
+        || address.is_multicast()
+        || address.is_broadcast()
+        || address.is_link_local();
+    if is_special {
+        return Err("expected an address of a network that clients reach, not a loopback, \
+                    link-local, multicast or broadcast address"
+            .to_owned());
+    }
+    Ok(VipArg::Address(address))
 }
 
 /// How long something is waited for.
@@ -183,7 +206,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_more_than_nothing() {
+    fn a_virtual_address_is_one_that_clients_reach() {
+        let address = VipArg::Address(Ipv4Addr::new(10, 0, 0, 10));
+        assert_eq!((vip("10.0.0.10"), vip("off")), (Ok(address), Ok(VipArg::Off)));
+        for bad in
+            ["", "fd00::1", "10.0.0.10/24", "127.0.0.1", "0.0.0.0", "169.254.1.1", "224.0.0.1"]
+        {
+            assert!(vip(bad).unwrap_err().starts_with("expected"), "{bad}");
+        }
         assert_eq!(patience("4s").map(|time| time.as_secs()), Ok(4));
         assert!(patience("0s").is_err() && patience("soon").is_err());
     }

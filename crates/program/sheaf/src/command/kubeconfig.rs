@@ -1,10 +1,13 @@
 //! `sheaf kubeconfig`.
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Context as _, Result, bail};
 use auth::kubeconfig::{Credential, kubeconfig};
 use auth::pki::Pki;
 use base::clock;
 
+use super::server::vip;
 use crate::cli::KubeconfigArgs;
 use crate::data_dir::Layout;
 
@@ -21,7 +24,9 @@ pub(super) fn run(args: &KubeconfigArgs) -> Result<()> {
         .lines()
         .find_map(|line| line.trim().strip_prefix("server: "))
         .map(|url| url.trim_matches('"').to_owned());
-    let Some(server) = args.server.clone().or(known) else {
+    // People use the address that outlives this node.
+    let vip = vip::read(&layout)?.zip(known.as_deref()).map(|(vip, url)| at(url, vip));
+    let Some(server) = args.server.clone().or(vip).or(known) else {
         bail!("{} names no server; use --server", path.display());
     };
     // Only reads what is there: nothing is renewed behind a running server's back.
@@ -43,4 +48,23 @@ pub(super) fn run(args: &KubeconfigArgs) -> Result<()> {
         }
     };
     super::print(&text)
+}
+
+/// A URL with another address and the same port.
+fn at(url: &str, address: Ipv4Addr) -> String {
+    let port = url.parse::<http::Uri>().ok().and_then(|uri| uri.port_u16()).unwrap_or(443);
+    format!("https://{address}:{port}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_virtual_address_has_the_port_of_the_server() {
+        let address = Ipv4Addr::new(10, 0, 0, 10);
+        assert_eq!(at("https://10.0.0.1:6443", address), "https://10.0.0.10:6443");
+        assert_eq!(at("https://[fd00::1]:7443", address), "https://10.0.0.10:7443");
+        assert_eq!(at("https://api.example", address), "https://10.0.0.10:443");
+    }
 }

@@ -20,6 +20,8 @@ const NODES: &str = "/api/v1/nodes";
 pub(super) const WHAT_IF_NODES: &str = "/sheaf/v1/what-if/nodes/";
 const MACHINES: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
+/// The lease of the virtual address of the cluster.
+const VIP: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/sheaf-vip";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 pub(super) fn run(command: &NodeCommand) -> Result<()> {
@@ -56,7 +58,9 @@ pub(super) fn run_cluster(command: &ClusterCommand) -> Result<()> {
         let volumes = cluster.items(&format!("{LONGHORN}/volumes")).await?;
         let store = store(&cluster).await?.map_or_else(String::new, |store| store.describe());
         let text = view::status(&nodes, &loads.machines, &volumes);
-        super::print(&format!("{text}{store}"))
+        let lease = cluster.find(VIP).await?;
+        let address = lease.as_ref().and_then(view::virtual_address).unwrap_or_default();
+        super::print(&format!("{text}{address}{store}"))
     })
 }
 

@@ -13,8 +13,9 @@ mod nodes;
 mod signer;
 mod store_backups;
 pub(super) mod tokens;
+pub(super) mod vip;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,7 @@ use extensions::ExtensionHandles;
 pub(super) use extensions::{PROGRAMS_PATH, UPLOADS_PATH};
 use live_settings::LiveSettings;
 use store_backups::{BackupSource, StoreBackups};
+use vip::ClusterVip;
 
 /// Who issues service-account tokens, as upstream calls it by default.
 pub(super) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -141,7 +143,9 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     let browsers = dashboard::open(args).await?;
     let listening = listener.local_addr().context("cannot tell the address listened on")?;
     let advertise = names::advertised(listening, args.advertise_address);
-    let names = names::serving(args, advertise, service_range.first());
+    let vip = ClusterVip::open(args, layout, &listener, browsers.as_ref())?;
+    let mut names = names::serving(args, advertise, service_range.first());
+    names.addresses.extend(vip.as_ref().map(|vip| IpAddr::V4(vip.address)));
     let (pki, changes) =
         Pki::open(&layout.pki(), &names, clock::now()).context("cannot set up certificates")?;
     for change in &changes {
@@ -227,6 +231,10 @@ async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Opti
     tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
     let serve = |listener| dashboard::serve(listener, args, api.clone(), tls.clone(), &tasks);
     let dashboard = browsers.map(serve).transpose()?;
+    if let Some(vip) = vip {
+        let node = own.clone().unwrap_or_else(|| names::identity(listening));
+        vip.start(node, &api, &tls, &tasks);
+    }
     let keeper = certificates::CertificateKeeper {
         pki,
         names,

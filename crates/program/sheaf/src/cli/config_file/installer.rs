@@ -74,10 +74,14 @@ fn install(keys: &Map<String, Value>, into: &mut Translation) -> Result<(), KeyE
                 into.flag("service-cluster-ip-range", &scalar(&path, value)?);
             }
             "cluster-pod-cidr" => into.flag("guest-network", &scalar(&path, value)?),
-            "vip" | "vip-mode" | "vip-hw-addr" => {
-                let reason =
-                    "a virtual address of the cluster is not supported yet; remove the key";
+            "vip" => into.flag("vip", &scalar(&path, value)?),
+            "vip-mode" if value.as_str() == Some("static") => {}
+            "vip-mode" => {
+                let reason = "expected static: choose an address for install.vip";
                 return Err(unsupported(&path, reason));
+            }
+            "vip-hw-addr" => {
+                into.ignored.push((path, "a static address has no MAC address of its own"));
             }
             "management-interface" => {
                 let reason = "the address of this machine is configured by its operating system";

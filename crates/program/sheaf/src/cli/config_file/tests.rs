@@ -66,6 +66,12 @@ system_settings:
 }
 
 #[test]
+fn the_virtual_address_of_the_installer_is_a_flag() {
+    let text = "install: {mode: create, vip: 10.0.0.9, vip_mode: static, vip_hw_addr: 'x'}";
+    assert_eq!(flags(text).unwrap(), ["--vip=10.0.0.9"]);
+}
+
+#[test]
 fn a_witness_takes_its_flags_of_the_file() {
     let text = "
 server_url: https://10.0.0.1
@@ -118,7 +124,7 @@ fn mistakes_name_the_key_and_what_would_be_valid() {
         ("server_url: http://a", "server_url: expected a URL such as https://10.0.0.1:6443"),
         ("server_url: https://a/b", "server_url: expected a URL"),
         ("install: {mode: upgrade}", "install.mode: expected create or join, found \"upgrade\""),
-        ("install: {vip: 10.0.0.9}", "install.vip: a virtual address of the cluster is not"),
+        ("install: {vip_mode: dhcp}", "install.vip_mode: expected static"),
         ("install: {banana: 1}", "unknown key \"install.banana\""),
         ("os: 3", "os: expected a map, found 3"),
     ] {

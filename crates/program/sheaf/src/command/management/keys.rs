@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
@@ -12,7 +13,8 @@ use http::Request;
 use kube::Client;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::ServerArgs;
+use crate::cli::{ServerArgs, VipArg};
+use crate::command::server::vip;
 use crate::data_dir::Layout;
 
 pub(in crate::command) const KEYS_PATH: &str = "/sheaf/v1/management-keys";
@@ -26,6 +28,9 @@ pub(in crate::command) struct ManagementKeys {
     encryption_keys: String,
     /// A server with another range would give addresses out twice.
     service_range: String,
+    /// The virtual address of the API, if there is one.
+    #[serde(default)]
+    vip: Option<Ipv4Addr>,
 }
 
 impl fmt::Debug for ManagementKeys {
@@ -40,6 +45,7 @@ impl ManagementKeys {
         pki: &Path,
         encryption_keys: &Path,
         service_range: &str,
+        vip: Option<Ipv4Addr>,
     ) -> Result<Self> {
         EtcdFiles::ensure_ca(pki, clock::now()).context("cannot set up the CA of etcd")?;
         let files = read_shared(pki).context("cannot read the keys of the cluster")?;
@@ -47,7 +53,7 @@ impl ManagementKeys {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             text => text.with_context(|| format!("cannot read {}", encryption_keys.display()))?,
         };
-        Ok(Self { files, encryption_keys, service_range: service_range.to_owned() })
+        Ok(Self { files, encryption_keys, service_range: service_range.to_owned(), vip })
     }
 
     /// Asks a server for them, as this node.
@@ -66,6 +72,9 @@ impl ManagementKeys {
             );
         }
         store_shared(&layout.pki(), pin, &self.files).context("cannot take the keys over")?;
+        if let (Some(address), None) = (self.vip, args.vip) {
+            vip::note(layout, VipArg::Address(address))?;
+        }
         if self.encryption_keys.is_empty() {
             return Ok(());
         }

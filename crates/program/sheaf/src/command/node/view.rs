@@ -192,6 +192,15 @@ pub(super) fn status(nodes: &[Node], machines: &[Value], volumes: &[Value]) -> S
     text
 }
 
+/// The line about the virtual address of the API, by its lease; nothing if it was never used.
+pub(super) fn virtual_address(lease: &Value) -> Option<String> {
+    let address = lease["metadata"]["annotations"][hci::announcement::ADDRESS].as_str()?;
+    Some(match lease["spec"]["holderIdentity"].as_str().unwrap_or_default() {
+        "" => format!("address    {address}, on no node\n"),
+        holder => format!("address    {address}, on {holder}\n"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -229,6 +238,19 @@ mod tests {
         assert_eq!(role(&node("n2", "True", &[MANAGEMENT_ROLE, CONTROL_PLANE])), "management");
         assert_eq!(role(&node("x1", "True", &[WITNESS_ROLE])), "witness");
         assert_eq!(row, ["n2", "worker", "Ready", "10.0.0.2", "4", "4 GiB", "1", "1"]);
+    }
+
+    #[test]
+    fn the_virtual_address_is_shown_with_its_node() {
+        let lease = |holder: &str| {
+            json!({"metadata": {"annotations": {"sheaf.io/address": "10.0.0.10"}},
+                "spec": {"holderIdentity": holder}})
+        };
+        let shown = virtual_address(&lease("n1"));
+        assert_eq!(shown.as_deref(), Some("address    10.0.0.10, on n1\n"));
+        let shown = virtual_address(&lease(""));
+        assert_eq!(shown.as_deref(), Some("address    10.0.0.10, on no node\n"));
+        assert_eq!(virtual_address(&json!({})), None);
     }
 
     #[test]

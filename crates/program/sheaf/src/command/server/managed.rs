@@ -61,6 +61,7 @@ pub(super) fn open(
     let own = args.encryption.encryption_key_file.clone();
     handle.open(ManagementFacts {
         client: in_process::client(api.clone(), identities::controllers()),
+        layout: layout.clone(),
         pki: layout.pki(),
         encryption_keys: own.unwrap_or_else(|| layout.encryption_keys()),
         service_range: args.service_cluster_ip_range.clone(),

@@ -27,6 +27,8 @@ use tracing::{info, warn};
 use crate::command::join::witness::{CERTIFICATE_PATH, MemberRequest, SignedMember};
 use crate::command::management::view::{MEMBERS_PATH, MemberView, STORE_PATH, StoreView};
 use crate::command::management::{KEYS_PATH, ManagedEtcd, ManagementKeys};
+use crate::command::server::vip;
+use crate::data_dir::Layout;
 
 /// A certificate request has a few hundred bytes.
 const REQUEST_LIMIT: usize = 64 << 10;
@@ -35,6 +37,7 @@ const REQUEST_LIMIT: usize = 64 << 10;
 pub(in crate::command::server) struct ManagementFacts {
     /// Reads Nodes.
     pub(in crate::command::server) client: Client,
+    pub(in crate::command::server) layout: Layout,
     pub(in crate::command::server) pki: PathBuf,
     pub(in crate::command::server) encryption_keys: PathBuf,
     pub(in crate::command::server) service_range: String,
@@ -204,7 +207,8 @@ impl ManagementFacts {
             warn!(node = name, "refused the keys of the cluster: the node is a worker");
             return Err(ManagementRefusal::NotManagement);
         }
-        let keys = ManagementKeys::read(&self.pki, &self.encryption_keys, &self.service_range);
+        let vip = vip::read(&self.layout).map_err(ManagementRefusal::Keys)?;
+        let keys = ManagementKeys::read(&self.pki, &self.encryption_keys, &self.service_range, vip);
         let keys = keys.map_err(ManagementRefusal::Keys)?;
         info!(node = name, "handed the keys of the cluster to a management node");
         Ok(serde_json::to_value(keys).unwrap_or_default())

@@ -33,9 +33,15 @@ fn until_written(node: &Node, name: &str) {
     });
 }
 
+/// What the cluster says of itself; a complaint while its server restarts.
+fn status(node: &Node) -> String {
+    let output = node.sheaf.command("cluster status");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
 fn until_status(node: &Node, part: &str) {
     poll(part, || {
-        let status = node.sheaf.run("cluster status");
+        let status = status(node);
         if status.contains(part) { Ok(()) } else { Err(status) }
     });
 }
@@ -207,7 +213,7 @@ fn a_voter_that_is_lost_is_replaced() {
 
     kill(&mut three);
     poll("the node that stood by serves", || {
-        let status = one.sheaf.run("cluster status");
+        let status = status(&one);
         let is_whole = status.contains("3 voters, 3 of 3 members healthy");
         if is_whole && status.contains("member     four") { Ok(()) } else { Err(status) }
     });

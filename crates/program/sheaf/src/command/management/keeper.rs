@@ -1,4 +1,4 @@
-//! On the management node whose member leads etcd: takes the seat of a voter that is lost for long,
+//! On the management node whose member leads etcd, or on one of them if the witness leads: takes the seat of a voter that is lost for long,
 //! so that a node that stands by gets it. `quorum::replaceable` decides. The Node of a server that lost
 //! its seat is marked as one that waits for another.
 //!
@@ -58,11 +58,11 @@ impl VoterKeeper {
     async fn look(&self, nodes: &[Node], silent: &mut BTreeMap<String, Instant>) -> Result<()> {
         let members = self.managed.members().await?;
         let own = members.status().await?;
-        if own.leader != own.id {
+        let (listed, states) = self.managed.states().await?;
+        if !plan::is_keeper(own.id, own.leader, &listed, nodes) {
             silent.clear();
             return Ok(());
         }
-        let (listed, states) = self.managed.states().await?;
         let now = Instant::now();
         note_silence(silent, &listed, &states, nodes, now);
         let silence = silent.iter().map(|(node, since)| (node.clone(), now - *since)).collect();

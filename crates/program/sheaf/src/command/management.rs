@@ -32,7 +32,7 @@ pub(super) use member_join::MemberJoin;
 pub(super) use mover::{MoveWatch, warn_if_outdated};
 pub(super) use node_feed::NodeFeed;
 pub(super) use peers::{PeerFollower, api_urls, read_servers};
-pub(super) use stand_by::stand_by;
+pub(super) use stand_by::{REMOVAL, stand_by};
 pub(super) use store::{ManagedEtcd, open as open_store};
 pub(super) use supervisor::EtcdSupervisor;
 

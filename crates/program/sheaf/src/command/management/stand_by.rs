@@ -16,6 +16,9 @@ use crate::command::join::Membership;
 use crate::command::program::node_client;
 use crate::data_dir::Layout;
 
+/// On a Node: its member of etcd is removed, and the Node is deleted next.
+pub(in crate::command) const REMOVAL: &str = "sheaf.io/removal";
+
 /// The standing of a node without a seat, as the API servers of the others tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -40,7 +43,7 @@ pub(super) async fn standing(layout: &Layout, record: &EtcdRecord) -> Standing {
             anyhow::Ok(found)
         };
         match asked.await {
-            Ok(Ok(_)) => return Standing::Replaced,
+            Ok(Ok(found)) => return of_node(&found),
             Ok(Err(kube::Error::Api(status))) if [401, 403, 404].contains(&status.code) => {
                 return Standing::Removed;
             }
@@ -49,6 +52,15 @@ pub(super) async fn standing(layout: &Layout, record: &EtcdRecord) -> Standing {
         }
     }
     Standing::Unknown
+}
+
+/// The member of a node that is removed goes before its Node, which is marked by then.
+fn of_node(node: &Node) -> Standing {
+    let annotations = node.metadata.annotations.as_ref();
+    match annotations.is_some_and(|all| all.contains_key(REMOVAL)) {
+        true => Standing::Removed,
+        false => Standing::Replaced,
+    }
 }
 
 /// Puts the data of the former member aside, and notes that this node waits for a seat. The next
@@ -77,4 +89,19 @@ fn first_membership(layout: &Layout, node: &str) -> Result<Membership> {
     let ca = CertificateDer::from_pem_slice(ca.as_bytes()).context("cannot read the CA")?;
     let pin = CertificateFacts::of(&ca).context("cannot read the CA")?.public_key_pin();
     Ok(Membership::of_management(pin, node.to_owned(), read_servers(layout)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_being_removed_does_not_stand_by() {
+        let node = |annotations: serde_json::Value| -> Node {
+            serde_json::from_value(serde_json::json!({"metadata": {"annotations": annotations}}))
+                .unwrap()
+        };
+        assert_eq!(of_node(&node(serde_json::json!({}))), Standing::Replaced);
+        assert_eq!(of_node(&node(serde_json::json!({REMOVAL: "member"}))), Standing::Removed);
+    }
 }

@@ -18,7 +18,7 @@ use hci::cluster::{MANAGEMENT_ROLE, WITNESS_ROLE, node_of_user};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use quorum::{MemberError, RemovalRefusal, node_of, removable};
 use serde_json::json;
@@ -26,7 +26,7 @@ use tracing::{info, warn};
 
 use crate::command::join::witness::{CERTIFICATE_PATH, MemberRequest, SignedMember};
 use crate::command::management::view::{MEMBERS_PATH, MemberView, STORE_PATH, StoreView};
-use crate::command::management::{KEYS_PATH, ManagedEtcd, ManagementKeys};
+use crate::command::management::{KEYS_PATH, ManagedEtcd, ManagementKeys, REMOVAL};
 use crate::command::server::vip;
 use crate::data_dir::Layout;
 
@@ -79,6 +79,8 @@ enum ManagementRefusal {
     Sign(#[from] PkiError),
     #[error("cannot read the Nodes")]
     Nodes(#[source] kube::Error),
+    #[error("cannot mark the Node that is removed")]
+    Mark(#[source] kube::Error),
     #[error("cannot read the Node of {node:?}")]
     Node { node: String, source: kube::Error },
     #[error("cannot read the keys of the cluster")]
@@ -98,7 +100,7 @@ impl ManagementRefusal {
         match self {
             Self::Starting | Self::Member(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NotManagement | Self::NotWitness => StatusCode::FORBIDDEN,
-            Self::Node { .. } | Self::Nodes(_) | Self::Keys(_) | Self::Sign(_) => {
+            Self::Node { .. } | Self::Nodes(_) | Self::Mark(_) | Self::Keys(_) | Self::Sign(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
             Self::Body | Self::Request(_) => StatusCode::BAD_REQUEST,
@@ -263,10 +265,21 @@ impl ManagementFacts {
         let healthy: Vec<u64> = states.into_iter().flatten().map(|state| state.id).collect();
         let id = removable(&members, &healthy, node, &etcd.record.member)?;
         if let Some(id) = id {
+            self.mark_removal(node).await?;
             etcd.members().await?.remove(id).await?;
             info!(node, "removed a member of etcd");
         }
         Ok(json!({"removed": id.is_some()}))
+    }
+
+    /// So that the node does not take itself for one whose seat another node got.
+    async fn mark_removal(&self, node: &str) -> Result<(), ManagementRefusal> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {REMOVAL: "member"}}}));
+        let nodes = Api::<Node>::all(self.client.clone());
+        match nodes.patch_metadata(node, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(refused)) if refused.code == 404 => Ok(()),
+            marked => marked.map(drop).map_err(ManagementRefusal::Mark),
+        }
     }
 }
 

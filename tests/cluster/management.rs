@@ -189,7 +189,7 @@ fn until_ended(node: &mut Node, reason: &str) {
     assert_has(node.sheaf.log(), reason);
 }
 
-/// The majority is lost, and one node recovers; the other is not let in again with its old data.
+/// The majority is lost, and one node recovers; the other comes back without its vote.
 fn the_last_one_goes_on_alone(nodes: &mut [Node; 3]) {
     let recover = |node: &Node, flags: &str| {
         let output = node.sheaf.command_there(&format!("cluster recover {flags}"));
@@ -213,8 +213,17 @@ fn the_last_one_goes_on_alone(nodes: &mut [Node; 3]) {
     write(&nodes[0].sheaf.http(), "alone");
     assert_has(nodes[0].sheaf.run("cluster status"), "1 voters, 1 of 1 members healthy");
 
-    // Its etcd learns from the other that it is not a member any more.
+    // The other learns that it does not vote any more: it keeps its old data aside, and stands by.
     nodes[1].sheaf.start_without_waiting();
-    until_ended(&mut nodes[1], "was removed from");
+    poll("the node stands by", || {
+        let log = nodes[1].sheaf.log();
+        if log.contains("waiting to become a voter") { Ok(()) } else { Err(log) }
+    });
+    until_ready(&nodes[0], "two");
+    assert_has(nodes[0].sheaf.run("cluster status"), "1 voters, 1 of 1 members healthy");
+    let kept = std::fs::read_dir(nodes[1].sheaf.data()).unwrap().flatten();
+    let names = kept.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    assert_eq!(names.filter(|name| name.starts_with("etcd.removed-")).count(), 1);
+    nodes[1].sheaf.end();
     nodes[0].sheaf.run("node remove two --force");
 }

@@ -65,7 +65,7 @@ pub fn seat(
         seats.push(next.node);
         chosen.push(next.node);
     }
-    if seats.len() % 2 == 0 && chosen.pop() == Some(own) {
+    if seats.len().is_multiple_of(2) && chosen.pop() == Some(own) {
         return Err(SeatRefusal::Even);
     }
     if chosen.contains(&own) { Ok(()) } else { Err(SeatRefusal::Enough) }

@@ -29,8 +29,8 @@ pub(crate) use self::host::{damage, states};
 pub use self::listen::Listener;
 pub use self::offload::Driver;
 pub use self::shard::{
-    AdminError, AdminReply, AdminRequest, Encryption, Handle, KeyChange, MemberStatus, OpenReplica,
-    Place, Shard, VolumeKey, VolumeOptions, VolumeStatus,
+    AdminError, AdminReply, AdminRequest, Encryption, Handle, KeyChange, MemberState, MemberStatus,
+    OpenReplica, Place, Shard, VolumeKey, VolumeOptions, VolumeStatus,
 };
 pub use self::stream::Address;
 pub use self::tls::{Role, Tls, TlsError};

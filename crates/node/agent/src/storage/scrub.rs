@@ -79,7 +79,7 @@ fn is_whole(status: &VolumeStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use block::ids::{Epoch, Generation, ReplicaId};
-    use block::run::MemberStatus;
+    use block::run::{MemberState, MemberStatus};
     use block::storage::{Attachment, RecordPlace};
 
     use super::*;
@@ -87,7 +87,7 @@ mod tests {
     fn volume(id: u128, rebuilt: Option<u64>, scrubbed: Option<u64>) -> VolumeState {
         let member = MemberStatus {
             id: ReplicaId::from_u128(id),
-            state: "in-sync".into(),
+            state: MemberState::InSync,
             rebuilt_bytes: rebuilt,
             rebuild_bytes: rebuilt,
             latency_micros: 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use block::ids::{ReplicaId, SnapshotId};
 use block::repl::control::ByteRange;
-use block::run::{MemberStatus, VolumeStatus};
+use block::run::{MemberState, MemberStatus, VolumeStatus};
 use block::storage::{ReplicaState, StorageStatus, VolumeState};
 use block::store::ReplicaFault;
 use hci::longhorn::{REPLICA_DAMAGED, REPLICA_MISSING};
@@ -174,7 +174,7 @@ fn engine(
     told["currentSize"] = json!(status.size.to_string());
     told["isExpanding"] = json!(engine.size > status.size);
     told["currentReplicaAddressMap"] = json!(engine.replicas);
-    told["replicaModeMap"] = modes(status, &names);
+    told["replicaModeMap"] = modes(&status.replicas, &names);
     told["rebuildStatus"] = rebuilds(status, &names, engine);
     told["snapshots"] = snapshots(status, world.state.and_then(|it| fullest(it, status)));
     told
@@ -245,13 +245,15 @@ fn names<'a>(world: &StorageWorld<'a>, volume: &str) -> BTreeMap<ReplicaId, &'a 
     own.map(|it| (it.id, it.name.as_str())).collect()
 }
 
-fn modes(status: &VolumeStatus, names: &BTreeMap<ReplicaId, &str>) -> Value {
-    let mode = |member: &MemberStatus| match member.state.as_str() {
-        "in-sync" => "RW",
-        "learner" => "WO",
-        _ => "ERR",
+/// A replica that the engine connects to has no mode yet: with `ERR` it would be given up.
+fn modes(members: &[MemberStatus], names: &BTreeMap<ReplicaId, &str>) -> Value {
+    let mode = |member: &MemberStatus| match member.state {
+        MemberState::InSync => Some("RW"),
+        MemberState::Learner => Some("WO"),
+        MemberState::Away => Some("ERR"),
+        MemberState::Connecting | MemberState::Disconnected => None,
     };
-    let named = status.replicas.iter().filter_map(|it| Some((names.get(&it.id)?, mode(it))));
+    let named = members.iter().filter_map(|it| Some((names.get(&it.id)?, mode(it)?)));
     json!(named.map(|(name, mode)| ((*name).to_owned(), mode)).collect::<BTreeMap<_, _>>())
 }
 
@@ -276,7 +278,7 @@ fn rebuild(member: &MemberStatus) -> Option<Value> {
                 "isRebuilding": true, "progress": progress, "state": "in_progress", "error": error,
             }))
         }
-        _ if error.is_empty() || member.state == "in-sync" => None,
+        _ if error.is_empty() || member.state == MemberState::InSync => None,
         _ => Some(json!({
             "isRebuilding": false, "progress": 0, "state": "error", "error": error,
         })),
@@ -510,11 +512,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_rebuild_that_failed_says_why() {
-        let member = |state: &str, bytes: Option<u64>, reason: Option<&str>| MemberStatus {
+    fn member(state: MemberState, bytes: Option<u64>, reason: Option<&str>) -> MemberStatus {
+        MemberStatus {
             id: ReplicaId::from_u128(1),
-            state: state.into(),
+            state,
             rebuilt_bytes: bytes,
             rebuild_bytes: bytes.map(|it| it * 2),
             latency_micros: 0,
@@ -522,13 +523,44 @@ mod tests {
             used_bytes: 0,
             work: None,
             reason: reason.map(ToOwned::to_owned),
-        };
+        }
+    }
+
+    #[test]
+    fn a_replica_that_is_being_connected_is_not_given_up() {
+        let names = BTreeMap::from([(ReplicaId::from_u128(1), "a")]);
+        for (state, expected) in [
+            (MemberState::InSync, json!({"a": "RW"})),
+            (MemberState::Learner, json!({"a": "WO"})),
+            (MemberState::Connecting, json!({})),
+            (MemberState::Disconnected, json!({})),
+            (MemberState::Away, json!({"a": "ERR"})),
+        ] {
+            let members = [member(state, None, None)];
+            assert_eq!(modes(&members, &names), expected, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_rebuild_that_failed_says_why() {
         for (what, member, expected) in [
-            ("in sync", member("in-sync", None, None), None),
-            ("not there, and never tried", member("away", None, None), None),
-            ("on its way", member("learner", Some(5), None), Some((true, "in_progress", ""))),
-            ("again", member("learner", Some(5), Some("bad")), Some((true, "in_progress", "bad"))),
-            ("given up for now", member("away", None, Some("bad")), Some((false, "error", "bad"))),
+            ("in sync", member(MemberState::InSync, None, None), None),
+            ("not there, and never tried", member(MemberState::Away, None, None), None),
+            (
+                "on its way",
+                member(MemberState::Learner, Some(5), None),
+                Some((true, "in_progress", "")),
+            ),
+            (
+                "again",
+                member(MemberState::Learner, Some(5), Some("bad")),
+                Some((true, "in_progress", "bad")),
+            ),
+            (
+                "given up for now",
+                member(MemberState::Away, None, Some("bad")),
+                Some((false, "error", "bad")),
+            ),
         ] {
             let expected = expected.map(|(is_rebuilding, state, error)| {
                 let progress = if is_rebuilding { 50 } else { 0 };

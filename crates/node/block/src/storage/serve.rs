@@ -12,7 +12,7 @@ use super::protocol::{Answered, MAX_LINE, Reply, Request, StorageStatus};
 use super::replicas::ReplicaError;
 use super::state::Grant;
 use super::volumes::VolumeError;
-use crate::run::{VolumeStatus, chain};
+use crate::run::{MemberState, MemberStatus, VolumeStatus, chain};
 
 /// Supervisors have some at a time.
 const MAX_CONNECTIONS: usize = 64;
@@ -137,10 +137,14 @@ fn pace(status: &StorageStatus) -> Duration {
     if any(|it| it.phase != "active") {
         return OPENING;
     }
-    let moves =
-        any(|it| it.unreconciled > 0 || it.replicas.iter().any(|it| it.rebuilt_bytes.is_some()));
+    let moves = any(|it| it.unreconciled > 0 || it.replicas.iter().any(is_changing));
     let works = status.replicas.iter().any(|it| it.work.is_some());
     if moves || works { BUSY } else { QUIET }
+}
+
+fn is_changing(member: &MemberStatus) -> bool {
+    member.rebuilt_bytes.is_some()
+        || matches!(member.state, MemberState::Connecting | MemberState::Disconnected)
 }
 
 fn line(reader: &mut BufReader<UnixStream>) -> Option<String> {

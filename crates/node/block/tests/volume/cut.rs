@@ -10,7 +10,7 @@ use crate::odd::Small;
 fn in_sync(node: &Node, volume: block::ids::VolumeId, count: usize) {
     node.wait(volume, &format!("{count} in sync"), |state| {
         state.status.as_ref().is_some_and(|status| {
-            let has = |it: &&block::run::MemberStatus| it.state.starts_with("in-sync");
+            let has = |it: &&block::run::MemberStatus| it.state.is_recorded();
             status.replicas.iter().filter(has).count() == count
         })
     });

@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::lab::{Lab, MIB, qemu_io, tool};
+use block::run::MemberState;
 use block::run::lab::LabRequest;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -61,7 +62,8 @@ fn a_replica_that_is_killed_catches_up_while_clients_write() {
     wait_for_writes(&lab);
     lab.ask(&LabRequest::KillReplica { index: 1 });
     lab.wait("the dead one to leave", |status| {
-        status.replicas.iter().filter(|it| it.state == "in-sync").count() == 2 && status.epoch.0 > 1
+        status.replicas.iter().filter(|it| it.state == MemberState::InSync).count() == 2
+            && status.epoch.0 > 1
     });
     lab.ask(&LabRequest::StartReplica { index: 1 });
     finish(fio);
@@ -79,7 +81,7 @@ fn a_replica_that_hangs_is_left_behind_and_comes_back() {
     let pid = lab.replica_pid(2);
     signal(pid, Signal::STOP);
     lab.wait("the silent one to leave", |status| {
-        status.replicas.iter().filter(|it| it.state.starts_with("in-sync")).count() == 2
+        status.replicas.iter().filter(|it| it.state.is_recorded()).count() == 2
     });
     signal(pid, Signal::CONT);
     finish(fio);

@@ -196,7 +196,9 @@ fn replaced_certificates_are_used_by_new_connections_of_running_processes() {
     pair.nodes[0].wait_in_sync(volumes[1], 1);
     let connected = |volume: VolumeId| {
         let state = pair.nodes[0].state(volume).and_then(|it| it.status);
-        state.map_or(0, |it| it.replicas.iter().filter(|it| it.state == "in-sync").count())
+        state.map_or(0, |it| {
+            it.replicas.iter().filter(|it| it.state == block::run::MemberState::InSync).count()
+        })
     };
     assert_eq!(connected(volumes[0]), 2);
     // Then the other end has them too.

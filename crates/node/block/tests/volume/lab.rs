@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use block::run::lab::{LabReply, LabRequest, ask};
-use block::run::{AdminReply, AdminRequest, VolumeStatus};
+use block::run::{AdminReply, AdminRequest, MemberState, VolumeStatus};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -192,7 +192,8 @@ impl Lab {
 
     pub(crate) fn wait_in_sync(&self, count: usize) {
         self.wait(&format!("{count} replicas in sync"), |status| {
-            let in_sync = status.replicas.iter().filter(|it| it.state == "in-sync").count();
+            let in_sync =
+                status.replicas.iter().filter(|it| it.state == MemberState::InSync).count();
             in_sync == count && status.unreconciled == 0
         });
     }

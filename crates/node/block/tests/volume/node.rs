@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use block::ids::{ReplicaId, VolumeId};
-use block::run::Address;
+use block::run::{Address, MemberState};
 use block::storage::{Attachment, Client, RecordPlace, ReplicaAt, VolumeState};
 
 use crate::lab::program;
@@ -145,7 +145,8 @@ impl Node {
     pub(crate) fn wait_in_sync(&self, volume: VolumeId, count: usize) {
         self.wait(volume, &format!("{count} replicas in sync"), |state| {
             state.status.as_ref().is_some_and(|status| {
-                let in_sync = status.replicas.iter().filter(|it| it.state == "in-sync").count();
+                let in_sync =
+                    status.replicas.iter().filter(|it| it.state == MemberState::InSync).count();
                 status.phase == "active" && in_sync == count && status.unreconciled == 0
             })
         });

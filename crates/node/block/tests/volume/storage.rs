@@ -158,9 +158,10 @@ fn nodes_that_are_killed_come_back_and_agree() {
     // Somebody else's node.
     cluster.nodes[2].kill();
     cluster.nodes[0].wait(volume, "the dead node to leave", |state| {
-        state.status.as_ref().is_some_and(|it| {
-            it.replicas.iter().filter(|it| it.state.starts_with("in-sync")).count() == 2
-        })
+        state
+            .status
+            .as_ref()
+            .is_some_and(|it| it.replicas.iter().filter(|it| it.state.is_recorded()).count() == 2)
     });
     cluster.nodes[2].resume();
     cluster.nodes[0].wait_in_sync(volume, 3);

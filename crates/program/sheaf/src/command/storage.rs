@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use block::ids::{ReplicaId, VolumeId};
-use block::run::{Address, AdminReply, AdminRequest, Role, TlsFiles};
+use block::run::{Address, AdminReply, AdminRequest, MemberState, Role, TlsFiles};
 use block::storage::{
     Attachment, Client, RecordPlace, ReplicaAt, ReplicaState, Storage, StorageOptions,
     StorageStatus, VolumeState,
@@ -161,7 +161,7 @@ fn volume_line(text: &mut String, volume: &VolumeState) {
     let phase = status.as_ref().map_or("-", |it| it.phase.as_str());
     let size = status.as_ref().map_or("-".to_owned(), |it| human(it.size));
     let in_sync = status.as_ref().map_or("-".to_owned(), |it| {
-        let count = it.replicas.iter().filter(|it| it.state == "in-sync").count();
+        let count = it.replicas.iter().filter(|it| it.state == MemberState::InSync).count();
         format!("{count} of {}", it.replicas.len())
     });
     let unix = attachment.nbd.as_ref().map(|it| it.display().to_string());

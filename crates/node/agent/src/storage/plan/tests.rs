@@ -90,7 +90,7 @@ impl Scene {
         let replica = scene.replica().id;
         let member = MemberStatus {
             id: replica,
-            state: "in-sync".into(),
+            state: block::run::MemberState::InSync,
             rebuilt_bytes: None,
             rebuild_bytes: None,
             latency_micros: 0,

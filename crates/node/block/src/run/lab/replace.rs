@@ -11,7 +11,7 @@ use super::{LabError, Shared, create_replica};
 use crate::crypt::HEADER;
 use crate::ids::ReplicaId;
 use crate::repl::engine::{MemberFault, Notice};
-use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus, chain};
+use crate::run::{AdminReply, AdminRequest, MemberState, VolumeKey, VolumeStatus, chain};
 
 /// A replica that could not be rebuilt so often in a row is replaced.
 const REBUILD_ATTEMPTS: u32 = 2;
@@ -60,7 +60,7 @@ fn is_whole(volume: &VolumeStatus) -> bool {
         && volume.unreconciled == 0
         && volume.disputed.is_empty()
         && volume.lost.is_empty()
-        && volume.replicas.iter().all(|it| it.state == "in-sync")
+        && volume.replicas.iter().all(|it| it.state == MemberState::InSync)
 }
 
 impl Shared {
@@ -147,7 +147,8 @@ impl Shared {
             .ask(VolumeKey::FIRST, AdminRequest::Status)
             .map_err(|error| error.to_string())?;
         let AdminReply::Status(status) = reply else { return Err("no status".to_owned()) };
-        let others = status.replicas.iter().any(|it| it.id != old && it.state == "in-sync");
+        let others =
+            status.replicas.iter().any(|it| it.id != old && it.state == MemberState::InSync);
         if !others {
             return Err(format!("replica {index} is the only one that has everything"));
         }
@@ -176,6 +177,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use MemberState::{Away, Disconnected, InSync, Learner};
+
     use super::*;
     use crate::ids::{Epoch, Generation};
     use crate::repl::control::ByteRange;
@@ -183,9 +186,9 @@ mod tests {
 
     #[test]
     fn replaced_files_go_only_when_no_other_copy_is_doubtful() {
-        let member = |state: &&str| MemberStatus {
+        let member = |state: &MemberState| MemberStatus {
             id: ReplicaId::from_u128(1),
-            state: (*state).to_owned(),
+            state: *state,
             rebuilt_bytes: None,
             rebuild_bytes: None,
             latency_micros: 0,
@@ -194,7 +197,7 @@ mod tests {
             work: None,
             reason: None,
         };
-        let volume = |states: &[&str]| VolumeStatus {
+        let volume = |states: &[MemberState]| VolumeStatus {
             phase: "active".to_owned(),
             generation: Generation(1),
             epoch: Epoch(1),
@@ -209,13 +212,13 @@ mod tests {
             waiting: None,
             snapshots: vec![],
         };
-        let whole = || volume(&["in-sync", "in-sync", "in-sync"]);
+        let whole = || volume(&[InSync, InSync, InSync]);
         let range = vec![ByteRange { offset: 0, length: 4096 }];
         for (what, volume, expected) in [
             ("all in sync", whole(), true),
-            ("one is built", volume(&["in-sync", "learner"]), false),
-            ("one is away", volume(&["in-sync", "away"]), false),
-            ("one is not connected", volume(&["in-sync", "in-sync, not connected"]), false),
+            ("one is built", volume(&[InSync, Learner]), false),
+            ("one is away", volume(&[InSync, Away]), false),
+            ("one is not connected", volume(&[InSync, Disconnected]), false),
             ("to be compared", VolumeStatus { unreconciled: 1, ..whole() }, false),
             ("replicas differ", VolumeStatus { disputed: range.clone(), ..whole() }, false),
             ("blocks are lost", VolumeStatus { lost: range, ..whole() }, false),

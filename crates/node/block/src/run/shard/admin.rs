@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Shard;
 use super::client::Origin;
 use super::engine::{Place, VolumeKey};
+use super::member_state::{MemberFacts, MemberState};
 use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::control::ByteRange;
 use crate::repl::engine::{
@@ -140,8 +141,7 @@ pub struct VolumeStatus {
 #[serde(rename_all = "camelCase")]
 pub struct MemberStatus {
     pub id: ReplicaId,
-    /// `in-sync`, `learner` or `away`.
-    pub state: String,
+    pub state: MemberState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuilt_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -249,6 +249,7 @@ impl Shard {
             let _ = answer.send(Err(AdminError::Gone));
             return;
         };
+        let now = self.now;
         let found = |name: &str| self.snapshot(at, name);
         let result = match request {
             AdminRequest::Status => {
@@ -274,20 +275,17 @@ impl Shard {
             AdminRequest::Scrub => return self.command(at, [Command::Scrub], &answer),
             AdminRequest::Switch => return self.command(at, [Command::Switch], &answer),
             AdminRequest::Replace { old, new, at: place } => {
-                let replicas = &mut self.volumes[at].replicas;
-                replicas.retain(|(id, _)| *id != old);
-                replicas.push((new, place.map_or(Place::Here, Place::At)));
+                self.volumes[at].forget_replica(old);
+                self.volumes[at].know_replica(new, place.map_or(Place::Here, Place::At), now);
                 let commands = [Command::RemoveReplica(old), Command::AddReplica(new)];
                 return self.command(at, commands, &answer);
             }
             AdminRequest::AddReplica { replica, at: place } => {
-                let replicas = &mut self.volumes[at].replicas;
-                replicas.retain(|(id, _)| *id != replica);
-                replicas.push((replica, place.map_or(Place::Here, Place::At)));
+                self.volumes[at].know_replica(replica, place.map_or(Place::Here, Place::At), now);
                 return self.command(at, [Command::AddReplica(replica)], &answer);
             }
             AdminRequest::DropReplica { replica } => {
-                self.volumes[at].replicas.retain(|(id, _)| *id != replica);
+                self.volumes[at].forget_replica(replica);
                 return self.command(at, [Command::RemoveReplica(replica)], &answer);
             }
         };
@@ -357,16 +355,17 @@ impl Shard {
             let stats = status.stats.iter().find(|(it, _)| it == id).map(|(_, it)| it);
             let latency = status.latency.iter().find(|(it, _)| it == id);
             let fault = status.rebuild_faults.iter().find(|(it, _)| it == id);
-            let connected = volume.links.contains_key(id);
-            let state = match (status.isr.contains(id), rebuild) {
-                (_, Some(_)) => "learner",
-                (true, None) if connected => "in-sync",
-                (true, None) => "in-sync, not connected",
-                (false, None) => "away",
+            let since = volume.absent_since.get(id).copied().unwrap_or_default();
+            let facts = MemberFacts {
+                in_sync: status.isr.contains(id),
+                is_rebuilt: rebuild.is_some(),
+                is_connected: volume.links.contains_key(id),
+                has_failed: fault.is_some(),
+                absent_for: self.now.saturating_sub(since),
             };
             MemberStatus {
                 id: *id,
-                state: state.to_owned(),
+                state: MemberState::of(facts),
                 rebuilt_bytes: rebuild.map(|it| it.done_bytes),
                 rebuild_bytes: rebuild.map(|it| it.total_bytes),
                 free_bytes: stats.map_or(0, |it| it.free_bytes),

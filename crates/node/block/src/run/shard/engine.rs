@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use super::Shard;
 use super::admin::Message;
@@ -80,6 +81,8 @@ pub(super) struct Volume {
     pub(super) events: VecDeque<Event>,
     actions: Vec<Action>,
     pub(super) replicas: Vec<(ReplicaId, Place)>,
+    /// When each replica was added, or left those in sync.
+    pub(super) absent_since: BTreeMap<ReplicaId, Duration>,
     /// The connection to each replica, as the engine and as the shard call it.
     pub(super) links: BTreeMap<ReplicaId, (Connection, ConnectionId)>,
     control: Arc<Mutex<Box<dyn ControlPlane + Send>>>,
@@ -131,6 +134,7 @@ impl Shard {
             engine: Engine::new(config),
             events: VecDeque::from([Event::Command(command)]),
             actions: Vec::new(),
+            absent_since: replicas.iter().map(|(replica, _)| (*replica, self.now)).collect(),
             replicas,
             links: BTreeMap::new(),
             control: Arc::new(Mutex::new(control)),
@@ -291,6 +295,11 @@ impl Shard {
     }
 
     fn noticed(&mut self, at: usize, notice: &Notice) {
+        if let Notice::MemberFailed { replica, .. } = notice
+            && let Some(since) = self.volumes[at].absent_since.get_mut(replica)
+        {
+            *since = self.now;
+        }
         (self.volumes[at].notices)(notice);
         // An encrypted volume cannot be read before it is unlocked.
         if *notice == Notice::StandingBy && self.volumes[at].encryption.is_none() {
@@ -335,6 +344,18 @@ fn answer(control: &dyn ControlPlane, ask: &Ask) -> ControlAnswer {
 }
 
 impl Volume {
+    /// The engine is to connect to a replica from now on.
+    pub(super) fn know_replica(&mut self, replica: ReplicaId, place: Place, now: Duration) {
+        self.forget_replica(replica);
+        self.replicas.push((replica, place));
+        self.absent_since.insert(replica, now);
+    }
+
+    pub(super) fn forget_replica(&mut self, replica: ReplicaId) {
+        self.replicas.retain(|(known, _)| *known != replica);
+        self.absent_since.remove(&replica);
+    }
+
     /// Serves, or will; nothing is asked of one that is over.
     pub(super) fn is_live(&self) -> bool {
         !self.gone && !self.engine.is_over()

@@ -24,7 +24,11 @@ pub(crate) struct Client {
 
 /// One open connection.
 #[derive(Debug)]
-pub(crate) struct Connection(SendRequest<Full<Bytes>>);
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// The node that requests are made as, by impersonation.
+    node: Option<String>,
+}
 
 impl Client {
     pub(crate) fn from_kubeconfig(text: &str) -> Result<Self> {
@@ -59,7 +63,7 @@ impl Client {
         let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        Ok(Connection(sender))
+        Ok(Connection { sender, node: None })
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<(u16, Bytes)> {
@@ -68,9 +72,14 @@ impl Client {
 }
 
 impl Connection {
+    /// Makes the next requests as a node.
+    pub(crate) fn act_as_node(&mut self, node: &str) {
+        self.node = Some(node.to_owned());
+    }
+
     /// Whether the server has hung up, as it does on those who say nothing for long.
     pub(crate) fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        self.sender.is_closed()
     }
 
     pub(crate) async fn open(
@@ -79,7 +88,13 @@ impl Connection {
         path: &str,
         body: Bytes,
     ) -> Result<http::Response<Incoming>> {
-        let request = Request::builder()
+        let mut request = Request::builder();
+        if let Some(node) = &self.node {
+            request = request
+                .header("impersonate-user", format!("system:node:{node}"))
+                .header("impersonate-group", "system:nodes");
+        }
+        let request = request
             .method(method.clone())
             .uri(path)
             .header("host", "sheaf")
@@ -93,8 +108,8 @@ impl Connection {
                 },
             )
             .body(Full::new(body))?;
-        self.0.ready().await?;
-        Ok(self.0.send_request(request).await?)
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request).await?)
     }
 
     pub(crate) async fn send(

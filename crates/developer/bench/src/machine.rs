@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use self::bare::{Bare, BareSetup, Recipe};
-use self::node::{MachineNode, Watch, is_running};
+use self::node::MachineNode;
 use crate::figures::{Figures, Limit, percentile};
 use crate::process::tool;
+use crate::watch::{Watch, is_running};
 
 const ROUNDS: usize = 9;
 /// After which nothing of a start goes on any more.

@@ -6,13 +6,16 @@
 //! request and the ratio to a bare etcd measured in the same run say more.
 
 mod client;
+mod cluster;
 mod figures;
 mod machine;
 mod peer;
 mod process;
 mod scenario;
+mod session;
 mod storage;
 mod volume;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -65,6 +68,8 @@ enum Part {
     Storage,
     /// What one user notices of another's flood.
     Fairness,
+    /// Several nodes: joining, replicas over TLS, three voters, many nodes. Only when asked for.
+    Cluster,
 }
 
 fn main() -> Result<()> {
@@ -101,6 +106,11 @@ fn main() -> Result<()> {
             }
             scenario::run(&args, &sheaf, &mut figures).await
         })?;
+    }
+    // Needs root for its network namespaces, and minutes.
+    if args.only == Some(Part::Cluster) {
+        let cluster = cluster::run(&sheaf, args.seconds, &mut figures);
+        runtime.block_on(cluster).context("cannot measure a cluster")?;
     }
     figures.print();
     Ok(())

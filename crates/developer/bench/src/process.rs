@@ -93,13 +93,7 @@ impl Server {
 
     /// CPU time used so far, user and system.
     pub(crate) fn cpu(&self) -> Duration {
-        let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        let after = stat.rsplit(") ").next().unwrap_or("");
-        let fields: Vec<u64> =
-            after.split(' ').skip(11).take(2).filter_map(|t| t.parse().ok()).collect();
-        // The kernel counts in ticks of 10 ms.
-        Duration::from_millis(fields.iter().sum::<u64>() * 10)
+        cpu(self.pid())
     }
 
     pub(crate) async fn stop(mut self) -> Result<Duration> {
@@ -117,6 +111,27 @@ pub(crate) fn memory(pid: u32) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next());
     kilobytes.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
+}
+
+/// CPU time that a process has used so far, user and system.
+pub(crate) fn cpu(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit(") ").next().unwrap_or("");
+    let ticks = after.split(' ').skip(11).take(2).filter_map(|it| it.parse::<u64>().ok());
+    // The kernel counts in ticks of 10 ms.
+    Duration::from_millis(ticks.sum::<u64>() * 10)
+}
+
+pub(crate) fn kill(pid: u32) {
+    let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+}
+
+/// The processes that name a directory in their command lines.
+pub(crate) fn processes_with(dir: &Path) -> Result<Vec<u32>> {
+    let dir = dir.to_string_lossy().into_owned();
+    let names = |arguments: &[String]| arguments.iter().any(|each| each.contains(&dir));
+    let all = processes()?.into_iter().filter(|(_, arguments)| names(arguments));
+    Ok(all.map(|(pid, _)| pid).collect())
 }
 
 /// All processes, with their command lines.

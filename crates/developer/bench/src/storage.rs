@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use self::node::{CLAIMS, StorageNode, longhorn};
+use self::node::{NODE, StorageNode};
 use self::web::Web;
 use crate::figures::{Figures, Limit, percentile};
 use crate::process::tool;
+use crate::session::{CLAIMS, longhorn};
 
 const IMAGES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages";
 const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -92,7 +93,7 @@ async fn claim(node: &mut StorageNode, class: &str, figures: &mut Figures) -> Re
         let begun = Instant::now();
         node.claim(&name, "4Gi", Some(class)).await?;
         let volume = node.until_bound(&name).await?;
-        node.attach(&volume).await?;
+        node.attach(&volume, NODE).await?;
         times.push(begun.elapsed());
         node.detach(&volume).await?;
         node.delete(&format!("{CLAIMS}/{name}")).await?;
@@ -201,13 +202,13 @@ async fn rounds(node: &mut StorageNode, prefix: &str, count: usize) -> Result<()
             volumes.push(node.until_bound(name).await?);
         }
         for volume in &volumes {
-            node.want(volume, true).await?;
+            node.want(volume, Some(NODE)).await?;
         }
         for volume in &volumes {
-            node.attach(volume).await?;
+            node.attach(volume, NODE).await?;
         }
         for volume in &volumes {
-            node.want(volume, false).await?;
+            node.want(volume, None).await?;
         }
         for volume in &volumes {
             node.detach(volume).await?;

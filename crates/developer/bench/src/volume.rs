@@ -5,7 +5,7 @@
 
 mod guest;
 mod idle;
-mod lab;
+pub(crate) mod lab;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

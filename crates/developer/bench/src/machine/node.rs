@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use bytes::{Bytes, BytesMut};
+use anyhow::{Result, ensure};
+use bytes::Bytes;
 use http::Method;
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::Connection;
 use crate::process::Server;
+use crate::watch::Watch;
 
 const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
 const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
@@ -172,14 +171,7 @@ impl MachineNode {
 
     /// Follows the instances from now on.
     pub(super) async fn watch(&mut self) -> Result<Watch> {
-        let list = self.send(Method::GET, VMIS, Bytes::new()).await?;
-        let list: Value = serde_json::from_slice(&list)?;
-        let revision = list["metadata"]["resourceVersion"].as_str().context("no revision")?;
-        let path = format!("{VMIS}?watch=1&resourceVersion={revision}");
-        let mut connection = self.server.client.connect().await?;
-        let reply = connection.open(Method::GET, &path, Bytes::new()).await?;
-        let body = reply.into_body();
-        Ok(Watch { _connection: connection, body, unread: BytesMut::new() })
+        Watch::open(&self.server.client, VMIS).await
     }
 }
 
@@ -197,57 +189,4 @@ impl Drop for MachineNode {
 
 fn data(dir: &TempDir) -> PathBuf {
     dir.path().join("data")
-}
-
-/// Events of instances.
-#[derive(Debug)]
-pub(super) struct Watch {
-    _connection: Connection,
-    body: Incoming,
-    unread: BytesMut,
-}
-
-impl Watch {
-    /// Reads until `is_it` says yes of an event's type and object.
-    pub(super) async fn until(
-        &mut self,
-        mut is_it: impl FnMut(&str, &Value) -> bool,
-    ) -> Result<()> {
-        let reading = async {
-            loop {
-                let event = self.next().await?;
-                if is_it(event["type"].as_str().unwrap_or_default(), &event["object"]) {
-                    return Ok(());
-                }
-            }
-        };
-        tokio::time::timeout(START_TIMEOUT, reading)
-            .await
-            .context("waited in vain for a machine")?
-    }
-
-    pub(super) async fn until_running(&mut self, name: &str) -> Result<()> {
-        self.until(|_, vmi| vmi["metadata"]["name"] == name && is_running(vmi)).await
-    }
-
-    pub(super) async fn until_gone(&mut self, name: &str) -> Result<()> {
-        self.until(|kind, vmi| kind == "DELETED" && vmi["metadata"]["name"] == name).await
-    }
-
-    async fn next(&mut self) -> Result<Value> {
-        loop {
-            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-                let line = self.unread.split_to(end + 1);
-                return Ok(serde_json::from_slice(&line)?);
-            }
-            let frame = self.body.frame().await.context("the watch has ended")??;
-            if let Ok(data) = frame.into_data() {
-                self.unread.extend_from_slice(&data);
-            }
-        }
-    }
-}
-
-pub(super) fn is_running(vmi: &Value) -> bool {
-    vmi["status"]["phase"] == "Running"
 }

@@ -8,13 +8,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use super::SPAN;
+use crate::process;
 
 const SIZE: &str = "1GiB";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server of a volume, with all its processes.
 #[derive(Debug)]
-pub(super) struct VolumeServer {
+pub(crate) struct VolumeServer {
     child: Child,
     /// The program and the directory of a volume; none for qemu-nbd.
     volume: Option<(PathBuf, PathBuf)>,
@@ -25,28 +26,28 @@ pub(super) struct VolumeServer {
 
 /// What fio does.
 #[derive(Debug)]
-pub(super) struct Load {
-    pub(super) rw: &'static str,
-    pub(super) block: &'static str,
-    pub(super) depth: u32,
+pub(crate) struct Load {
+    pub(crate) rw: &'static str,
+    pub(crate) block: &'static str,
+    pub(crate) depth: u32,
     /// Once over everything, if nothing is said.
-    pub(super) seconds: Option<u32>,
+    pub(crate) seconds: Option<u32>,
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) struct Sample {
-    pub(super) iops: f64,
-    pub(super) p50_micros: f64,
-    pub(super) p99_micros: f64,
-    pub(super) max_micros: f64,
+pub(crate) struct Sample {
+    pub(crate) iops: f64,
+    pub(crate) p50_micros: f64,
+    pub(crate) p99_micros: f64,
+    pub(crate) max_micros: f64,
     /// Of all processes of the server, for each request.
-    pub(super) cpu_micros: f64,
+    pub(crate) cpu_micros: f64,
 }
 
 impl VolumeServer {
     /// qemu-nbd on a raw file, as it comes.
-    pub(super) fn qemu(dir: &Path) -> Result<Self> {
+    pub(crate) fn qemu(dir: &Path) -> Result<Self> {
         let (image, socket) = (dir.join("raw"), dir.join("qemu.sock"));
         let file = std::fs::File::create(&image)?;
         file.set_len(1 << 30)?;
@@ -95,34 +96,8 @@ impl VolumeServer {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 
-    pub(super) fn fio(&self, load: &Load) -> Result<Sample> {
-        let before = self.cpu();
-        let mut fio = Command::new("fio");
-        fio.args(["--name=bench", "--ioengine=nbd", "--randrepeat=0", "--norandommap"]);
-        fio.arg(format!("--uri={}", self.uri())).arg(format!("--size={SPAN}"));
-        fio.arg(format!("--rw={}", load.rw)).arg(format!("--bs={}", load.block));
-        fio.arg(format!("--iodepth={}", load.depth)).arg("--output-format=json");
-        if let Some(seconds) = load.seconds {
-            fio.arg("--time_based").arg(format!("--runtime={seconds}"));
-        }
-        let output = fio.output().context("cannot run fio; is it installed?")?;
-        ensure!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
-        let used = self.cpu().saturating_sub(before);
-        let text = String::from_utf8(output.stdout)?;
-        let start = text.find('{').context("fio said nothing")?;
-        let said: Value = serde_json::from_str(&text[start..])?;
-        let way = if load.rw.contains("read") { "read" } else { "write" };
-        let job = &said["jobs"][0][way];
-        let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-        let percentile = |name: &str| number(&job["clat_ns"]["percentile"][name]) / 1e3;
-        let count = number(&job["total_ios"]).max(1.0);
-        Ok(Sample {
-            iops: number(&job["iops"]),
-            p50_micros: percentile("50.000000"),
-            p99_micros: percentile("99.000000"),
-            max_micros: number(&job["clat_ns"]["max"]) / 1e3,
-            cpu_micros: used.as_secs_f64() * 1e6 / count,
-        })
+    pub(crate) fn fio(&self, load: &Load) -> Result<Sample> {
+        fio(&self.uri(), load, || self.cpu())
     }
 
     /// `sheaf dev volume …` on this volume.
@@ -161,24 +136,12 @@ impl VolumeServer {
 
     /// CPU time that all its processes have used, user and system.
     pub(super) fn cpu(&self) -> Duration {
-        let ticks = |pid: &u32| -> u64 {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let after = stat.rsplit(") ").next().unwrap_or("");
-            after.split(' ').skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum()
-        };
-        // The kernel counts in ticks of 10 ms.
-        Duration::from_millis(self.pids().iter().map(ticks).sum::<u64>() * 10)
+        self.pids().into_iter().map(process::cpu).sum()
     }
 
     /// Resident memory of all its processes in MB, without what they share.
     pub(super) fn memory(&self) -> f64 {
-        let anonymous = |pid: &u32| -> f64 {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-            let kilobytes = line.and_then(|line| line.split_whitespace().next());
-            kilobytes.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
-        };
-        self.pids().iter().map(anonymous).sum()
+        self.pids().into_iter().map(process::memory).sum()
     }
 }
 
@@ -188,4 +151,35 @@ impl Drop for VolumeServer {
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
     }
+}
+
+/// Loads what is served at `uri`; `cpu` is the CPU time so far of all processes that serve it.
+pub(crate) fn fio(uri: &str, load: &Load, cpu: impl Fn() -> Duration) -> Result<Sample> {
+    let before = cpu();
+    let mut fio = Command::new("fio");
+    fio.args(["--name=bench", "--ioengine=nbd", "--randrepeat=0", "--norandommap"]);
+    fio.arg(format!("--uri={uri}")).arg(format!("--size={SPAN}"));
+    fio.arg(format!("--rw={}", load.rw)).arg(format!("--bs={}", load.block));
+    fio.arg(format!("--iodepth={}", load.depth)).arg("--output-format=json");
+    if let Some(seconds) = load.seconds {
+        fio.arg("--time_based").arg(format!("--runtime={seconds}"));
+    }
+    let output = fio.output().context("cannot run fio; is it installed?")?;
+    ensure!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
+    let used = cpu().saturating_sub(before);
+    let text = String::from_utf8(output.stdout)?;
+    let start = text.find('{').context("fio said nothing")?;
+    let said: Value = serde_json::from_str(&text[start..])?;
+    let way = if load.rw.contains("read") { "read" } else { "write" };
+    let job = &said["jobs"][0][way];
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let percentile = |name: &str| number(&job["clat_ns"]["percentile"][name]) / 1e3;
+    let count = number(&job["total_ios"]).max(1.0);
+    Ok(Sample {
+        iops: number(&job["iops"]),
+        p50_micros: percentile("50.000000"),
+        p99_micros: percentile("99.000000"),
+        max_micros: number(&job["clat_ns"]["max"]) / 1e3,
+        cpu_micros: used.as_secs_f64() * 1e6 / count,
+    })
 }

@@ -92,7 +92,7 @@ fn migrations(setting: &Value, kubevirt: &Value) -> Option<Value> {
     let mut fields = wanted.as_object()?.clone();
     fields.retain(|name, _| known.get(name).is_some());
     // Fields that the setting does not name are at their defaults; these two are not its own.
-    let before = kubevirt.pointer("/spec/configuration/migrations").and_then(Value::as_object);
+    let before = kubevirt["spec"]["configuration"]["migrations"].as_object();
     for name in before.into_iter().flat_map(serde_json::Map::keys) {
         if !["nodeDrainTaintKey", "network"].contains(&name.as_str()) {
             fields.entry(name.clone()).or_insert(Value::Null);

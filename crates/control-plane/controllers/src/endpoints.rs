@@ -135,8 +135,7 @@ impl EndpointsReconciler {
     async fn forget(&self, key: &ObjectKey) -> Result<(), ReconcileError> {
         let found = self.0.get(ENDPOINTS, &key.namespace, &key.name).await;
         let Some(old) = found.doing("get the endpoints")? else { return Ok(()) };
-        let label = old.pointer("/metadata/labels").and_then(|own| own.get(plan::ENDPOINTS_OF));
-        if label != Some(&json!(plan::ENDPOINTS_BY)) {
+        if object::label(&old, plan::ENDPOINTS_OF) != Some(plan::ENDPOINTS_BY) {
             return Ok(());
         }
         match self.0.delete(ENDPOINTS, &key.namespace, &key.name, object::uid(&old)).await {

@@ -1,8 +1,10 @@
 //! Reading objects that are kept as JSON.
 //!
 //! Machines are handled as JSON so that fields this version does not know survive being
-//! copied. A field that is absent or of another type reads as empty.
+//! copied. A field that is absent or of another type reads as empty, and does not keep the other
+//! fields of its object from being read. Parts with several fields are read as records ([`read`]).
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use types::Quantity;
 
@@ -22,8 +24,12 @@ pub(crate) fn int(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
 
+pub(crate) fn flag(object: &Value, pointer: &str) -> Option<bool> {
+    object.pointer(pointer).and_then(Value::as_bool)
+}
+
 pub(crate) fn is_true(object: &Value, pointer: &str) -> bool {
-    object.pointer(pointer).and_then(Value::as_bool) == Some(true)
+    flag(object, pointer) == Some(true)
 }
 
 pub(crate) fn quantity(object: &Value, pointer: &str) -> Option<Quantity> {
@@ -37,6 +43,17 @@ pub(crate) fn entries<'a>(
     pointer: &str,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> {
     object.pointer(pointer).and_then(Value::as_object).into_iter().flatten()
+}
+
+/// A part of an object as a record, which may name few of its fields and borrow their texts. A
+/// part that is absent or of another shape reads as the empty record.
+pub(crate) fn read<'a, T: Deserialize<'a> + Default>(part: &'a Value) -> T {
+    T::deserialize(part).unwrap_or_default()
+}
+
+/// A copy of a map, such as labels; empty if there is none.
+pub(crate) fn copied_map(map: &Value) -> Map<String, Value> {
+    map.as_object().cloned().unwrap_or_default()
 }
 
 pub(crate) fn name(object: &Value) -> &str {
@@ -55,12 +72,31 @@ pub(crate) fn generation(object: &Value) -> i64 {
     int(object, "/metadata/generation").unwrap_or_default()
 }
 
+/// Where the next page of a list begins; nothing on the last page.
+pub(crate) fn continue_token(page: &Value) -> Option<&str> {
+    Some(text(page, "/metadata/continue")).filter(|token| !token.is_empty())
+}
+
 pub(crate) fn is_deleting(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
+/// The labels of an object; null if it has none.
+pub(crate) fn labels(object: &Value) -> &Value {
+    &object["metadata"]["labels"]
+}
+
+pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    labels(object).get(key)?.as_str()
+}
+
+/// The annotations of an object; null if it has none.
+pub(crate) fn annotations(object: &Value) -> &Value {
+    &object["metadata"]["annotations"]
+}
+
 pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.pointer("/metadata/annotations")?.get(key)?.as_str()
+    annotations(object).get(key)?.as_str()
 }
 
 pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
@@ -126,5 +162,22 @@ mod tests {
         let object = json!({"spec": {"a": 1}});
         assert_eq!((text(&object, "/spec/a"), list(&object, "/x").len()), ("", 0));
         assert!(controller(&object).is_none() && !is_deleting(&object));
+        assert!(labels(&object).is_null() && label(&object, "a").is_none());
+        assert!(annotation(&object, "a").is_none() && copied_map(labels(&object)).is_empty());
+    }
+
+    #[test]
+    fn a_record_names_the_fields_that_matter_and_borrows() {
+        #[derive(Debug, Default, PartialEq, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Part<'a> {
+            node_name: &'a str,
+            count: Option<i64>,
+        }
+        let object = json!({"spec": {"nodeName": "one", "unknown": [1]}, "status": "x"});
+        assert_eq!(read::<Part<'_>>(&object["spec"]), Part { node_name: "one", count: None });
+        for other in [&object["status"], &object["absent"]] {
+            assert_eq!(read::<Part<'_>>(other), Part::default());
+        }
     }
 }

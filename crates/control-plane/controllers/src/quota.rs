@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::settling::{PendingQuotas, SETTLE};
+use crate::object;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
@@ -147,9 +148,9 @@ impl QuotaReconciler {
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
                 items.into_iter().for_each(&mut each);
             }
-            match page.pointer("/metadata/continue").and_then(Value::as_str) {
-                Some(token) if !token.is_empty() => params = params.continue_token(token),
-                _ => return Ok(()),
+            match object::continue_token(&page) {
+                Some(token) => params = params.continue_token(token),
+                None => return Ok(()),
             }
         }
     }
@@ -160,7 +161,7 @@ impl QuotaReconciler {
         namespace: &str,
         quota: &Value,
     ) -> Result<(), ReconcileError> {
-        let name = quota.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = object::name(quota);
         let body = serde_json::to_vec(quota).map_err(kube::Error::SerdeError);
         let request = Request::new(kind.path(namespace))
             .replace_subresource("status", name, &PostParams::default(), body.doing("encode")?)

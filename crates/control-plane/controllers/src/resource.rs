@@ -6,6 +6,8 @@ use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostPar
 use kube::core::{Request, params::Preconditions};
 use serde_json::Value;
 
+use crate::object;
+
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 
@@ -92,8 +94,7 @@ impl Objects {
         claim: Option<&Value>,
     ) -> Result<Option<Value>, kube::Error> {
         let Some(claim) = claim else { return Ok(None) };
-        let named = claim.pointer("/spec/volumeName").and_then(Value::as_str).unwrap_or_default();
-        let volume = self.get(VOLUMES, "", named).await?;
+        let volume = self.get(VOLUMES, "", object::text(claim, "/spec/volumeName")).await?;
         Ok(volume.filter(|volume| virt::claim_binding::are_bound(claim, volume)))
     }
 
@@ -119,9 +120,9 @@ impl Objects {
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
                 found.extend(items);
             }
-            match page.pointer("/metadata/continue").and_then(Value::as_str) {
-                Some(token) if !token.is_empty() => params = params.continue_token(token),
-                _ => return Ok(found),
+            match object::continue_token(&page) {
+                Some(token) => params = params.continue_token(token),
+                None => return Ok(found),
             }
         }
     }

@@ -237,9 +237,9 @@ impl VmReconciler {
 
     /// Writes whether the machine is meant to run, in the field that it uses.
     async fn set_strategy(&self, vm: &Value, strategy: RunStrategy) -> Result<(), ReconcileError> {
-        let spec = match vm.pointer("/spec/running") {
-            Some(Value::Bool(_)) => json!({"running": strategy == RunStrategy::Always}),
-            _ => json!({"runStrategy": strategy.as_str()}),
+        let spec = match object::flag(vm, "/spec/running") {
+            Some(_) => json!({"running": strategy == RunStrategy::Always}),
+            None => json!({"runStrategy": strategy.as_str()}),
         };
         let patch = json!({"metadata": object::version(vm), "spec": spec});
         self.write(vm, &patch).await.map(drop)

@@ -58,9 +58,9 @@ impl Reconciler for MemoryDumpReconciler {
         let Some(vm) = found.doing("get the virtual machine")? else {
             return Ok(ReconcileResult::Done);
         };
-        let request = vm.pointer("/status/memoryDumpRequest").filter(|own| own.is_object());
-        let request = request.filter(|_| !is_deleting(&vm)).cloned().unwrap_or_default();
-        let Ok(request) = serde_json::from_value::<VirtualMachineMemoryDumpRequest>(request) else {
+        let request: Option<VirtualMachineMemoryDumpRequest> =
+            object::read(&vm["status"]["memoryDumpRequest"]);
+        let Some(request) = request.filter(|_| !is_deleting(&vm)) else {
             self.claims.forget(key);
             return Ok(ReconcileResult::Done);
         };

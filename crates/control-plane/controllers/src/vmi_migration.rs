@@ -295,8 +295,8 @@ impl MigrationReconciler {
 
     async fn configuration(&self) -> Result<MigrationConfiguration, ReconcileError> {
         let all = self.objects.list(KUBEVIRTS, "", "").await.doing("get the configuration")?;
-        let config = all.first().and_then(|own| own.pointer("/spec/configuration/migrations"));
-        Ok(serde_json::from_value(config.cloned().unwrap_or_default()).unwrap_or_default())
+        let config = all.first().map(|own| &own["spec"]["configuration"]["migrations"]);
+        Ok(config.map(object::read).unwrap_or_default())
     }
 
     /// The configuration of the cluster, and of the policy that is for this instance.
@@ -354,6 +354,6 @@ impl MigrationReconciler {
 
 /// What the instance says of this migration and no other.
 fn own_state(migration: &Value, vmi: &Value) -> Option<Value> {
-    let state = vmi.pointer("/status/migrationState")?;
+    let state = &vmi["status"]["migrationState"];
     (state["migrationUid"] == object::uid(migration)).then(|| state.clone())
 }

@@ -1,10 +1,11 @@
 //! Which volume a claim gets, and what both then say: pure.
 
 use hci::cluster::is_witness;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use types::Quantity;
 
-use crate::object::{annotation, list, name, namespace, quantity, text, uid};
+use crate::object::{self, annotation, is_true, list, name, namespace, quantity, text, uid};
 use crate::populate::waits_for_populator;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -122,7 +123,7 @@ pub(super) fn node(nodes: &[Value]) -> Option<&str> {
         let ready = list(node, "/status/conditions")
             .iter()
             .any(|own| text(own, "/type") == "Ready" && text(own, "/status") == "True");
-        ready && !is_witness(node) && node.pointer("/spec/unschedulable") != Some(&json!(true))
+        ready && !is_witness(node) && !is_true(node, "/spec/unschedulable")
     };
     let room = |node: &&Value| quantity(node, "/status/allocatable/ephemeral-storage");
     let best = nodes
@@ -152,32 +153,27 @@ pub(super) fn choose<'a>(claim: &Value, volumes: &'a [Value]) -> Option<&'a Valu
         return Some(promised);
     }
     let size = |volume: &Value| quantity(volume, "/spec/capacity/storage");
-    let fitting = volumes.iter().filter(|volume| fits(claim, volume));
+    let selector: LabelSelector = object::read(&claim["spec"]["selector"]);
+    let fitting = volumes.iter().filter(|volume| fits(claim, &selector, volume));
     fitting.min_by(|a, b| size(a).cmp(&size(b)).then_with(|| name(a).cmp(name(b))))
 }
 
-fn fits(claim: &Value, volume: &Value) -> bool {
+fn fits(claim: &Value, selector: &LabelSelector, volume: &Value) -> bool {
     let mode = |object: &Value| match text(object, "/spec/volumeMode") {
         "" => "Filesystem".to_owned(),
         mode => mode.to_owned(),
     };
     let modes = list(volume, "/spec/accessModes");
-    let labels = volume.pointer("/metadata/labels");
-    let wants: Vec<(&String, &Value)> = claim
-        .pointer("/spec/selector/matchLabels")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .collect();
+    let mut wanted_labels = selector.match_labels.iter().flatten();
     text(volume, "/spec/claimRef/name").is_empty()
         && crate::object::text(volume, "/metadata/deletionTimestamp").is_empty()
         && text(volume, "/spec/storageClassName") == class_name(claim)
         && mode(volume) == mode(claim)
         && list(claim, "/spec/accessModes").iter().all(|wanted| modes.contains(wanted))
         && enough(claim, volume)
-        && wants.iter().all(|(key, value)| labels.and_then(|own| own.get(*key)) == Some(*value))
+        && wanted_labels.all(|(key, value)| object::label(volume, key) == Some(value))
         // Expressions are not looked at: who uses them names the volume.
-        && claim.pointer("/spec/selector/matchExpressions").is_none_or(Value::is_null)
+        && selector.match_expressions.is_none()
 }
 
 fn enough(claim: &Value, volume: &Value) -> bool {

@@ -9,7 +9,7 @@ use virt::reason::FillFailure;
 
 use super::source::{CloneHold, DataVolumeSource};
 use crate::condition::{self, Condition};
-use crate::object::{annotation, is_controlled_by, list, name, namespace, text};
+use crate::object::{self, annotation, copied_map, is_controlled_by, list, name, namespace, text};
 use crate::populate::{CLONE_REQUEST, DRIVER_CLONE, IMMEDIATE, POD_PHASE, UPLOAD_TARGET};
 use crate::storage_profile::Set;
 
@@ -67,19 +67,18 @@ pub(crate) fn annotations(content: &str, source: &DataVolumeSource) -> Map<Strin
 
 /// The claim of a data volume, with what the agent has to know.
 pub(super) fn claim(dv: &Value, source: &DataVolumeSource) -> Value {
-    let mut annotations: Map<String, Value> =
-        dv.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut annotations = copied_map(object::annotations(dv));
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     annotations.extend(self::annotations(text(dv, "/spec/contentType"), source));
-    let mut labels = dv.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
-    labels["app"] = "containerized-data-importer".into();
+    let mut labels = copied_map(object::labels(dv));
+    labels.insert("app".into(), "containerized-data-importer".into());
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {
             "name": name(dv), "namespace": namespace(dv),
             "labels": labels, "annotations": annotations,
             "ownerReferences": [
-                crate::object::controlled_by(dv, "cdi.kubevirt.io/v1beta1", "DataVolume"),
+                object::controlled_by(dv, "cdi.kubevirt.io/v1beta1", "DataVolume"),
             ],
         },
         "spec": claim_spec(dv),
@@ -116,13 +115,13 @@ pub(super) fn link(claim: &mut Value, source: &DataVolumeSource) {
 
 /// A copy that asks for no size gets that of its source.
 pub(super) fn default_size(claim: &mut Value, source: &DataVolumeSource, copied: &Value) {
-    let pointer = match source {
-        DataVolumeSource::Clone { .. } => "/status/capacity/storage",
-        DataVolumeSource::Snapshot { .. } => "/status/restoreSize",
+    let size = match source {
+        DataVolumeSource::Clone { .. } => copied["status"]["capacity"].get("storage"),
+        DataVolumeSource::Snapshot { .. } => copied["status"].get("restoreSize"),
         _ => return,
     };
-    let asks = claim.pointer("/spec/resources/requests/storage").is_some_and(|own| !own.is_null());
-    if let Some(size) = copied.pointer(pointer).filter(|_| !asks) {
+    let asks = !claim["spec"]["resources"]["requests"]["storage"].is_null();
+    if let Some(size) = size.filter(|_| !asks) {
         claim["spec"]["resources"] = json!({"requests": {"storage": size}});
     }
 }

@@ -17,7 +17,8 @@ use super::config_entries;
 use crate::condition::{self, Condition};
 use crate::key::ObjectKey;
 use crate::object::{
-    annotation, entries, is_deleting, is_merged, is_true, list, name, namespace, text, version,
+    annotation, copied_map, entries, is_deleting, is_merged, is_true, labels, list, name,
+    namespace, text, version,
 };
 
 #[derive(Debug, Default)]
@@ -81,7 +82,7 @@ fn network_labels(state: &DhcpState) -> Vec<DhcpChange> {
     let changes =
         changes.map(|network| (network, json!({"metadata": {"labels": wanted(network)}})));
     let is_change = |(network, patch): &(&Value, Value)| {
-        let labels = network.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
+        let labels = Value::Object(copied_map(labels(network)));
         !is_merged(&labels, &patch["metadata"]["labels"])
     };
     let changes = changes.filter(is_change);
@@ -101,7 +102,7 @@ fn entries_of(state: &DhcpState, network: &str) -> Vec<EntryId> {
             continue;
         }
         let owner = ObjectKey::new(namespace(config), text(config, "/spec/vmName"));
-        let spec = machines.get(&owner).and_then(|own| own.pointer("/spec/template/spec"));
+        let spec = machines.get(&owner).map(|own| &own["spec"]["template"]["spec"]);
         let real = spec.map(|spec| hci::dhcp::interfaces(namespace(config), spec));
         for (at, (entry, mac, _)) in config_entries(config).enumerate() {
             if !hci::dhcp::is_same_network(entry, network) {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::condition;
-use crate::object::{controlled_by, int, is_deleting, is_true, list, name, namespace, text, uid};
+use crate::object::{
+    self, controlled_by, copied_map, int, is_deleting, is_true, list, name, namespace, text, uid,
+};
 
 pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
 pub(crate) const SLICES_OF: &str = "endpointslice.kubernetes.io/managed-by";
@@ -18,7 +20,7 @@ const SLICE: usize = 1000;
 
 /// The labels of the pods behind a service; nothing if somebody else says what is behind it.
 pub(crate) fn selector(service: &Value) -> Option<String> {
-    let selector = service.pointer("/spec/selector")?.as_object()?;
+    let selector = service["spec"]["selector"].as_object()?;
     if selector.is_empty() || text(service, "/spec/type") == "ExternalName" {
         return None;
     }
@@ -175,8 +177,7 @@ fn slice(
 }
 
 fn labels(service: &Value) -> Map<String, Value> {
-    let mut labels =
-        service.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut labels = copied_map(object::labels(service));
     if text(service, "/spec/clusterIP") == "None" {
         labels.insert(HEADLESS.into(), json!(""));
     }

@@ -41,7 +41,7 @@ pub(crate) fn lease_duration(lease: Option<&Value>) -> Duration {
 }
 
 pub(crate) fn is_management(node: &Value) -> bool {
-    node.pointer("/metadata/labels").is_some_and(|labels| labels.get(CONTROL_PLANE).is_some())
+    object::labels(node).get(CONTROL_PLANE).is_some()
 }
 
 /// The token of the declaration that the node is lost.

@@ -10,6 +10,8 @@ use kinds::quota::{self, Amounts};
 use serde_json::{Value, json};
 use types::Quantity;
 
+use crate::object::entries;
+
 /// Whether more than the existence of an object counts, so that metadata is not enough.
 pub(crate) fn is_read_whole(group: &str, plural: &str) -> bool {
     group.is_empty() && matches!(plural, "pods" | "services" | "persistentvolumeclaims")
@@ -17,8 +19,7 @@ pub(crate) fn is_read_whole(group: &str, plural: &str) -> bool {
 
 /// The kinds whose objects some of the quotas count.
 pub(crate) fn counted_kinds(quotas: &[Value], catalog: &Catalog) -> Vec<Arc<CatalogKind>> {
-    let limits = quotas.iter().filter_map(|quota| quota.pointer("/spec/hard"));
-    let names = limits.filter_map(Value::as_object).flat_map(|hard| hard.keys());
+    let names = quotas.iter().flat_map(limited_names);
     let kinds: BTreeSet<&Arc<CatalogKind>> =
         names.filter_map(|name| counted(name, catalog)).collect();
     kinds.into_iter().map(Arc::clone).collect()
@@ -26,10 +27,13 @@ pub(crate) fn counted_kinds(quotas: &[Value], catalog: &Catalog) -> Vec<Arc<Cata
 
 /// Nothing used of each name that can be counted here.
 pub(crate) fn zero(quota: &Value, catalog: &Catalog) -> Amounts {
-    let hard = quota.pointer("/spec/hard").and_then(Value::as_object);
-    let names = hard.into_iter().flat_map(|hard| hard.keys());
-    let tracked = names.filter(|name| counted(name, catalog).is_some());
+    let tracked = limited_names(quota).filter(|name| counted(name, catalog).is_some());
     tracked.map(|name| (name.clone(), Quantity::ZERO)).collect()
+}
+
+/// The names in `spec.hard`.
+fn limited_names(quota: &Value) -> impl Iterator<Item = &String> {
+    entries(quota, "/spec/hard").map(|(name, _)| name)
 }
 
 /// Adds what `object` uses of the names in `used`.
@@ -50,21 +54,22 @@ pub(crate) fn charge(
 
 /// Whether less is used of something than the quota's status says.
 pub(crate) fn gives_back(quota: &Value, used: &Amounts) -> bool {
-    let known = quota::amounts(quota.pointer("/status/used"));
+    let known = quota::amounts(Some(&quota["status"]["used"]));
     known.iter().any(|(name, amount)| used.get(name).is_some_and(|own| own < amount))
 }
 
 /// The quota with its status as it should be; nothing if it is so already.
 pub(crate) fn updated(mut quota: Value, used: &Amounts) -> Option<Value> {
-    let at = |pointer: &str| quota::amounts(quota.pointer(pointer));
-    let hard = at("/spec/hard");
-    if at("/status/hard") == hard && at("/status/used") == *used {
+    let amounts = |part: &Value| quota::amounts(Some(part));
+    let (spec, status) = (&quota["spec"], &quota["status"]);
+    let hard = amounts(&spec["hard"]);
+    if amounts(&status["hard"]) == hard && amounts(&status["used"]) == *used {
         return None;
     }
     let text = |amounts: &Amounts| -> Value {
         amounts.iter().map(|(name, own)| (name.clone(), json!(own.to_string()))).collect()
     };
-    let hard = quota.pointer("/spec/hard").cloned().unwrap_or_else(|| text(&hard));
+    let hard = spec.get("hard").cloned().unwrap_or_else(|| text(&hard));
     quota.as_object_mut()?.insert("status".into(), json!({"hard": hard, "used": text(used)}));
     Some(quota)
 }

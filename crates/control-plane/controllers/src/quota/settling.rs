@@ -11,6 +11,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::object;
+
 /// Longer than the store takes for one write, shorter than anybody waits.
 pub(crate) const SETTLE: Duration = Duration::from_millis(500);
 
@@ -21,8 +23,7 @@ pub(crate) struct PendingQuotas(BTreeMap<String, (String, Instant)>);
 impl PendingQuotas {
     /// Whether `quota`, which counts too much, has not changed for long enough.
     pub(crate) fn is_over(&mut self, quota: &Value, now: Instant) -> bool {
-        let text = |pointer| quota.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let (uid, version) = (text("/metadata/uid"), text("/metadata/resourceVersion"));
+        let (uid, version) = (object::uid(quota), object::text(quota, "/metadata/resourceVersion"));
         match self.0.get(uid) {
             Some((known, since)) if known == version => {
                 let over = now.duration_since(*since) >= SETTLE;

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::object::{
-    annotation, controlled_by, controller, generation, is_deleting, list, name, namespace, text,
-    uid, version,
+    self, annotation, controlled_by, controller, copied_map, generation, is_deleting, list, name,
+    namespace, text, uid, version,
 };
 use crate::vmi::VM_FINALIZER;
 
@@ -92,10 +92,8 @@ pub(crate) fn revision(vm: &Value) -> Value {
 
 /// The data volume of one of the machine's templates.
 pub(crate) fn data_volume(vm: &Value, template: &Value) -> Value {
-    let map = |pointer: &str| {
-        template.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
-    };
-    let (mut labels, mut annotations) = (map("/metadata/labels"), map("/metadata/annotations"));
+    let mut labels = copied_map(object::labels(template));
+    let mut annotations = copied_map(object::annotations(template));
     labels.insert("kubevirt.io/created-by".into(), json!(uid(vm)));
     annotations.insert("cdi.kubevirt.io/allowClaimAdoption".into(), json!("true"));
     let mut spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));

@@ -14,7 +14,7 @@ use virt::reason::MachineFailure;
 use virt::restart_required::{CHANGED, needs_restart};
 
 use super::status::{Findings, Restart};
-use crate::object::{namespace, text};
+use crate::object::{self, copied_map, namespace, text};
 use crate::reconcile::{ErrorContext, ReconcileError};
 use crate::resource::{KUBEVIRTS, Objects, REVISIONS, Resource, is_refused};
 
@@ -52,7 +52,7 @@ pub(crate) async fn expand(
 ) -> Result<Option<Expanded>, ReconcileError> {
     if !refers(vm) {
         for (field, _) in FIELDS {
-            if vm.pointer(&format!("/status/{field}Ref")).is_some() {
+            if vm["status"].get(format!("{field}Ref")).is_some() {
                 findings.references.insert(format!("{field}Ref"), Value::Null);
             }
         }
@@ -198,8 +198,7 @@ fn apply(vm: &Value, known: &ReadObjects, config: &ClusterConfig) -> Result<Expa
     let expanded = write_out(&vm, namespace(&vm), known, config)?;
     let mut named = Value::Object(Map::new());
     annotate(&vm, &mut named);
-    let annotations = named.pointer("/metadata/annotations").and_then(Value::as_object);
-    let annotations = annotations.cloned().unwrap_or_default();
+    let annotations = copied_map(object::annotations(&named));
     Ok(Expanded { spec: expanded["spec"].clone(), annotations })
 }
 

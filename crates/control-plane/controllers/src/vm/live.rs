@@ -78,7 +78,7 @@ pub(crate) fn update(template: &Value, vmi: &Value, scope: ChangeScope) -> Updat
 /// Where it may run; matters while it looks for a place, and when it moves.
 fn placement(template: &Value, vmi: &Value, spec: &mut Map<String, Value>) {
     for field in ["nodeSelector", "affinity", "tolerations"] {
-        let (wanted, own) = (template.get(field), vmi.pointer(&format!("/spec/{field}")));
+        let (wanted, own) = (template.get(field), vmi["spec"].get(field));
         let meant = |value: Option<&Value>| {
             value
                 .cloned()
@@ -165,7 +165,7 @@ fn memory(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
     let request = quantity(vmi, "/spec/domain/resources/requests/memory")
         .map(|own| (own + &(wanted.clone() - &current)).max(wanted.clone()))
         .map(|sum| ("memory".to_owned(), json!(sum.to_string())));
-    let guest = template.pointer("/domain/memory/guest").cloned().unwrap_or_default();
+    let guest = template["domain"]["memory"]["guest"].clone();
     Ok(Some(("memory", json!({"guest": guest}), request)))
 }
 

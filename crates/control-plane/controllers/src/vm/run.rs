@@ -109,7 +109,7 @@ impl VmReconciler {
             let name = text(&vmi, "/status/virtualMachineRevisionName");
             let started = self.objects.get(REVISIONS, object::namespace(vm), name).await;
             let started = started.doing("get what the instance was started from")?;
-            let started = started.as_ref().and_then(|own| own.pointer("/data/spec"));
+            let started = started.as_ref().and_then(|own| own["data"].get("spec"));
             if started.is_some_and(|own| own["template"] == vm["spec"]["template"]) {
                 patch["metadata"]["annotations"] = json!({instance::GENERATION: generation});
             } else if let Some(started) = started {

@@ -9,8 +9,7 @@ use crate::object::{self, annotation};
 /// The merge patch that copies the topology from the instance to its machine; nothing if the
 /// machine has one, or the instance has none.
 pub(super) fn kept(vm: &Value, vmi: &Value) -> Option<Value> {
-    let own = vm.pointer("/spec/template/metadata/annotations");
-    let own = own.and_then(|own| own.get(PCI_TOPOLOGY)).and_then(Value::as_str);
+    let own = annotation(&vm["spec"]["template"], PCI_TOPOLOGY);
     if own.is_some_and(|own| !own.is_empty()) {
         return None;
     }

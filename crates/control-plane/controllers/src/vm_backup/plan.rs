@@ -99,7 +99,7 @@ pub(super) fn backup_status(
     }
     if !why.is_empty() {
         status["error"] = json!({"message": why});
-    } else if backup.pointer("/status/error").is_some() {
+    } else if backup["status"].get("error").is_some() {
         status["error"] = Value::Null;
     }
     if let Some(content) = content {

@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{annotation, int, is_deleting, is_true, list, name, namespace, text, uid};
+use crate::object::{
+    annotation, int, is_deleting, is_true, label, list, name, namespace, text, uid,
+};
 
 /// On each backup of a schedule: the schedule's UID.
 pub(super) const UID_LABEL: &str = "harvesterhci.io/svmbackupUID";
@@ -78,8 +80,7 @@ impl<'a> Made<'a> {
 }
 
 fn timestamp(backup: &Value) -> &str {
-    let labels = backup.pointer("/metadata/labels");
-    labels.and_then(|all| all.get(TIMESTAMP_LABEL)).and_then(Value::as_str).unwrap_or_default()
+    label(backup, TIMESTAMP_LABEL).unwrap_or_default()
 }
 
 fn is_ready(backup: &Value) -> bool {
@@ -87,7 +88,7 @@ fn is_ready(backup: &Value) -> bool {
 }
 
 fn is_failed(backup: &Value) -> bool {
-    !is_ready(backup) && backup.pointer("/status/error").is_some_and(Value::is_object)
+    !is_ready(backup) && backup["status"]["error"].is_object()
 }
 
 pub(super) fn plan<'a>(

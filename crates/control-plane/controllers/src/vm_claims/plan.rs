@@ -29,7 +29,7 @@ pub(super) fn growth(claim: &Value, template: &ClaimTemplate) -> Option<Value> {
     if object::is_deleting(claim) || wanted.units() <= has.units() {
         return None;
     }
-    let size = template.claim.pointer(SIZE)?;
+    let size = &template.claim["spec"]["resources"]["requests"]["storage"];
     Some(json!({"spec": {"resources": {"requests": {"storage": size}}}}))
 }
 

@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{controlled_by, entries, list, name, namespace, strings, text, uid};
+use crate::object::{controlled_by, entries, list, name, namespace, read, strings, text, uid};
 
 const API: &str = "clone.kubevirt.io/v1beta1";
 const KIND: &str = "VirtualMachineClone";
@@ -88,7 +88,7 @@ pub(super) fn patches(clone: &Value, captured: &Value) -> Vec<String> {
     }
     let firmware = "/spec/template/spec/domain/firmware";
     let serial = text(clone, "/spec/newSMBiosSerial");
-    let is_there = captured.pointer(firmware).is_some_and(Value::is_object);
+    let is_there = captured["spec"]["template"]["spec"]["domain"]["firmware"].is_object();
     match (serial, is_there) {
         ("", true) => patches.push(json!({"op": "remove", "path": format!("{firmware}/serial")})),
         ("", false) => {}
@@ -102,16 +102,15 @@ pub(super) fn patches(clone: &Value, captured: &Value) -> Vec<String> {
         }
     }
     patches.push(json!({"op": "remove", "path": format!("{firmware}/uuid")}));
+    let (spec, template) = (&clone["spec"], &clone["spec"]["template"]);
     for (place, filters) in [
-        ("/metadata/labels", "/spec/labelFilters"),
-        ("/metadata/annotations", "/spec/annotationFilters"),
-        ("/spec/template/metadata/labels", "/spec/template/labelFilters"),
-        ("/spec/template/metadata/annotations", "/spec/template/annotationFilters"),
+        ("/metadata/labels", &spec["labelFilters"]),
+        ("/metadata/annotations", &spec["annotationFilters"]),
+        ("/spec/template/metadata/labels", &template["labelFilters"]),
+        ("/spec/template/metadata/annotations", &template["annotationFilters"]),
     ] {
-        if clone.pointer(filters).is_none_or(Value::is_null) {
-            continue;
-        }
-        let filters: Vec<&str> = strings(clone, filters).collect();
+        // An empty list lets nothing pass; no list lets everything pass.
+        let Some(filters) = read::<Option<Vec<&str>>>(filters) else { continue };
         for (key, _) in entries(captured, place) {
             if key != KEPT && !passes(&filters, key) {
                 let key = key.replace('~', "~0").replace('/', "~1");

@@ -9,7 +9,7 @@ use crate::object::list;
 /// What a label of the captured disks says about their guest; nothing for a machine that did
 /// not run.
 pub(super) fn quiesce(longhorn: &Value) -> Option<Quiesce> {
-    Quiesce::parse(longhorn.pointer("/status/labels")?.get(QUIESCE_LABEL)?.as_str()?)
+    Quiesce::parse(longhorn["status"]["labels"].get(QUIESCE_LABEL)?.as_str()?)
 }
 
 /// How many disks of a machine are captured, and how many cannot be.

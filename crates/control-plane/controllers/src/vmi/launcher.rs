@@ -3,14 +3,15 @@
 
 use base::clock;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::limits::{AutoLimits, limits};
 use super::requests::{Requests, requests};
 use super::storage::claim_name;
 use crate::condition::{self, Condition};
 use crate::object::{
-    annotation, controlled_by, controller, int, is_deleting, list, name, text, uid,
+    annotation, annotations, controlled_by, controller, copied_map, int, is_deleting, labels, list,
+    name, text, uid,
 };
 
 /// Letters that a server makes names with; none of them spells anything.
@@ -63,7 +64,7 @@ pub(crate) fn lingers(pod: &Value) -> bool {
 /// The pod of an instance that was placed on `node`.
 pub(crate) fn pod(vmi: &Value, node: &str, auto: AutoLimits) -> Value {
     let spec = &vmi["spec"];
-    let mut labels = map(vmi, "/metadata/labels");
+    let mut labels = copied_map(labels(vmi));
     for (key, value) in [
         ("kubevirt.io", "virt-launcher"),
         ("kubevirt.io/created-by", uid(vmi)),
@@ -73,7 +74,7 @@ pub(crate) fn pod(vmi: &Value, node: &str, auto: AutoLimits) -> Value {
         // Label values are shorter than names.
         labels.insert(key.into(), json!(shortened(value)));
     }
-    let mut annotations = map(vmi, "/metadata/annotations");
+    let mut annotations = copied_map(annotations(vmi));
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     annotations.insert("kubevirt.io/domain".into(), json!(name(vmi)));
     let requests = requests(spec);
@@ -198,10 +199,6 @@ fn addresses(vmi: &Value) -> Vec<&str> {
         }
     }
     chosen
-}
-
-fn map(object: &Value, pointer: &str) -> Map<String, Value> {
-    object.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 fn shortened(value: &str) -> &str {

@@ -13,7 +13,7 @@ use super::placement::{self, ScheduledInstance, SchedulingRequest, VolumeReach};
 use super::plan::{VmiStage, stage};
 use super::requests::requests;
 use crate::key::ObjectKey;
-use crate::object::{list, namespace, text};
+use crate::object::{labels, list, namespace, text};
 
 #[derive(Debug, Default)]
 pub(crate) struct CapacityLedger(Mutex<CapacitySnapshot>);
@@ -122,10 +122,9 @@ impl CapacitySnapshot {
         let others: Vec<&ScheduledInstance> =
             self.tenants.iter().filter(|(own, _)| **own != key).map(|(_, own)| own).collect();
         let requests = requests(&vmi["spec"]);
-        let labels = vmi.pointer("/metadata/labels").unwrap_or(&Value::Null);
         let wish = SchedulingRequest {
             namespace: namespace(vmi),
-            labels,
+            labels: labels(vmi),
             spec: &vmi["spec"],
             requests: &requests,
             reach,
@@ -144,7 +143,7 @@ fn tenant(vmi: &Value, node: &str) -> ScheduledInstance {
     let terms = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
     ScheduledInstance {
         namespace: namespace(vmi).to_owned(),
-        labels: vmi.pointer("/metadata/labels").cloned().unwrap_or_default(),
+        labels: labels(vmi).clone(),
         node: node.to_owned(),
         requests: requests(&vmi["spec"]),
         repels: list(vmi, terms).to_vec(),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use types::Quantity;
 
 use super::requests::{Requests, asked_memory, guest_memory, overhead, processor_count};
-use crate::object::{entries, is_true, quantity, text};
+use crate::object::{entries, is_true, labels, quantity, text};
 use crate::selector;
 
 /// Limits by resource name.
@@ -35,8 +35,7 @@ impl AutoLimits {
             let mut hard = quotas.iter().flat_map(|quota| entries(quota, "/spec/hard"));
             hard.any(|(name, _)| name.strip_prefix("limits.") == Some(resource))
         };
-        let labels =
-            namespace.and_then(|own| own.pointer("/metadata/labels")).unwrap_or(&Value::Null);
+        let labels = namespace.map_or(&Value::Null, labels);
         let selected = cpu_selector.is_some_and(|own| selector::matches(own, labels));
         let ratio = labels.get(RATIO_LABEL).and_then(Value::as_str);
         let ratio = ratio.and_then(|own| own.parse().ok()).filter(|own: &f64| *own >= 1.0);

@@ -14,7 +14,7 @@ use types::Quantity;
 use virt::reason::{INSUFFICIENT, Unfit};
 
 use super::requests::Requests;
-use crate::object::{entries, int, is_true, list, name, quantity, text};
+use crate::object::{entries, int, is_true, label, labels, list, name, quantity, text};
 use crate::{condition, selector};
 
 /// An instance that wants a place.
@@ -112,15 +112,14 @@ fn broken_rules(
 
 /// Upstream a controller taints nodes that are not ready; here the condition is enough.
 fn is_ready(node: &Value) -> bool {
-    let schedulable = node.pointer("/metadata/labels/kubevirt.io~1schedulable");
-    condition::is(node, "Ready", "True") && schedulable.is_none_or(|value| value != "false")
+    condition::is(node, "Ready", "True") && label(node, "kubevirt.io/schedulable") != Some("false")
 }
 
 fn is_wanted(spec: &Value, node: &Value) -> bool {
-    let labels = node.pointer("/metadata/labels").unwrap_or(&Value::Null);
+    let labels = labels(node);
     let selected = spec.get("nodeSelector").is_none_or(|own| selector::contains(own, labels));
     let required =
-        spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution");
+        spec["affinity"]["nodeAffinity"].get("requiredDuringSchedulingIgnoredDuringExecution");
     selected
         && has_architecture(spec, labels)
         && has_processors(spec, labels)
@@ -205,7 +204,7 @@ fn score(
 
 /// The label of a node that a term counts by.
 fn domain<'a>(node: &'a Value, term: &Value) -> Option<&'a str> {
-    node.pointer("/metadata/labels")?.get(text(term, "/topologyKey"))?.as_str()
+    label(node, text(term, "/topologyKey"))
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ pub(crate) fn scheduled(vmi: &Value, node: &str, pod: &Value, now: Timestamp) ->
     status["nodeName"] = json!(node);
     status["activePods"] = json!({object::uid(pod): node});
     status["migrationTransport"] = json!("Unix");
-    if let Some(class) = pod.pointer("/status/qosClass") {
+    if let Some(class) = pod["status"].get("qosClass") {
         status["qosClass"] = class.clone();
     }
     patch

@@ -6,7 +6,7 @@ use serde_json::Value;
 use types::Quantity;
 
 use super::limits::beyond;
-use crate::object::{int, is_true, list, quantity, text};
+use crate::object::{flag, int, is_true, list, quantity, text};
 
 /// Resource names and how much of each.
 pub(crate) type Requests = BTreeMap<String, Quantity>;
@@ -90,12 +90,11 @@ pub(crate) fn overhead(spec: &Value) -> Quantity {
     // Page tables take 8 bytes for each 4 KiB.
     let mut bytes = PROCESS + guest_memory(spec).units() / 512;
     bytes += processor_count(spec).saturating_mul(PER_CPU);
-    let flag = |pointer| spec.pointer(pointer).and_then(Value::as_bool);
-    if flag("/domain/devices/autoattachGraphicsDevice") != Some(false) {
+    if flag(spec, "/domain/devices/autoattachGraphicsDevice") != Some(false) {
         bytes += GRAPHICS;
     }
-    let tpm = spec.pointer("/domain/devices/tpm");
-    if tpm.is_some() && flag("/domain/devices/tpm/enabled") != Some(false) {
+    let has_tpm = spec["domain"]["devices"].get("tpm").is_some();
+    if has_tpm && flag(spec, "/domain/devices/tpm/enabled") != Some(false) {
         bytes += TPM;
     }
     let devices = ["/domain/devices/gpus", "/domain/devices/hostDevices"];

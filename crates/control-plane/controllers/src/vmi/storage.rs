@@ -108,7 +108,7 @@ fn check_claim(need: &Need, storage: &mut ClaimsSummary) {
     let selected = annotation(claim, SELECTED_NODE).filter(|node| !node.is_empty());
     let bound = text(claim, "/status/phase") == "Bound";
     if bound && let Some(volume) = &need.volume {
-        let nodes = volume.pointer("/spec/nodeAffinity/required");
+        let nodes = volume["spec"]["nodeAffinity"].get("required");
         storage.reach.extend(nodes.map(|nodes| VolumeReach::Nodes(nodes.clone())));
     } else if let Some(node) = selected {
         storage.reach.push(VolumeReach::Node(node.to_owned()));

@@ -20,7 +20,7 @@ use virt::v1::{
 
 use super::policy::EffectiveConfiguration;
 use crate::event::EventType;
-use crate::object::{self, text};
+use crate::object::{self, read, text};
 
 /// As many migrations go on at a time, unless the configuration says otherwise.
 const PER_CLUSTER: usize = 5;
@@ -140,8 +140,7 @@ impl ParallelLimits {
 
 /// The migration state of an instance.
 pub(super) fn state(vmi: &Value) -> VirtualMachineInstanceMigrationState {
-    let state = vmi.pointer("/status/migrationState").cloned().unwrap_or_default();
-    serde_json::from_value(state).unwrap_or_default()
+    read(&vmi["status"]["migrationState"])
 }
 
 fn is_over(state: &VirtualMachineInstanceMigrationState) -> bool {

@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{controlled_by, int, is_controlled_by, is_deleting, is_true, list, name, text};
+use crate::object::{
+    self, controlled_by, entries, int, is_controlled_by, is_deleting, is_true, list, name, text,
+};
 use crate::selector;
 
 /// How many instances are made or deleted at a time.
@@ -21,18 +23,16 @@ pub(crate) struct ReplicaSetPlan {
 
 /// The labels to look for on the server; what it cannot express is checked afterwards.
 pub(crate) fn labels(set: &Value) -> String {
-    let labels = set.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
-    let pairs = labels.into_iter().flatten();
+    let pairs = entries(set, "/spec/selector/matchLabels");
     let pairs = pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
     pairs.collect::<Vec<_>>().join(",")
 }
 
 /// Those of `found` that belong to the set.
 pub(crate) fn own<'a>(set: &Value, found: &'a [Value]) -> Vec<&'a Value> {
-    let selector = set.pointer("/spec/selector").unwrap_or(&Value::Null);
+    let selector = &set["spec"]["selector"];
     let belongs = |vmi: &&Value| {
-        let labels = vmi.pointer("/metadata/labels").unwrap_or(&Value::Null);
-        is_controlled_by(vmi, set) && selector::matches(selector, labels)
+        is_controlled_by(vmi, set) && selector::matches(selector, object::labels(vmi))
     };
     found.iter().filter(belongs).collect()
 }
@@ -64,7 +64,7 @@ pub(crate) fn instance(set: &Value) -> Value {
     let mut meta = json!({"generateName": name(set),
         "ownerReferences": [controlled_by(set, "kubevirt.io/v1", "VirtualMachineInstanceReplicaSet")]});
     for field in ["labels", "annotations"] {
-        if let Some(value) = template.pointer(&format!("/metadata/{field}")) {
+        if let Some(value) = template["metadata"].get(field) {
             meta[field] = value.clone();
         }
     }

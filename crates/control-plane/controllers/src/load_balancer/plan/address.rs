@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{BalancerChange, ManagedKind};
 use crate::condition::{self, Condition};
-use crate::object::{annotation, is_merged, name, namespace, text, version};
+use crate::object::{annotation, entries, is_merged, label, name, namespace, text, version};
 
 const NETWORK: &str = "loadbalancer.harvesterhci.io/network";
 const PROJECT: &str = "loadbalancer.harvesterhci.io/project";
@@ -126,8 +126,7 @@ pub(super) fn allocate(
 
 fn requirement(balancer: &Value) -> PoolRequirement {
     let own = |key: &str| annotation(balancer, key).unwrap_or_default().to_owned();
-    let label = balancer.pointer("/metadata/labels/cloudprovider.harvesterhci.io~1cluster");
-    let label = label.and_then(Value::as_str).unwrap_or_default();
+    let label = label(balancer, "cloudprovider.harvesterhci.io/cluster").unwrap_or_default();
     let cluster = annotation(balancer, CLUSTER).unwrap_or(label).to_owned();
     PoolRequirement {
         network: own(NETWORK),
@@ -156,9 +155,9 @@ pub(super) fn pool_status(open: &OpenPool<'_>, now: Timestamp) -> Option<Balance
     let wanted = json!({
         "total": total, "available": total - used,
         "lastAllocated": status.last_allocated.unwrap_or_default(),
-        "allocated": replaced(open.object, "/status/allocated", &status.allocated),
+        "allocated": replaced(&open.object["status"]["allocated"], &status.allocated),
         "allocatedHistory":
-            replaced(open.object, "/status/allocatedHistory", &status.allocated_history),
+            replaced(&open.object["status"]["allocatedHistory"], &status.allocated_history),
         "conditions": conditions,
     });
     let patch = json!({"status": wanted});
@@ -171,10 +170,9 @@ pub(super) fn pool_status(open: &OpenPool<'_>, now: Timestamp) -> Option<Balance
 }
 
 /// A map as a merge patch makes it: keys that are gone are null.
-fn replaced(object: &Value, pointer: &str, wanted: &BTreeMap<String, String>) -> Value {
-    let old = object.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default();
+fn replaced(old: &Value, wanted: &BTreeMap<String, String>) -> Value {
     let mut patch: serde_json::Map<String, Value> =
-        old.into_iter().map(|(key, _)| (key, Value::Null)).collect();
+        entries(old, "").map(|(key, _)| (key.clone(), Value::Null)).collect();
     patch.extend(wanted.iter().map(|(key, value)| (key.clone(), json!(value))));
     Value::Object(patch)
 }

@@ -219,9 +219,8 @@ pub(crate) fn secret_patches(restore: &Value, backup: &Value) -> Vec<String> {
     let credentials = spec["accessCredentials"].as_array().into_iter().flatten().enumerate();
     let mut found = Vec::new();
     let mut note = |part: String, path: &str, own: &Value| {
-        if let Some(secret) = own.pointer(path).and_then(Value::as_str)
-            && known.contains(secret)
-        {
+        let secret = text(own, path);
+        if !secret.is_empty() && known.contains(secret) {
             let value = restored_name(restore, secret);
             let path = format!("{base}/{part}{path}");
             found.push(json!({"op": "replace", "path": path, "value": value}).to_string());

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{is_merged, list, name, text};
+use crate::object::{flag, is_merged, list, name, text};
 
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// How often a target is read unless the setting says otherwise.
@@ -92,7 +92,7 @@ pub(super) fn setting_status(setting: &Value, target: &Value, now: Timestamp) ->
     }
     let found = condition::find(list(target, "/status/conditions"), "Unavailable");
     let why = found.map_or("", |own| text(own, "/message"));
-    let wanted = match target.pointer("/status/available").and_then(Value::as_bool) {
+    let wanted = match flag(target, "/status/available") {
         _ if matches!(value, "" | "{}") => Condition::new("configured", "False"),
         Some(true) => Condition::new("configured", "True").because("Completed", ""),
         Some(false) => Condition::new("configured", "False")

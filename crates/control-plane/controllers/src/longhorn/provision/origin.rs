@@ -1,11 +1,14 @@
 //! What a new volume begins with: pure.
 
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::TypedObjectReference;
+use serde_json::Value;
 
 use super::plan::ProvisionError;
 use crate::key::ObjectKey;
 use crate::longhorn::object::{handle, volume_bytes};
-use crate::object::{annotation, is_controlled_by, is_deleting, namespace, text};
+use crate::object::{
+    annotation, int, is_controlled_by, is_deleting, is_true, namespace, read, text,
+};
 use crate::populate::{self, AUTHORIZED, DRIVER_CLONE, POPULATOR};
 
 /// What a new volume begins with.
@@ -25,12 +28,13 @@ pub(super) fn origin(claim: &Value, dv: Option<&Value>) -> Origin {
     if let Some(wanted) = annotation(claim, DRIVER_CLONE) {
         return driver_clone(claim, dv, wanted);
     }
-    let reference = ["/spec/dataSourceRef", "/spec/dataSource"]
-        .iter()
-        .find_map(|pointer| claim.pointer(pointer).filter(|own| own.is_object()));
-    let Some(own) = reference else { return Origin::Nothing };
-    let (group, kind, name) = (text(own, "/apiGroup"), text(own, "/kind"), text(own, "/name"));
-    let elsewhere = text(own, "/namespace");
+    let spec = &claim["spec"];
+    let mut references = [&spec["dataSourceRef"], &spec["dataSource"]].into_iter();
+    let Some(own) = references.find(|own| own.is_object()) else { return Origin::Nothing };
+    let own: TypedObjectReference = read(own);
+    let group = own.api_group.as_deref().unwrap_or_default();
+    let elsewhere = own.namespace.as_deref().unwrap_or_default();
+    let (kind, name) = (own.kind.as_str(), own.name.as_str());
     if !elsewhere.is_empty() && elsewhere != namespace(claim) {
         return Origin::Other(format!("{kind} {elsewhere}/{name}"));
     }
@@ -114,7 +118,7 @@ pub(super) fn snapshot_content(
     let kind = "VolumeSnapshot";
     let snapshot =
         snapshot.ok_or_else(|| ProvisionError::Missing { kind, name: name.to_owned() })?;
-    let ready = snapshot.pointer("/status/readyToUse") == Some(&json!(true));
+    let ready = is_true(snapshot, "/status/readyToUse");
     let Some(content) = content.filter(|_| ready && !is_deleting(snapshot)) else {
         return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
     };
@@ -124,7 +128,7 @@ pub(super) fn snapshot_content(
     if text(content, "/spec/driver") != hci::DRIVER || !is_known {
         return Err(ProvisionError::Foreign { kind, name: name.to_owned() });
     }
-    let size = content.pointer("/status/restoreSize").and_then(Value::as_i64).unwrap_or_default();
+    let size = int(content, "/status/restoreSize").unwrap_or_default();
     let url = backup.map_or("", |own| text(own, "/status/url"));
     if is_backup && url.is_empty() {
         return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
@@ -135,6 +139,8 @@ pub(super) fn snapshot_content(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@ use super::origin::Content;
 use super::parameter::{self, ParameterError};
 use crate::longhorn::API;
 use crate::longhorn::object::{bytes, volume_bytes};
-use crate::object::{annotation, is_deleting, list, name, namespace, quantity, text, uid};
+use crate::object::{annotation, flag, is_deleting, list, name, namespace, quantity, text, uid};
 
 pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Holds a persistent volume until what is behind it is gone.
@@ -71,7 +71,7 @@ pub(super) fn want(claim: &Value, class: &Value) -> ProvisionRequest {
         return ProvisionRequest::Nothing;
     }
     // A claim with a selector looks for a volume that is there.
-    if claim.pointer("/spec/selector").is_some_and(|own| !own.is_null()) {
+    if !claim["spec"]["selector"].is_null() {
         return ProvisionRequest::Nothing;
     }
     let later = text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
@@ -156,7 +156,7 @@ fn access_mode(claim: &Value) -> &'static str {
 /// Whether what the volume is to begin with is on its disks.
 pub(super) fn is_filled(backing: &Value) -> bool {
     if !text(backing, "/spec/fromBackup").is_empty() {
-        return backing.pointer("/status/restoreRequired") == Some(&json!(false));
+        return flag(backing, "/status/restoreRequired") == Some(false);
     }
     text(backing, "/spec/dataSource").is_empty()
         || text(backing, "/status/cloneStatus/state") == "completed"
@@ -225,9 +225,9 @@ pub(super) fn persistent(claim: &Value, class: &Value, backing: &Value) -> Value
 
 /// The claim's own words where they say the same as the number.
 fn capacity(claim: &Value, size: i64) -> Value {
-    let pointer = "/spec/resources/requests/storage";
-    match quantity(claim, pointer) {
-        Some(own) if own.units() == size => claim.pointer(pointer).cloned().unwrap_or_default(),
+    let asked = &claim["spec"]["resources"]["requests"]["storage"];
+    match quantity(asked, "") {
+        Some(own) if own.units() == size => asked.clone(),
         _ => json!(Quantity::from_bytes(size).to_string()),
     }
 }

@@ -77,8 +77,7 @@ pub(super) fn snapshot_of(id: &str) -> Option<&str> {
 }
 
 pub(super) fn has_ticket(attachment: &Value, snapshot: &str) -> bool {
-    let tickets = attachment.pointer("/spec/attachmentTickets");
-    tickets.is_some_and(|own| own.get(id(snapshot)).is_some())
+    ticket::find(attachment, &id(snapshot)).is_some()
 }
 
 pub(super) fn put(snapshot: &str, node: &str) -> Value {

@@ -90,11 +90,11 @@ pub(super) fn engine_at_work(
     if !begun && !ready {
         return None;
     }
-    let known = engine.pointer("/spec/replicaAddressMap");
+    let known = &engine["spec"]["replicaAddressMap"];
     let is_running = text(engine, "/status/currentState") == "running";
     let mut addresses = Map::new();
     for own in census.usable() {
-        let listed = known.is_some_and(|known| known.get(own.name).is_some());
+        let listed = known.get(own.name).is_some();
         // Copies that have to be built join an engine that runs.
         let joins =
             own.state == Instance::Running && (own.healthy || census.is_fresh() || is_running);

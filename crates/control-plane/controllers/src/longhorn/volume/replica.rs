@@ -55,8 +55,7 @@ impl<'a> Replica<'a> {
     fn read(object: &'a Value, engine: Option<&Value>, places: &ReplicaPlacements) -> Self {
         let node = text(object, "/spec/nodeID");
         let name = name(object);
-        let mode =
-            engine.and_then(|own| own.pointer("/status/replicaModeMap")?.get(name)?.as_str());
+        let mode = engine.and_then(|own| own["status"]["replicaModeMap"].get(name)?.as_str());
         let failed = text(object, "/spec/failedAt");
         Self {
             object,

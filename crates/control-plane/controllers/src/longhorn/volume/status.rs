@@ -9,7 +9,7 @@ use super::ticket::stamp;
 use crate::condition::{self, Condition};
 use crate::event::EventType;
 use crate::longhorn::object::bytes;
-use crate::object::{entries, name, text};
+use crate::object::{entries, flag, name, text};
 
 /// The condition of an engine and its volume that says which blocks cannot be read.
 pub(super) const READABLE: &str = "Readable";
@@ -90,7 +90,7 @@ pub(super) fn patch(
     if let Some(backup) = restored {
         let last = engine.map_or("", |own| text(own, "/status/lastRestoredBackup"));
         // Once it holds the backup it is a volume like any other.
-        let is_over = volume.pointer("/status/restoreRequired") == Some(&json!(false));
+        let is_over = flag(volume, "/status/restoreRequired") == Some(false);
         status["restoreRequired"] = json!(!is_over && last != backup);
         status["restoreInitiated"] = json!(true);
     }

@@ -54,6 +54,11 @@ fn is_migration(ticket: &Value) -> bool {
 
 const TICKETS: &str = "/spec/attachmentTickets";
 
+/// The ticket with this identifier.
+pub(crate) fn find<'a>(attachment: &'a Value, id: &str) -> Option<&'a Value> {
+    attachment["spec"]["attachmentTickets"].get(id)
+}
+
 /// A ticket of ours that has to come or go; nothing if it is as it should be.
 pub(super) fn own(
     attachment: Option<&Value>,
@@ -62,7 +67,7 @@ pub(super) fn own(
     node: Option<&str>,
 ) -> Option<Value> {
     let id = format!("{kind}-{volume}");
-    let there = attachment.and_then(|own| own.pointer(TICKETS)?.get(&id));
+    let there = attachment.and_then(|own| find(own, &id));
     let wanted = match (there, node) {
         (None, None) | (Some(_), Some(_)) => return None,
         (Some(_), None) => Value::Null,
@@ -100,14 +105,13 @@ pub(super) fn statuses(
     attached: Option<&str>,
     now: Timestamp,
 ) -> Option<Value> {
-    const STATUSES: &str = "/status/attachmentTicketStatuses";
+    let before = &attachment["status"]["attachmentTicketStatuses"];
     let mut wanted = Map::new();
     for (id, ticket) in entries(attachment, TICKETS) {
         let node = text(ticket, "/nodeID");
         // Beside the engine that runs, a volume can be read where its machine moves to.
         let satisfied = attached == Some(node) || attached.is_some() && is_migration(ticket);
-        let old = attachment.pointer(STATUSES).and_then(|own| own.get(id));
-        let mut conditions = old.map_or(Vec::new(), |old| list(old, "/conditions").to_vec());
+        let mut conditions = list(&before[id], "/conditions").to_vec();
         let told = match (satisfied, attached) {
             (true, _) => Condition::new("Satisfied", "True"),
             (false, None) => Condition::new("Satisfied", "False")
@@ -123,7 +127,7 @@ pub(super) fn statuses(
                 "generation": generation}),
         );
     }
-    for (id, _) in entries(attachment, STATUSES) {
+    for (id, _) in entries(before, "") {
         wanted.entry(id.clone()).or_insert(Value::Null);
     }
     let patch = json!({"status": {"attachmentTicketStatuses": wanted}});

@@ -95,7 +95,7 @@ pub(super) fn backup_status(
     {
         status["creationTime"] = json!(at);
     }
-    if content.pointer("/status/error").is_some() {
+    if content["status"].get("error").is_some() {
         status["error"] = Value::Null;
     }
     json!({"status": status})
@@ -214,7 +214,7 @@ pub(super) fn status(snapshot: &Value, content: &Value) -> Value {
     if let Some(size) = int(content, "/status/restoreSize") {
         status["restoreSize"] = json!(Quantity::from_bytes(size).to_string());
     }
-    let known = snapshot.pointer("/status/error").is_some_and(|own| !own.is_null());
+    let known = !snapshot["status"]["error"].is_null();
     if told.get("error").is_some_and(|own| !own.is_null()) {
         status["error"] = told["error"].clone();
     } else if known {
@@ -249,7 +249,7 @@ pub(super) fn content_status(
     if let Some(size) = int(taken, "/status/restoreSize") {
         status["restoreSize"] = json!(size);
     }
-    if content.pointer("/status/error").is_some() {
+    if content["status"].get("error").is_some() {
         status["error"] = Value::Null;
     }
     json!({"status": status})

@@ -14,6 +14,7 @@ mod certificate;
 mod claim;
 mod cluster_setting;
 mod condition;
+mod copied_spec;
 mod data_import_cron;
 mod data_source;
 mod data_volume;

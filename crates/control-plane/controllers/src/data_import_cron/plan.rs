@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use virt::api::cdi::DataImportCron;
 
 use crate::condition::{self, Condition};
+use crate::copied_spec::text_mut;
 use crate::object::{annotation, controlled_by, name, namespace, text};
 use crate::populate::IMMEDIATE;
 
@@ -32,10 +33,8 @@ pub(super) fn import_name(cron: &DataImportCron, digest: &str) -> String {
 pub(super) fn import(object: &Value, cron: &DataImportCron, digest: &str) -> Value {
     let template = &object["spec"]["template"];
     let mut spec = template["spec"].clone();
-    if let Some(url) = spec.pointer_mut("/source/registry/url")
-        && let Some(text) = url.as_str()
-    {
-        *url = pinned(text, digest).into();
+    if let Some(url) = text_mut(&mut spec, "/source/registry/url") {
+        *url = pinned(url, digest);
     }
     let map = |field: &str| -> Map<String, Value> {
         template["metadata"][field].as_object().cloned().unwrap_or_default()

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::pooled_networks;
+use crate::copied_spec::items_mut;
 use crate::object::{
     controlled_by, controller, is_controlled_by, is_deleting, is_merged, list, name, namespace,
     text, version,
@@ -30,9 +31,8 @@ pub(super) fn lacks_mac(machine: &Value) -> bool {
 
 /// Interfaces on networks with a pool: network and MAC address.
 fn pooled(machine: &Value, vmi: Option<&Value>, pools: &[Value]) -> Vec<(String, String)> {
-    let mut spec = machine.pointer("/spec/template/spec").cloned().unwrap_or_default();
-    let own = spec.pointer_mut("/domain/devices/interfaces").and_then(Value::as_array_mut);
-    for interface in own.into_iter().flatten() {
+    let mut spec = machine["spec"]["template"]["spec"].clone();
+    for interface in items_mut(&mut spec, "/domain/devices/interfaces") {
         let seen = vmi.map(|vmi| list(vmi, "/status/interfaces")).unwrap_or_default();
         let seen = seen.iter().find(|seen| seen["name"] == interface["name"]);
         if text(interface, "/macAddress").is_empty()

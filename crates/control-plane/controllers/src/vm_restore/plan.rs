@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use types::Quantity;
 
 use crate::condition::{self, Condition};
+use crate::copied_spec::{remove_identity, volumes_mut};
 use crate::json_patch::{self, PatchError};
 use crate::object::{
-    annotation, controlled_by, controller, is_true, list, name, namespace, quantity, strings, text,
-    uid,
+    self, annotation, controlled_by, controller, copied_map, is_true, list, name, namespace,
+    quantity, strings, text, uid,
 };
 
 /// The restore that made a machine what it is.
@@ -160,8 +161,7 @@ pub(super) fn adoption(restore: &Value, vm: &Value) -> Option<Value> {
 fn spec(content: &Value, disks: &[Restored]) -> Value {
     let mut spec = content["spec"]["source"]["virtualMachine"]["spec"].clone();
     let new = |volume: &str| disks.iter().find(|disk| disk.volume == volume);
-    let volumes = spec.pointer_mut("/template/spec/volumes").and_then(Value::as_array_mut);
-    for volume in volumes.into_iter().flatten() {
+    for volume in volumes_mut(&mut spec).into_iter().flatten() {
         let Some(disk) = new(text(volume, "/name")) else { continue };
         let hot = ["/dataVolume/hotpluggable", "/persistentVolumeClaim/hotpluggable"]
             .iter()
@@ -254,29 +254,14 @@ pub(super) fn machine(
     } else {
         spec["runStrategy"] = json!("Halted");
     }
-    let interfaces = spec.pointer_mut("/template/spec/domain/devices/interfaces");
-    for own in interfaces.and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(own) = own.as_object_mut() {
-            own.remove("macAddress");
-        }
-    }
-    let firmware = spec.pointer_mut("/template/spec/domain/firmware");
-    if let Some(firmware) = firmware.and_then(Value::as_object_mut) {
-        firmware.remove("uuid");
-        firmware.remove("serial");
-    }
+    remove_identity(&mut spec);
     let source = &content["spec"]["source"]["virtualMachine"];
-    let mut annotations = match source.pointer("/metadata/annotations") {
-        Some(own) if own.is_object() => own.clone(),
-        _ => json!({}),
-    };
-    if let Some(own) = annotations.as_object_mut() {
-        own.remove(LAST_APPLIED);
-        own.remove(RESUME);
-    }
-    annotations[RESTORED_BY] = json!(uid(restore));
+    let mut annotations = copied_map(object::annotations(source));
+    annotations.remove(LAST_APPLIED);
+    annotations.remove(RESUME);
+    annotations.insert(RESTORED_BY.to_owned(), json!(uid(restore)));
     if let Some(templates) = templates(content, disks) {
-        annotations[TEMPLATES] = json!(templates);
+        annotations.insert(TEMPLATES.to_owned(), json!(templates));
     }
     let mut metadata = json!({
         "name": text(restore, "/spec/target/name"), "namespace": namespace(restore),

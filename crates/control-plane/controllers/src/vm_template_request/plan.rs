@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use virt::api::template::VirtualMachineTemplateRequest;
 
 use crate::condition::{self, Condition};
+use crate::copied_spec::{remove, remove_identity, volumes_mut};
 use crate::object::{controlled_by, list, name, namespace, text, uid};
 use crate::populate::IMMEDIATE;
 
@@ -91,8 +92,7 @@ fn machine(captured: &Value, content: &Value, namespace: &str, template: &str) -
         }));
     }
     let is_copied = |name: &str| backups(content).any(|own| text(own, "/volumeName") == name);
-    if let Some(volumes) = spec.pointer_mut("/template/spec/volumes").and_then(Value::as_array_mut)
-    {
+    if let Some(volumes) = volumes_mut(&mut spec) {
         volumes.retain(|volume| volume.get("memoryDump").is_none());
         for volume in volumes.iter_mut().filter(|own| is_copied(text(own, "/name"))) {
             let own = text(volume, "/name").to_owned();
@@ -100,14 +100,7 @@ fn machine(captured: &Value, content: &Value, namespace: &str, template: &str) -
         }
     }
     spec["dataVolumeTemplates"] = json!(copies);
-    let interfaces = spec.pointer_mut("/template/spec/domain/devices/interfaces");
-    for interface in interfaces.and_then(Value::as_array_mut).into_iter().flatten() {
-        remove(interface, "macAddress");
-    }
-    if let Some(firmware) = spec.pointer_mut("/template/spec/domain/firmware") {
-        remove(firmware, "uuid");
-        remove(firmware, "serial");
-    }
+    remove_identity(&mut spec);
     let mut annotations = captured["metadata"]["annotations"].clone();
     remove(&mut annotations, LAST_APPLIED);
     json!({
@@ -117,12 +110,6 @@ fn machine(captured: &Value, content: &Value, namespace: &str, template: &str) -
         },
         "spec": spec,
     })
-}
-
-fn remove(object: &mut Value, field: &str) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove(field);
-    }
 }
 
 fn disk_name(template: &str, volume: &str) -> String {

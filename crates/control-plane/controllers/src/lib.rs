@@ -45,6 +45,7 @@ mod project;
 mod queue;
 mod quota;
 mod reconcile;
+mod record;
 mod resource;
 #[cfg(test)]
 mod retry_tests;

@@ -3,14 +3,25 @@
 //! A requirement with an operator that is not known selects nothing.
 
 use serde_json::Value;
+use virt::api::atom::LabelSelector;
 
-use crate::object::{entries, list, name, text};
+use crate::object::{entries, labels, list, name, strings, text};
 
 /// A `LabelSelector`; none at all selects nothing, an empty one everything.
 pub(crate) fn matches(selector: &Value, labels: &Value) -> bool {
     selector.is_object()
         && contains(selector.get("matchLabels").unwrap_or(&Value::Null), labels)
         && list(selector, "/matchExpressions").iter().all(|own| holds(own, labels))
+}
+
+/// The same as a record.
+pub(crate) fn selects(selector: &LabelSelector, labels: &Value) -> bool {
+    let label = |key: &str| labels.get(key).and_then(Value::as_str);
+    selector.match_labels.iter().all(|(key, value)| label(key) == Some(value))
+        && selector.match_expressions.iter().all(|own| {
+            let values = own.values.iter().map(String::as_str);
+            is_met(&own.key, &own.operator, values, labels)
+        })
 }
 
 /// A plain map of labels, all of which must be there.
@@ -24,7 +35,7 @@ pub(crate) fn matches_node(selector: &Value, node: &Value) -> bool {
 }
 
 pub(crate) fn matches_node_term(term: &Value, node: &Value) -> bool {
-    let labels = node.pointer("/metadata/labels").unwrap_or(&Value::Null);
+    let labels = labels(node);
     let (expressions, fields) = (list(term, "/matchExpressions"), list(term, "/matchFields"));
     let named = |field: &Value| {
         let listed = list(field, "/values").iter().any(|value| value == name(node));
@@ -40,19 +51,33 @@ pub(crate) fn matches_node_term(term: &Value, node: &Value) -> bool {
         && fields.iter().all(named)
 }
 
-fn holds(requirement: &Value, labels: &Value) -> bool {
-    let label = labels.get(text(requirement, "/key")).and_then(Value::as_str);
-    let values = list(requirement, "/values");
-    let listed = label.is_some_and(|label| values.iter().any(|value| value == label));
+/// One requirement, of a label selector or of a node selector.
+pub(crate) fn holds(requirement: &Value, labels: &Value) -> bool {
+    let (key, operator) = (text(requirement, "/key"), text(requirement, "/operator"));
+    is_met(key, operator, strings(requirement, "/values"), labels)
+}
+
+fn is_met<'a>(
+    key: &str,
+    operator: &str,
+    mut values: impl Iterator<Item = &'a str>,
+    labels: &Value,
+) -> bool {
+    let label = labels.get(key).and_then(Value::as_str);
+    let mut listed = || label.is_some_and(|label| values.any(|value| value == label));
     let number = |text: &str| text.parse::<i64>().ok();
-    let compared = || Some((number(label?)?, number(values.first()?.as_str()?)?));
-    match text(requirement, "/operator") {
-        "In" => listed,
-        "NotIn" => !listed,
+    match operator {
+        "In" => listed(),
+        "NotIn" => !listed(),
         "Exists" => label.is_some(),
         "DoesNotExist" => label.is_none(),
-        "Gt" => compared().is_some_and(|(own, bound)| own > bound),
-        "Lt" => compared().is_some_and(|(own, bound)| own < bound),
+        "Gt" | "Lt" => {
+            let (own, bound) = (label.and_then(number), values.next().and_then(number));
+            let compared = own.zip(bound);
+            compared.is_some_and(
+                |(own, bound)| if operator == "Gt" { own > bound } else { own < bound },
+            )
+        }
         _ => false,
     }
 }
@@ -81,9 +106,16 @@ mod tests {
             let requirement = json!({"key": key, "operator": operator, "values": values});
             let selector = json!({"matchExpressions": [requirement]});
             assert_eq!(matches(&selector, &labels), expected, "{operator} {key}");
+            let selector: LabelSelector = serde_json::from_value(selector).unwrap();
+            assert_eq!(selects(&selector, &labels), expected, "{operator} {key}");
         }
         assert!(matches(&json!({}), &labels) && !matches(&Value::Null, &labels));
-        assert!(!matches(&json!({"matchLabels": {"a": "2"}}), &labels));
+        for (value, expected) in [("1", true), ("2", false)] {
+            let selector = json!({"matchLabels": {"a": value}});
+            assert_eq!(matches(&selector, &labels), expected);
+            let selector: LabelSelector = serde_json::from_value(selector).unwrap();
+            assert_eq!(selects(&selector, &labels), expected);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use virt::api::pool::VirtualMachinePoolAutohealingStrategy;
 
 use crate::condition;
 use crate::object::{int, text};
@@ -31,17 +32,21 @@ pub(super) enum Health {
 }
 
 /// How `vm` fares by the rules of its pool.
-pub(super) fn health(pool: &Value, vm: &Value, now: Timestamp) -> Health {
-    let Some(rules) = pool.pointer("/spec/autohealing") else { return Health::Fine };
-    let most = int(rules, "/startUpFailureThreshold").unwrap_or(FAILURES);
+pub(super) fn health(
+    rules: Option<&VirtualMachinePoolAutohealingStrategy>,
+    vm: &Value,
+    now: Timestamp,
+) -> Health {
+    let Some(rules) = rules else { return Health::Fine };
+    let most = rules.start_up_failure_threshold.map_or(FAILURES, i64::from);
     if int(vm, "/status/startFailure/consecutiveFailCount").unwrap_or(0) >= most {
         return Health::Hopeless;
     }
     if !STUCK.contains(&text(vm, "/status/printableStatus")) {
         return Health::Fine;
     }
-    let given = text(rules, "/minFailingToStartDuration");
-    let limit = span(given).unwrap_or(FAILING);
+    let given = rules.min_failing_to_start_duration.as_ref();
+    let limit = given.and_then(|given| span(&given.0)).unwrap_or(FAILING);
     let conditions = condition::of(vm);
     let ready = condition::find(&conditions, "Ready").filter(|own| own["status"] == "False");
     let since = ready.and_then(|own| text(own, "/lastTransitionTime").parse::<Timestamp>().ok());
@@ -79,6 +84,7 @@ fn span(text: &str) -> Option<Duration> {
 mod tests {
     use serde_json::json;
 
+    use super::super::rules::PoolRules;
     use super::*;
 
     #[test]
@@ -105,8 +111,8 @@ mod tests {
             (&patient, vm("CrashLoopBackOff", 8, "00"), minutes(50)),
             (&patient, vm("CrashLoopBackOff", 9, "00"), Health::Hopeless),
         ] {
-            let pool = json!({"spec": rules});
-            assert_eq!(health(&pool, &vm, now), expected, "{rules} {vm}");
+            let read = PoolRules::of(&json!({"spec": rules}));
+            assert_eq!(health(read.autohealing.as_ref(), &vm, now), expected, "{rules} {vm}");
         }
     }
 

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+use virt::api::pool::VirtualMachinePoolNameGeneration;
 
 use super::revision::{REVISION, owned_by, revision_name};
-use crate::object::{is_controlled_by, is_true, list, name, namespace, text, uid};
+use super::rules::PoolRules;
+use crate::copied_spec::{items_mut, text_mut, volumes_mut};
+use crate::object::{self, copied_map, is_controlled_by, list, name, namespace, text, uid};
 use crate::vm::RELEASED_BY;
 
 /// The number at the end of a name.
@@ -17,35 +20,31 @@ pub(crate) fn index_of(name: &str) -> Option<usize> {
 pub(crate) fn machine(pool: &Value, index: usize) -> Value {
     let template = &pool["spec"]["virtualMachineTemplate"];
     let revision = revision_name(pool);
-    let map = |pointer: &str| {
-        template.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
-    };
-    let mut labels: Map<String, Value> = map("/metadata/labels");
+    let mut labels = copied_map(object::labels(template));
     labels.insert(REVISION.into(), json!(revision));
     let mut spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));
-    number(&mut spec, pool, index);
+    number(&mut spec, &PoolRules::of(pool).name_generation, index);
     spec["template"]["metadata"]["labels"][REVISION] = json!(revision);
     json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
         "metadata": {"name": format!("{}-{index}", name(pool)), "namespace": namespace(pool),
-            "labels": labels, "annotations": map("/metadata/annotations"),
+            "labels": labels, "annotations": copied_map(object::annotations(template)),
             "ownerReferences": [owned_by(pool)]},
         "spec": spec})
 }
 
 /// Gives the machine disks, and if wanted config maps and secrets, of its own.
-fn number(spec: &mut Value, pool: &Value, index: usize) {
+fn number(spec: &mut Value, names: &VirtualMachinePoolNameGeneration, index: usize) {
     let mut own = Vec::new();
-    for template in items(spec, "/dataVolumeTemplates") {
+    for template in items_mut(spec, "/dataVolumeTemplates") {
         let old = name(template).to_owned();
         template["metadata"]["name"] = json!(format!("{old}-{index}"));
         own.push(old);
     }
-    let flag = |field: &str| is_true(pool, &format!("/spec/nameGeneration/{field}"));
     let mut references = Vec::new();
-    if flag("appendIndexToConfigMapRefs") {
+    if names.append_index_to_config_map_refs == Some(true) {
         references.push("/configMap/name");
     }
-    if flag("appendIndexToSecretRefs") {
+    if names.append_index_to_secret_refs == Some(true) {
         references.extend([
             "/secret/secretName",
             "/cloudInitNoCloud/secretRef/name",
@@ -54,7 +53,7 @@ fn number(spec: &mut Value, pool: &Value, index: usize) {
             "/cloudInitConfigDrive/networkDataSecretRef/name",
         ]);
     }
-    for volume in items(spec, "/template/spec/volumes") {
+    for volume in volumes_mut(spec).into_iter().flatten() {
         for pointer in ["/persistentVolumeClaim/claimName", "/dataVolume/name"] {
             if own.iter().any(|own| own == text(volume, pointer)) {
                 append(volume, pointer, index);
@@ -67,15 +66,8 @@ fn number(spec: &mut Value, pool: &Value, index: usize) {
 }
 
 fn append(volume: &mut Value, pointer: &str, index: usize) {
-    if let Some(Value::String(name)) = volume.pointer_mut(pointer) {
+    if let Some(name) = text_mut(volume, pointer) {
         name.push_str(&format!("-{index}"));
-    }
-}
-
-fn items<'a>(object: &'a mut Value, pointer: &str) -> &'a mut [Value] {
-    match object.pointer_mut(pointer) {
-        Some(Value::Array(items)) => items,
-        _ => &mut [],
     }
 }
 

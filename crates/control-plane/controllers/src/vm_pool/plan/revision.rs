@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::PoolInput;
-use crate::object::{controlled_by, generation, is_controlled_by, name, namespace};
+use crate::object::{self, controlled_by, generation, is_controlled_by, name, namespace};
 
 /// Names the record that a machine or its instance was made from.
 pub(crate) const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
@@ -39,14 +39,13 @@ pub(super) fn is_recorded(pool: &Value, revisions: &[&Value]) -> bool {
 
 /// The record that an object was made from.
 pub(super) fn label(object: &Value) -> &str {
-    let label = object.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION));
-    label.and_then(Value::as_str).unwrap_or_default()
+    object::label(object, REVISION).unwrap_or_default()
 }
 
 /// The template that an object was made from, if that is recorded.
 fn template<'a>(object: &Value, revisions: &[&'a Value]) -> Option<&'a Value> {
     let own = revisions.iter().find(|own| name(own) == label(object))?;
-    own.pointer("/data/virtualMachineTemplate")
+    own["data"].get("virtualMachineTemplate")
 }
 
 /// Whether a machine was made from the template that the pool has now.

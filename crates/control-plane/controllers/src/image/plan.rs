@@ -11,16 +11,20 @@
 //! ```
 
 mod clone;
+mod data;
 mod made;
+mod status;
 
 use base::clock;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use virt::reason::ImageFailure;
 
+use self::data::{ImageData, damage, data};
 use self::made::{backing, class, copy};
+use self::status::ImageStatus;
 use crate::condition::{self, Condition};
-use crate::object::{entries, int, is_deleting, is_merged, is_true, text, uid};
+use crate::object::{int, is_deleting, is_true, text, uid};
 
 /// Holds an image until its data is gone; Harvester's name for it.
 pub(super) const HELD: &str = "wrangler.cattle.io/vm-image-controller";
@@ -77,61 +81,6 @@ pub(super) fn class_name(image: &Value) -> String {
 /// The copy of a volume that is exported.
 pub(super) fn copy_name(image: &Value) -> String {
     format!("export-{}", uid(image))
-}
-
-/// How the data of an image is, as the node that has it says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum ImageData {
-    /// Not begun.
-    Waiting,
-    /// An upload may come; the last one ended this way.
-    Uploadable {
-        complaint: String,
-    },
-    Coming {
-        progress: i64,
-        has_begun: bool,
-    },
-    Ready,
-    Failed {
-        progress: i64,
-        has_begun: bool,
-        message: String,
-    },
-}
-
-/// What a node says of the damage of an image that is complete.
-fn damage(backing: &Value) -> Option<&str> {
-    let files = entries(backing, "/status/diskFileStatusMap").map(|(_, file)| file);
-    let mut ready = files.filter(|file| text(file, "/state") == "ready");
-    ready.find_map(|file| Some(text(file, "/message")).filter(|it| !it.is_empty()))
-}
-
-fn data(backing: &Value) -> ImageData {
-    let files: Vec<&Value> =
-        entries(backing, "/status/diskFileStatusMap").map(|(_, file)| file).collect();
-    let of =
-        |states: &[&str]| files.iter().copied().find(|file| states.contains(&text(file, "/state")));
-    let progress = |file: &Value| int(file, "/progress").unwrap_or(0);
-    // Some servers do not say how much there is.
-    let has_begun = int(backing, "/status/size").unwrap_or(0) > 0
-        || files.iter().any(|file| progress(file) > 0);
-    if of(&["ready", "ready-for-transfer"]).is_some() {
-        return ImageData::Ready;
-    }
-    if let Some(file) = of(&["starting", "in-progress"]) {
-        return ImageData::Coming { progress: progress(file), has_begun };
-    }
-    if let Some(file) = of(&["failed", "failed-and-cleanup"]) {
-        let message = text(file, "/message").to_owned();
-        return ImageData::Failed { progress: progress(file), has_begun, message };
-    }
-    match of(&["pending"]) {
-        Some(file) if text(backing, "/spec/sourceType") == "upload" => {
-            ImageData::Uploadable { complaint: text(file, "/message").to_owned() }
-        }
-        _ => ImageData::Waiting,
-    }
 }
 
 /// Why there is no use in trying.
@@ -363,44 +312,6 @@ fn due(image: &Value) -> Option<Timestamp> {
 
 fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
-}
-
-/// The status of an image as it becomes.
-struct ImageStatus {
-    fields: Map<String, Value>,
-    conditions: Vec<Value>,
-    now: Timestamp,
-}
-
-impl ImageStatus {
-    fn of(image: &Value, now: Timestamp) -> Self {
-        Self { fields: Map::new(), conditions: condition::of(image), now }
-    }
-
-    fn set(&mut self, wanted: Condition) {
-        let before = condition::find(&self.conditions, wanted.kind).cloned().unwrap_or_default();
-        let same = text(&before, "/status") == wanted.status
-            && text(&before, "/reason") == wanted.reason
-            && text(&before, "/message") == wanted.message;
-        if same {
-            return;
-        }
-        condition::set(&mut self.conditions, &wanted, self.now);
-        let own = self.conditions.iter_mut().find(|own| text(own, "/type") == wanted.kind);
-        if let Some(own) = own {
-            own["lastUpdateTime"] = json!(clock::rfc3339(self.now));
-        }
-    }
-
-    /// The patch that makes it so, if it is not.
-    fn patch(mut self, image: &Value) -> Option<Value> {
-        if !self.conditions.is_empty() {
-            self.fields.insert("conditions".into(), self.conditions.into());
-        }
-        let is_empty = self.fields.is_empty();
-        let patch = json!({"status": self.fields});
-        (!is_empty && !is_merged(image, &patch)).then_some(patch)
-    }
 }
 
 #[cfg(test)]

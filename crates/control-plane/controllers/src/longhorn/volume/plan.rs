@@ -2,6 +2,7 @@
 //!
 //! What a machine waits for comes first in a plan, what only tells people last.
 
+mod report;
 mod supply;
 
 use std::time::Duration;
@@ -15,13 +16,11 @@ use super::instance::{self, unless_so};
 use super::place::{NodeHealth, ReplicaPlacements};
 use super::replica::{Mode, ReplicaAction, ReplicaSet, wish};
 use super::state::{Instance, Robustness, VolumeFacts, VolumeState};
-use super::status;
 use super::ticket::{self, EVICTION, EXPANSION, stamp};
-use crate::condition;
 use crate::event::EventType;
 use crate::longhorn::object::bytes;
 use crate::longhorn::{API, ATTACHMENTS, ENGINES, LONGHORN_VOLUMES, REPLICAS};
-use crate::object::{self, int, is_deleting, list, name, text};
+use crate::object::{self, int, is_deleting, name, text};
 use crate::resource::Resource;
 
 /// One request, or one event.
@@ -318,74 +317,6 @@ impl<'a> Draft<'a> {
         let told = bytes(engine, "/status/currentSize");
         let behind = self.census.core().any(|own| bytes(own.object, "/spec/volumeSize") < size);
         behind || told > 0 && told < size
-    }
-
-    fn conclude(&mut self, engine: &Value) {
-        let state = engine_state(engine, self.seen.places);
-        let copies = self.census.copies(self.wanted);
-        let robustness = Robustness::of(self.state, state, copies);
-        self.event(self.state, robustness);
-        // One that runs may be about to stop because of an earlier absence of the ticket.
-        let stays = text(engine, "/spec/desireState") == "running";
-        let ready = self.state == VolumeState::Attached && state == Instance::Running && stays;
-        let node = Some(text(engine, "/spec/nodeID")).filter(|_| ready);
-        if let Some(attachment) = self.seen.attachment
-            && let Some(patch) = ticket::statuses(attachment, node, self.seen.now)
-        {
-            let name = name(attachment).to_owned();
-            self.plan.actions.push(VolumeAction::Tell(ATTACHMENTS, name, patch));
-        }
-    }
-
-    /// What the engine or a replica of a volume says that is not attached yet.
-    fn trouble(&self, state: VolumeState) -> Option<String> {
-        let failure = |own: &Value| {
-            let failed = |it: &&Value| {
-                text(it, "/type") == "InstanceCreation" && text(it, "/status") == "False"
-            };
-            let found = list(own, "/status/conditions").iter().find(failed);
-            found.map(|it| text(it, "/message").to_owned()).filter(|why| !why.is_empty())
-        };
-        let engine = || self.seen.engine.and_then(failure);
-        let replica = || self.census.0.iter().find_map(|own| failure(own.object));
-        (state == VolumeState::Attaching).then(|| engine().or_else(replica)).flatten()
-    }
-
-    /// What the engine says of the data: a reason and a message if the condition does not hold.
-    fn engine_fault(&self, kind: &str) -> Option<(String, String)> {
-        let found = condition::find(list(self.seen.engine?, "/status/conditions"), kind);
-        let found = found.filter(|it| text(it, "/status") == "False")?;
-        Some((text(found, "/reason").to_owned(), text(found, "/message").to_owned()))
-    }
-
-    fn event(&mut self, state: VolumeState, robustness: Robustness) {
-        let volume = self.seen.volume;
-        let told = status::VolumeStatusInput {
-            state,
-            robustness,
-            obstacle: self.obstacle.take(),
-            trouble: self.trouble(state),
-            unreadable: self.engine_fault(status::READABLE),
-            damaged: self.engine_fault(status::SNAPSHOTS_INTACT),
-            clone_status: self.clone_status.take(),
-            expanding: self.seen.engine.is_some_and(|engine| self.is_short(engine)),
-        };
-        let patch = status::patch(volume, self.seen.engine, told, self.seen.now);
-        if let Some(patch) = unless_so(volume, patch) {
-            let events = status::events(volume, &patch);
-            self.plan.actions.push(VolumeAction::Tell(
-                LONGHORN_VOLUMES,
-                name(volume).to_owned(),
-                patch,
-            ));
-            for (tone, reason, message) in events {
-                self.push_event(tone, reason, message);
-            }
-        }
-    }
-
-    fn push_event(&mut self, tone: EventType, reason: &'static str, message: String) {
-        self.plan.actions.push(VolumeAction::Event(tone, reason, message));
     }
 
     fn again(&mut self, after: Duration) {

@@ -1,8 +1,8 @@
 //! Tables of what is done about which state.
 
-use block::ids::{Epoch, Generation, SnapshotId};
+use block::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use block::run::{MemberStatus, VolumeStatus};
-use block::storage::ReplicaState;
+use block::storage::{BaseOf, ReplicaAt, ReplicaState};
 use block::wire::SnapshotInfo;
 use serde_json::{Value, json};
 
@@ -471,14 +471,4 @@ fn snapshots_are_taken_once_and_deleted_with_their_objects() {
     scene.check(&[]);
     scene.volumes.clear();
     scene.check(&["ReleaseSnapshot"]);
-}
-
-#[test]
-fn addresses_are_read_with_and_without_what_surrounds_them() {
-    let at = Some(Address::Tcp("10.0.0.2:9000".parse().unwrap()));
-    for text in ["10.0.0.2:9000", "tcp://10.0.0.2:9000", "10.0.0.2:9000/v"] {
-        assert_eq!(far(text), at, "{text}");
-    }
-    assert_eq!(far("host"), None);
-    assert_eq!(far(""), None);
 }

@@ -4,6 +4,9 @@
 //! conditions of others stay. Nothing is written when nothing changed, so that an idle node
 //! costs its lease and no more.
 
+mod condition;
+mod label;
+
 use base::clock::rfc3339;
 use hci::cpu_manager::{self, CpuPolicy};
 use hci::failover::STORAGE_PORT;
@@ -11,14 +14,13 @@ use hci::guest_network::NETWORK;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
+use self::condition::all_conditions;
+use self::label::{first_labels, labels, ours};
 use super::facts::{HostFacts, Virtualization};
 use crate::config::{Config, Network, NodeRole};
-use crate::network::NetworkShortcoming;
 
 /// What the host may keep for itself: the system and `sheaf`.
 const RESERVED_MEMORY: u64 = 512 << 20;
-/// Below this, new guests would push the host into swapping or worse.
-const LEAST_MEMORY: u64 = 100 << 20;
 /// How many guests one node is allowed; each has a launcher pod.
 const PODS: &str = "1000";
 /// When KubeVirt's part of the node last wrote the Node, for clients that look there.
@@ -135,76 +137,6 @@ fn map_change(
     changed
 }
 
-/// Labels that only this agent sets, and may therefore remove.
-fn ours(key: &str) -> bool {
-    const PREFIXES: &[&str] = &[
-        "cpu-feature.node.kubevirt.io/",
-        "cpu-model.node.kubevirt.io/",
-        "cpu-vendor.node.kubevirt.io/",
-        "host-model-cpu.node.kubevirt.io/",
-        "node.sheaf.io/",
-    ];
-    PREFIXES.iter().any(|prefix| key.starts_with(prefix))
-}
-
-/// With those of the machine's configuration, which are the administrators' to change afterwards.
-fn first_labels(config: &Config, facts: &HostFacts, policy: CpuPolicy) -> Map<String, Value> {
-    let mut labels = labels(config, facts, policy);
-    labels.extend(config.labels.iter().map(|(key, value)| (key.clone(), value.as_str().into())));
-    labels
-}
-
-fn labels(config: &Config, facts: &HostFacts, policy: CpuPolicy) -> Map<String, Value> {
-    let mut labels = Map::new();
-    let mut set = |key: String, value: &str| labels.insert(key, value.into());
-    for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
-        set(format!("{prefix}/os"), "linux");
-        set(format!("{prefix}/arch"), virt::ARCHITECTURE);
-    }
-    set("kubernetes.io/hostname".into(), &config.node_name);
-    // What others are is said by whoever let them in.
-    match config.role {
-        NodeRole::Management | NodeRole::ManagementPeer => {
-            set("node-role.kubernetes.io/control-plane".into(), "true");
-        }
-        NodeRole::Worker => {}
-        // It has nothing that machines could ask for.
-        NodeRole::Witness => {
-            set("kubevirt.io/schedulable".into(), "false");
-            return labels;
-        }
-    }
-    let able = !matches!(facts.findings.virtualization, Virtualization::Missing { .. });
-    set("kubevirt.io/schedulable".into(), if able { "true" } else { "false" });
-    // The agent pins processors for machines that ask for it, unless it is switched off.
-    set(cpu_manager::LABEL.into(), policy.label());
-    set("machine-type.node.kubevirt.io/q35".into(), "true");
-    set("machine-type.node.kubevirt.io/pc".into(), "true");
-    if let Some(accelerator) = accelerator(&facts.findings.virtualization) {
-        set("node.sheaf.io/accelerator".into(), accelerator);
-    }
-    let vendor = facts.cpu.vendor.trim_start_matches("Genuine").trim_start_matches("Authentic");
-    if !vendor.is_empty() {
-        set(format!("cpu-vendor.node.kubevirt.io/{vendor}"), "true");
-    }
-    // A guest without KVM gets whatever QEMU emulates, whatever the host is.
-    if matches!(facts.findings.virtualization, Virtualization::Kvm { .. }) {
-        set("cpu-model.node.kubevirt.io/host-passthrough".into(), "true");
-        for feature in facts.cpu.features.iter().filter(|feature| is_label_name(feature)) {
-            set(format!("cpu-feature.node.kubevirt.io/{feature}"), "true");
-        }
-    }
-    labels
-}
-
-fn is_label_name(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    edge(text.chars().next())
-        && edge(text.chars().next_back())
-        && text.len() <= 63
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-}
-
 fn annotations(config: &Config, facts: &HostFacts) -> Map<String, Value> {
     let mut annotations: Map<String, Value> =
         config.annotations.iter().map(|(key, text)| (key.clone(), text.as_str().into())).collect();
@@ -294,113 +226,6 @@ fn resources(role: NodeRole, facts: &HostFacts, memory: u64) -> Value {
         resources["devices.kubevirt.io/kvm"] = "1k".into();
     }
     resources
-}
-
-struct NodeFinding {
-    kind: &'static str,
-    status: &'static str,
-    reason: &'static str,
-    message: String,
-}
-
-/// Ours with what is found now, in the usual order, after those of others.
-fn all_conditions(role: NodeRole, facts: &HostFacts, have: &[Value], now: Timestamp) -> Vec<Value> {
-    let findings = findings(role, facts);
-    let is_ours =
-        |condition: &&Value| findings.iter().any(|finding| condition["type"] == finding.kind);
-    let mut all: Vec<Value> = have.iter().filter(|each| !is_ours(each)).cloned().collect();
-    for finding in &findings {
-        let before = have.iter().find(|condition| condition["type"] == finding.kind);
-        all.push(condition(finding, before, now));
-    }
-    all
-}
-
-fn condition(finding: &NodeFinding, before: Option<&Value>, now: Timestamp) -> Value {
-    let same = |field: &str, value: &str| before.is_some_and(|before| before[field] == value);
-    let unchanged = same("status", finding.status)
-        && same("reason", finding.reason)
-        && same("message", &finding.message);
-    if unchanged && let Some(before) = before {
-        return before.clone();
-    }
-    let now = Value::from(rfc3339(now));
-    let since = before
-        .filter(|_| same("status", finding.status))
-        .map(|before| before["lastTransitionTime"].clone());
-    json!({
-        "type": finding.kind,
-        "status": finding.status,
-        "reason": finding.reason,
-        "message": finding.message,
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": since.unwrap_or(now),
-    })
-}
-
-fn findings(role: NodeRole, facts: &HostFacts) -> Vec<NodeFinding> {
-    let pressure = |kind, is: bool, bad: (&'static str, &str), good: (&'static str, &str)| {
-        let (reason, message) = if is { bad } else { good };
-        let status = if is { "True" } else { "False" };
-        NodeFinding { kind, status, reason, message: message.into() }
-    };
-    let (status, reason, message) = match &facts.findings.virtualization {
-        _ if role == NodeRole::Witness => {
-            ("False", "Witness", "a witness runs no machines".to_owned())
-        }
-        Virtualization::Kvm { qemu } => {
-            ("True", "Kvm", format!("guests run under KVM, QEMU {qemu}"))
-        }
-        Virtualization::Emulated { qemu, why } => {
-            ("True", "Emulated", format!("guests are emulated by QEMU {qemu}: {why}"))
-        }
-        Virtualization::Missing { what } => ("False", "QemuMissing", what.clone()),
-        Virtualization::Unknown => ("Unknown", "NotTried", "not tried yet".into()),
-    };
-    vec![
-        pressure(
-            "MemoryPressure",
-            facts.memory.available < LEAST_MEMORY,
-            ("KubeletHasInsufficientMemory", "less than 100Mi of memory are available"),
-            ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ),
-        pressure(
-            "DiskPressure",
-            facts.disk.free < facts.disk.total / 20,
-            ("KubeletHasDiskPressure", "less than 5% of the data directory's disk are free"),
-            ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ),
-        pressure(
-            "PIDPressure",
-            false,
-            ("KubeletHasInsufficientPID", ""),
-            ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ),
-        NodeFinding { kind: "Virtualization", status, reason, message },
-        network(role, facts.findings.network.as_ref()),
-        NodeFinding {
-            kind: "Ready",
-            status: "True",
-            reason: "KubeletReady",
-            message: "the agent is running".into(),
-        },
-    ]
-}
-
-fn network(role: NodeRole, shortcoming: Option<&NetworkShortcoming>) -> NodeFinding {
-    let (status, reason, message) = match shortcoming {
-        _ if role == NodeRole::Witness => {
-            ("False", "Witness", "a witness has no guest network".to_owned())
-        }
-        None => ("True", "Bridged", "guests have addresses on a network of this node".into()),
-        Some(NetworkShortcoming::UserMode) => {
-            ("False", "UserMode", "guests have user-mode networks, as asked".into())
-        }
-        Some(NetworkShortcoming::Unavailable(why)) => {
-            ("False", "Unavailable", format!("machines on the guest network do not start: {why}"))
-        }
-    };
-    NodeFinding { kind: "GuestNetwork", status, reason, message }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use std::net::Ipv4Addr;
 
 use super::super::facts::{Cpu, Findings, HostFileSystem, HostMemory};
 use super::*;
+use crate::network::NetworkShortcoming;
 
 /// A node of which a support bundle says nothing.
 #[derive(Debug)]

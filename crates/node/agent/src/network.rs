@@ -4,40 +4,38 @@
 //! folder before anything is made of it. After a restart all of them are read again, and what
 //! the host has beyond them is removed.
 //!
-//! Where this process may not make networks, or another one has the bridge already, guests get
-//! QEMU's user-mode network: out works, in works through the node endpoint only.
+//! Where this process may not make networks, or another one has the bridge already, machines on the
+//! guest network do not start. QEMU's user-mode network (out works, in works through the node endpoint
+//! only) is used where the administrator asked for it.
 
 mod claim;
+mod nat;
 mod ownership;
 mod plan;
 mod port;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Arc;
 
 use base::{Chain, Tasks};
 use ipnet::Ipv4Net;
 use kube::Client;
-use net::{Bridge, Dhcp, Dns, GuestPolicies, LinkName, Mac};
-use parking_lot::Mutex;
+use net::{LinkName, Mac};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::config::Network as Settings;
-use crate::dhcp::{BridgedInterfaces, DhcpTarget};
-use crate::overlay::{OverlayTarget, RemoteGuests};
-use crate::policy::{LocalGuest, LocalGuests, PolicyTarget};
+use crate::dhcp::DhcpTarget;
+use crate::overlay::OverlayTarget;
+use crate::policy::{LocalGuest, PolicyTarget};
 use crate::uplink::UplinkTarget;
 use crate::vmi::{InterfaceBackend, Vmi};
 
 pub(crate) use claim::read as read_claim;
+use nat::Nat;
 use ownership::own;
 pub(crate) use plan::{Binding, BridgeNetwork, binding, definition_of, inbound_ports, names_below};
-use port::{bare_port, is_bridge, port};
+use port::{is_bridge, port};
 
 /// The file in a machine's folder that remembers its attachments.
 pub(crate) const RECORD: &str = "network.json";
@@ -108,22 +106,6 @@ enum Mode {
     },
 }
 
-struct Nat {
-    network: net::Network,
-    dhcp: Option<Dhcp>,
-    dns: Option<Dns>,
-    pool: net::Pool,
-    used: Mutex<BTreeSet<Ipv4Addr>>,
-    /// Guests that are connected, so that their policies can be evaluated.
-    guests: watch::Sender<LocalGuests>,
-    /// Interfaces that are connected to bridges, so that pools can give them addresses.
-    bridged: watch::Sender<BridgedInterfaces>,
-    /// Guests of other nodes on the same network.
-    remote: watch::Sender<Arc<RemoteGuests>>,
-    /// Keeps other processes of this network namespace from the same bridge.
-    _claim: UnixListener,
-}
-
 /// What is missing where guests have no network of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NetworkShortcoming {
@@ -147,7 +129,7 @@ impl Networks {
                 Mode::User
             }
             Settings::Nat { bridge, cidr, host_tcp } => {
-                match nat(bridge, *cidr, host_tcp, existing, tasks).await {
+                match Nat::start(bridge, *cidr, host_tcp, existing, tasks).await {
                     Ok(nat) => Mode::Nat(Box::new(nat)),
                     Err(why) => {
                         warn!(reason = %why, "guest network is not available");
@@ -361,59 +343,6 @@ fn unavailable(interface: &str, why: &str) -> ConnectError {
     ConnectError::Unsupported { interface: interface.to_owned(), what }
 }
 
-async fn nat(
-    bridge: &LinkName,
-    cidr: Ipv4Net,
-    host_tcp: &BTreeSet<u16>,
-    existing: &[Attachment],
-    tasks: &Tasks,
-) -> Result<Nat, String> {
-    net::available().await.map_err(|why| Chain(&why).to_string())?;
-    let first = Ipv4Addr::from(u32::from(cidr.network()) + 1);
-    let gateway = Ipv4Net::new(first, cidr.prefix_len()).map_err(|why| why.to_string())?;
-    let mut wanted = Bridge::new(gateway);
-    wanted.name = bridge.clone();
-    wanted.host_tcp.clone_from(host_tcp);
-    if bridge.as_str() != "sheaf0" {
-        // A second server on one host must not take the first one's taps for its leftovers.
-        let (prefix, table) = plan::names(bridge.as_str());
-        wanted.tap_prefix = prefix.parse().map_err(|why: net::LinkNameError| why.to_string())?;
-        wanted.table = table;
-    }
-    let claim = own(bridge.as_str())
-        .ok_or_else(|| format!("another process has the bridge {bridge}; choose another name"))?;
-    let used = existing.iter().filter_map(Attachment::address).collect();
-    let ports = existing.iter().filter_map(bare_port).collect();
-    let want = net::DesiredNetwork {
-        bridge: wanted,
-        ports,
-        services: None,
-        policies: GuestPolicies::Unknown,
-        overlay: net::GuestOverlay::Unknown,
-        dhcp: BTreeMap::new(),
-    };
-    let network = net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
-    let dhcp = Dhcp::start(&network, tasks);
-    let dns = Dns::start(&network, net::Upstreams::file("/etc/resolv.conf"), tasks).await;
-    let dhcp = dhcp.inspect_err(|why| warn!(error = %Chain(why), "DHCP is unavailable to guests"));
-    let dns = dns.inspect_err(|why| warn!(error = %Chain(why), "DNS is unavailable to guests"));
-    if let Ok(dns) = &dns {
-        dns.modify(|names| {
-            names.own_network(gateway.trunc());
-            names.own_zone(ZONE)
-        })
-        .map_err(|why| why.to_string())?;
-    }
-    info!(%bridge, network = %gateway.trunc(), "guest network is up");
-    let pool = net::Pool::new(gateway, [gateway.addr()]);
-    let (dhcp, dns) = (dhcp.ok(), dns.ok());
-    let (guests, _) = watch::channel(LocalGuests::new());
-    let (remote, _) = watch::channel(Arc::default());
-    let (bridged, _) = watch::channel(BridgedInterfaces::new());
-    let used = Mutex::new(used);
-    Ok(Nat { network, dhcp, dns, pool, used, guests, bridged, remote, _claim: claim })
-}
-
 impl Attachment {
     /// The address that was chosen for it.
     pub(crate) fn address(&self) -> Option<Ipv4Addr> {
@@ -421,39 +350,5 @@ impl Attachment {
             NetworkLocation::Nat { address, .. } => Some(address),
             NetworkLocation::Bridge { .. } | NetworkLocation::User => None,
         }
-    }
-}
-
-impl Nat {
-    fn tap(&self, vmi: &Vmi, interface: &str) -> String {
-        self.network.bridge().tap_name(&format!("{} {interface}", vmi.uid)).to_string()
-    }
-
-    /// Lets DHCP and DNS know a guest.
-    fn introduce(
-        &self,
-        vmi: &Vmi,
-        interface: &virt::v1::Interface,
-        mac: Mac,
-        address: Ipv4Addr,
-    ) -> Result<(), ConnectError> {
-        let options = plan::dhcp_options(vmi, interface);
-        if let Some(dhcp) = &self.dhcp {
-            let lease = net::Lease { mac, address, options };
-            dhcp.insert(lease).map_err(|source| ConnectError::Options {
-                interface: interface.name.clone(),
-                source,
-            })?;
-        }
-        if let Some(dns) = &self.dns {
-            dns.modify(|names| {
-                for name in plan::names_of(vmi) {
-                    if let Err(failure) = names.insert(&name, address) {
-                        warn!(name, error = %failure, "cannot serve a name");
-                    }
-                }
-            });
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! Following claims and volumes, and doing what the plan says: one task owns what is known,
 //! and one task per volume works on it.
 
+mod jobs;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +19,11 @@ use tracing::{debug, warn};
 
 use super::clone::Copy;
 use super::disk::Disks;
-use super::fill::Job;
-use super::object::{self, Claim, FillProgress, LocalVolume};
+use super::object::{self, Claim, LocalVolume};
 use super::object_cache::ObjectCache;
-use super::plan::{FoundVolume, LongAction, VolumeAction, VolumeWorld, plan};
-use super::provision::{self, ProvisionError};
+use super::plan::{FoundVolume, LongAction, VolumeWorld, plan};
 use super::readers::Readers;
-use super::source::FillSource;
-use super::status_writer::ClaimStatusWriter;
-use super::upload::{PendingUpload, UploadError, upload};
+use super::upload::PendingUpload;
 use crate::change_notifier::ChangeNotifier;
 use crate::egress::Egress;
 use crate::event::Reporter;
@@ -247,144 +245,6 @@ impl VolumeController {
         };
         for action in plan(&world) {
             self.start(action);
-        }
-    }
-
-    fn start(&mut self, action: VolumeAction) {
-        let shared = self.shared.clone();
-        let claim = |uid: &str| self.claims.get(uid).cloned();
-        match action {
-            VolumeAction::Provision { claim: uid } => {
-                let Some(claim) = claim(&uid) else { return };
-                let volume = claim.volume_name();
-                let known = self.trouble(&volume).complaint.clone();
-                self.spawn(volume, LongAction::Other, |_| make(shared, claim, known));
-            }
-            VolumeAction::Fill { volume, claim: uid, source } => {
-                let Some(claim) = claim(&uid) else { return };
-                self.spawn(volume, LongAction::Filling, |volume| async move {
-                    Ok(WrittenObject::claim(Job { shared, volume, claim, source }.run().await?))
-                });
-            }
-            VolumeAction::Grow { volume, claim: uid, size } => {
-                let Some(claim) = claim(&uid) else { return };
-                self.spawn(volume, LongAction::Other, move |volume| async move {
-                    let grown = provision::grow(&shared, &volume, &claim, size).await?;
-                    Ok(WrittenObject::claim(Some(grown)))
-                });
-            }
-            VolumeAction::Settle { volume } => {
-                self.spawn(volume, LongAction::Other, |volume| async move {
-                    provision::settle(&shared, &volume).await.map(|()| WrittenObject::Nothing)
-                })
-            }
-            VolumeAction::Remove { volume } => {
-                self.spawn(volume, LongAction::Other, |volume| async move {
-                    provision::remove(&shared, &volume).await.map(|()| WrittenObject::Gone)
-                })
-            }
-            VolumeAction::Release { volume } => {
-                self.spawn(volume, LongAction::Other, |volume| async move {
-                    provision::release(&shared, &volume).await.map(|()| WrittenObject::Gone)
-                })
-            }
-            VolumeAction::Discard { volume } => {
-                self.spawn(volume, LongAction::Other, |volume| async move {
-                    provision::discard(&shared, &volume).await.map(|()| WrittenObject::Nothing)
-                })
-            }
-            VolumeAction::Cancel { volume } => {
-                if let Some((_, handle)) = self.under_way.get(&volume) {
-                    debug!(volume, "filling is stopped");
-                    handle.abort();
-                }
-            }
-        }
-    }
-
-    /// Starts work on a volume; after a failure it rests before it counts as ended.
-    fn spawn<F>(&mut self, volume: String, doing: LongAction, work: impl FnOnce(String) -> F)
-    where
-        F: Future<Output = Result<WrittenObject, ProvisionError>> + Send + 'static,
-    {
-        let trouble = self.trouble(&volume);
-        let (pause, known) = (trouble.pauses.delay(), trouble.complaint.clone());
-        let (name, work) = (volume.clone(), work(volume.clone()));
-        let handle = self.jobs.spawn(async move {
-            let result = match work.await {
-                Ok(echo) => Ok(echo),
-                Err(failure) => {
-                    let complaint = Chain(&failure).to_string();
-                    // What stays wrong is told once.
-                    if complaint == known || failure.is_waiting() {
-                        debug!(
-                            volume = name,
-                            error = complaint,
-                            "volume is still not as it should be"
-                        );
-                    } else {
-                        warn!(volume = name, error = complaint, "volume is degraded");
-                    }
-                    tokio::time::sleep(pause).await;
-                    Err(complaint)
-                }
-            };
-            JobResult { volume: name, result }
-        });
-        self.under_way.insert(volume, (doing, handle));
-    }
-
-    fn trouble(&mut self, volume: &str) -> &mut JobFailure {
-        self.troubles.entry(volume.to_owned()).or_insert_with(|| JobFailure {
-            complaint: String::new(),
-            pauses: Backoff::new(FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY),
-        })
-    }
-
-    /// An upload begins if its claim waits for one.
-    fn receive(&mut self, arrival: PendingUpload) {
-        let volume = arrival.volume.clone();
-        let owner = self.volumes.get(&volume).map(|volume| volume.owner.clone());
-        let claim = owner.and_then(|owner| self.claims.get(&owner)).filter(|claim| {
-            claim.source == Some(FillSource::Upload)
-                && claim.progress == FillProgress::Ready
-                && claim.is_bound
-                && claim.volume.as_deref() == Some(&volume)
-                && !claim.is_deleting
-        });
-        let Some(claim) = claim.cloned() else {
-            return arrival.refuse(UploadError::NotExpected { volume });
-        };
-        if self.under_way.contains_key(&volume) {
-            return arrival.refuse(UploadError::Busy { volume });
-        }
-        let PendingUpload { body, answer, .. } = arrival;
-        let shared = self.shared.clone();
-        self.spawn(volume, LongAction::Filling, |volume| async move {
-            let mut teller = ClaimStatusWriter::new(shared.client.clone(), &claim);
-            let result = upload(&shared, &claim, &volume, body, &mut teller).await;
-            let _ = answer.send(result);
-            Ok(WrittenObject::claim(teller.into_claim()))
-        });
-    }
-}
-
-/// `known` is what the claim was told already.
-async fn make(
-    shared: VolumeContext,
-    claim: Claim,
-    known: String,
-) -> Result<WrittenObject, ProvisionError> {
-    match Box::pin(provision::provision(&shared, &claim)).await {
-        Ok(volume) => {
-            Ok(volume
-                .map_or(WrittenObject::Nothing, |volume| WrittenObject::Volume(Box::new(volume))))
-        }
-        Err(failure) => {
-            if Chain(&failure).to_string() != known {
-                provision::complain(&shared, &claim, &failure).await;
-            }
-            Err(failure)
         }
     }
 }

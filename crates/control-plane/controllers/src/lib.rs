@@ -23,6 +23,8 @@ mod endpoints;
 mod event;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod field_name_tests;
 mod garbage;
 mod guest_address;
 mod horizontal_pod_autoscaler;

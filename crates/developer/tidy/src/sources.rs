@@ -13,6 +13,10 @@ const PRIVATE_PATHS: &[&str] =
 /// Larger than this is data that should be made, not kept.
 const LARGEST_FILE: usize = 500_000;
 
+/// Crates in which no file outside tests is longer than this.
+const SHORT_CRATES: &[&str] = &["crates/control-plane/controllers/src/", "crates/node/agent/src/"];
+const LONGEST_FILE: usize = 400;
+
 pub(crate) fn rust() -> impl Iterator<Item = SourceFile> {
     sources().into_iter().filter(|file| file.path.ends_with(".rs"))
 }
@@ -33,6 +37,37 @@ fn long_modules_say_what_they_own() {
         .map(|file| file.path)
         .collect();
     complain("modules over 100 lines without `//!`", &silent);
+}
+
+/// Files of short crates that hold more than one idea, by their length.
+fn long_files(files: &[SourceFile]) -> Vec<String> {
+    let in_short_crate = |path: &str| SHORT_CRATES.iter().any(|own| path.starts_with(own));
+    files
+        .iter()
+        .filter(|file| in_short_crate(&file.path) && !is_test(&file.path))
+        .map(|file| (file.path.as_str(), file.text.lines().count()))
+        .filter(|(_, lines)| *lines > LONGEST_FILE)
+        .map(|(path, lines)| format!("{path} ({lines} lines)"))
+        .collect()
+}
+
+#[test]
+fn files_of_short_crates_hold_one_idea() {
+    let files: Vec<SourceFile> = rust().collect();
+    complain("files over 400 lines: split them by idea", &long_files(&files));
+}
+
+#[test]
+fn long_files_are_found_outside_tests() {
+    let file =
+        |path: &str, lines: usize| SourceFile { path: path.into(), text: "a\n".repeat(lines) };
+    let files = [
+        file("crates/node/agent/src/plan.rs", 401),
+        file("crates/node/agent/src/short.rs", 400),
+        file("crates/node/agent/src/plan/tests.rs", 500),
+        file("crates/node/block/src/plan.rs", 500),
+    ];
+    assert_eq!(long_files(&files), ["crates/node/agent/src/plan.rs (401 lines)"]);
 }
 
 #[test]

@@ -239,6 +239,7 @@ async fn until_stopped(work: impl Future<Output = ()>, mut stop: Stop) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uplink::LinkState;
     use crate::vlan::PortVlan;
 
     fn link(index: u32, group: u32, addresses: &[&str]) -> ObservedLink {
@@ -250,6 +251,7 @@ mod tests {
             tx_queue_len: 1000,
             is_up: true,
             has_carrier: true,
+            state: LinkState::Up,
             is_promiscuous: false,
             group,
             master: None,

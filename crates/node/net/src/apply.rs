@@ -28,7 +28,7 @@ pub enum ApplyError {
     Vanished { link: LinkName },
     #[error("cannot create tap {tap}")]
     Tap { tap: LinkName, source: io::Error },
-    #[error("cannot change address {address} of the bridge")]
+    #[error("cannot change address {address}")]
     Address { address: IpAddr, source: rtnetlink::Error },
     #[error("cannot set the kernel's {key} to {value}")]
     Sysctl { key: String, value: String, source: io::Error },

@@ -26,6 +26,7 @@ mod available;
 mod conntrack;
 mod dhcp;
 mod dns;
+mod host;
 mod learn;
 mod mac;
 mod name;
@@ -56,6 +57,14 @@ pub use dhcp::{DhcpOptions, DhcpServer, Lease, OptionError, PrivateOption};
 pub use dns::records::ServiceRecords;
 pub use dns::server::{Dns, DnsError};
 pub use dns::{DnsNames, NamesError};
+pub use host::health::{HealthFailure, HealthRound, PingTarget, PingTargets};
+pub use host::ping::{default_gateways, ping};
+pub use host::record::{RecordError, RecordFile, boot_id};
+pub use host::trial::{
+    Confirmation, HostChange, HostRecord, HostUnit, NewTrial, RejectedUnit, Trial, TrialChecks,
+    TrialError, TrialEvent, TrialState, host_parts,
+};
+pub use host::watchdog::{WatchdogError, restore, run as run_watchdog};
 pub use learn::{Neighbour, Traffic};
 pub use mac::{Mac, MacError};
 pub use name::{LinkName, LinkNameError};
@@ -80,8 +89,9 @@ pub use service::rules::ServiceRules;
 pub use service::{Endpoint, EndpointScope, Location, Service};
 pub use tap::{Queues, open_tap};
 pub use uplink::{
-    BondMember, BondMode, BondModeError, ObservedKind, ObservedLink, ObservedLinks, Uplink,
-    UplinkError, UplinkPlan, UplinkProblem, UplinkReport, UplinkStep, Uplinks, plan_uplinks,
+    BondMember, BondMode, BondModeError, HostInterface, LinkState, ObservedKind, ObservedLink,
+    ObservedLinks, Uplink, UplinkError, UplinkPlan, UplinkProblem, UplinkReport, UplinkStep,
+    Uplinks, plan_host, plan_uplinks,
 };
 pub use user::{Forward, UserNet};
 pub use vlan::{PortVlan, VlanId, VlanIdError, VlanRole};

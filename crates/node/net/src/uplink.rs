@@ -13,6 +13,7 @@
 
 mod apply;
 mod cards;
+mod interface;
 mod observe;
 pub(crate) mod plan;
 mod service;
@@ -24,6 +25,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::mac::Mac;
 use crate::name::LinkName;
@@ -31,6 +33,7 @@ use crate::vlan::{PortVlan, VlanId};
 
 pub use apply::UplinkError;
 pub(crate) use apply::{add_vlan, remove_vlan};
+pub use interface::plan_host;
 pub(crate) use observe::{observe, port_vlans};
 pub use plan::{UplinkPlan, UplinkStep, plan as plan_uplinks};
 pub use service::{UplinkReport, Uplinks};
@@ -39,7 +42,7 @@ pub use service::{UplinkReport, Uplinks};
 pub(crate) const UPLINK_GROUP: u32 = 0x5348_4542;
 
 /// One bridge with the bond that connects it to the network outside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uplink {
     pub bridge: LinkName,
     pub bond: LinkName,
@@ -63,8 +66,18 @@ impl Uplink {
     }
 }
 
+/// An interface of the host itself in a VLAN of a bridge, with its addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostInterface {
+    pub link: LinkName,
+    /// The bridge that it is made on; another one than ours must exist already.
+    pub bridge: LinkName,
+    pub vlan: VlanId,
+    pub addresses: Vec<IpNet>,
+}
+
 /// How a bond uses its cards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BondMode {
     BalanceRoundRobin,
     ActiveBackup,
@@ -136,6 +149,8 @@ pub struct ObservedLink {
     pub is_up: bool,
     /// Whether the kernel considers the link able to carry frames.
     pub has_carrier: bool,
+    /// Operational state, as the driver reports it.
+    pub state: LinkState,
     pub is_promiscuous: bool,
     pub group: u32,
     /// The bond or bridge that the link belongs to.
@@ -144,10 +159,19 @@ pub struct ObservedLink {
     pub lower: Option<u32>,
     /// The host's addresses, without those that every link has.
     pub addresses: Vec<IpNet>,
-    /// The VLANs of a port of a bridge.
+    /// The VLANs of a port of a bridge; of a bridge, those that the host itself is in.
     pub vlans: PortVlan,
     /// State of a card in its bond.
     pub member: Option<BondMember>,
+}
+
+/// Operational state of a link (RFC 2863).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    Up,
+    Down,
+    /// The driver does not report it, or it is in between.
+    Unknown,
 }
 
 /// Kinds of links, with their settings.
@@ -162,6 +186,10 @@ pub enum ObservedKind {
     Bridge {
         filters_vlans: bool,
         default_vlan: u16,
+    },
+    /// An interface for one VLAN of the link below.
+    Vlan {
+        vlan: Option<VlanId>,
     },
     /// Another sort, by the kernel's name.
     Other(String),
@@ -181,6 +209,10 @@ impl ObservedLink {
         self.group == UPLINK_GROUP
     }
 
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.kind == ObservedKind::Other("loopback".to_owned())
+    }
+
     /// Whether it is a network card, or a cable that stands for one.
     pub(crate) fn is_card(&self) -> bool {
         match &self.kind {
@@ -196,6 +228,7 @@ impl ObservedLink {
             ObservedKind::Nic => "device",
             ObservedKind::Bond { .. } => "bond",
             ObservedKind::Bridge { .. } => "bridge",
+            ObservedKind::Vlan { .. } => "vlan",
             ObservedKind::Other(name) => name,
         }
     }
@@ -223,4 +256,8 @@ pub enum UplinkProblem {
     Foreign { link: LinkName },
     #[error("bridge {bridge} is not wanted any more, but {port} is attached to it")]
     InUse { bridge: LinkName, port: LinkName },
+    #[error("{address} overlaps {other} of {link}, through which this node may be reached")]
+    Overlap { address: IpNet, other: IpNet, link: LinkName },
+    #[error("get link {bridge} failed, error: Link not found")]
+    NoBridge { bridge: LinkName },
 }

@@ -3,9 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A VLAN that frames can be tagged with: 1 to 4094.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct VlanId(u16);
+
+impl From<VlanId> for u64 {
+    fn from(vlan: VlanId) -> Self {
+        vlan.0.into()
+    }
+}
 
 /// A number that is no VLAN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

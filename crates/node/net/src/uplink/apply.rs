@@ -1,7 +1,13 @@
 //! Carrying out one step of a plan for uplinks. Makes no choices; each step may be repeated.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
 use rtnetlink::packet_route::link::{BridgeVlanInfoFlags, LinkMessage};
-use rtnetlink::{Handle, LinkBond, LinkBridge, LinkBridgeVlan, LinkMessageBuilder, LinkUnspec};
+use rtnetlink::{
+    AddressMessageBuilder, Handle, LinkBond, LinkBridge, LinkBridgeVlan, LinkMessageBuilder,
+    LinkUnspec, LinkVlan,
+};
 
 use super::plan::UplinkStep;
 use super::{BondMode, UPLINK_GROUP};
@@ -96,6 +102,26 @@ pub(super) async fn apply(netlink: &Handle, step: &UplinkStep) -> Result<(), Upl
         UplinkStep::RemoveVlan { port, vlan } => {
             let failed = |source| UplinkError::Vlan { port: port.clone(), vlan: *vlan, source };
             remove_vlan(netlink, port, *vlan).await.map_err(failed)
+        }
+        UplinkStep::AddSelfVlan { bridge, vlan } => {
+            let failed = |source| UplinkError::Vlan { port: bridge.clone(), vlan: *vlan, source };
+            add_self_vlan(netlink, bridge, *vlan).await.map_err(failed)
+        }
+        UplinkStep::RemoveSelfVlan { bridge, vlan } => {
+            let failed = |source| UplinkError::Vlan { port: bridge.clone(), vlan: *vlan, source };
+            remove_self_vlan(netlink, bridge, *vlan).await.map_err(failed)
+        }
+        UplinkStep::CreateInterface { link, bridge, vlan } => {
+            create_interface(netlink, link, bridge, *vlan).await.map_err(of_link(link))
+        }
+        UplinkStep::AddAddress { link, address } => {
+            add_address(netlink, link, *address).await.map_err(of_link(link))
+        }
+        UplinkStep::RemoveAddress { link, address } => {
+            remove_address(netlink, link, *address).await.map_err(of_link(link))
+        }
+        UplinkStep::DeleteInterface { link } => {
+            delete_link(netlink, link).await.map_err(of_link(link))
         }
         UplinkStep::DeleteBond { bond } => delete_bond(netlink, bond).await.map_err(of_bond(bond)),
         UplinkStep::DeleteBridge { bridge } => {
@@ -214,6 +240,71 @@ pub(crate) async fn remove_vlan(
         .vlan(vlan.number(), BridgeVlanInfoFlags::empty());
     absent_is_fine(netlink.link().del_with_message(message.build()).execute().await)
         .map_err(|source| ApplyError::Link { link: port.clone(), source })
+}
+
+/// The host receives the frames of the VLAN, tagged.
+async fn add_self_vlan(
+    netlink: &Handle,
+    bridge: &LinkName,
+    vlan: VlanId,
+) -> Result<(), ApplyError> {
+    let message = LinkBridgeVlan::new(index(netlink, bridge).await?)
+        .bridge_self()
+        .vlan(vlan.number(), BridgeVlanInfoFlags::empty());
+    let added = netlink.link().set(message.build()).execute().await;
+    added.map_err(|source| ApplyError::Link { link: bridge.clone(), source })
+}
+
+async fn remove_self_vlan(
+    netlink: &Handle,
+    bridge: &LinkName,
+    vlan: VlanId,
+) -> Result<(), ApplyError> {
+    let message = LinkBridgeVlan::new(index(netlink, bridge).await?)
+        .bridge_self()
+        .vlan(vlan.number(), BridgeVlanInfoFlags::empty());
+    absent_is_fine(netlink.link().del_with_message(message.build()).execute().await)
+        .map_err(|source| ApplyError::Link { link: bridge.clone(), source })
+}
+
+/// Marked as ours in the same message.
+async fn create_interface(
+    netlink: &Handle,
+    link: &LinkName,
+    bridge: &LinkName,
+    vlan: VlanId,
+) -> Result<(), ApplyError> {
+    let lower = index(netlink, bridge).await?;
+    let message = LinkVlan::new(link.as_str(), lower, vlan.number()).link_group(UPLINK_GROUP);
+    let created = netlink.link().add(message.build()).execute().await;
+    created.map_err(|source| ApplyError::Link { link: link.clone(), source })
+}
+
+async fn add_address(netlink: &Handle, link: &LinkName, address: IpNet) -> Result<(), ApplyError> {
+    let index = index(netlink, link).await?;
+    let request = netlink.address().add(index, address.addr(), address.prefix_len()).replace();
+    let added = request.execute().await;
+    added.map_err(|source| ApplyError::Address { address: address.addr(), source })
+}
+
+async fn remove_address(
+    netlink: &Handle,
+    link: &LinkName,
+    address: IpNet,
+) -> Result<(), ApplyError> {
+    let index = index(netlink, link).await?;
+    let message = match address {
+        IpNet::V4(own) => AddressMessageBuilder::<Ipv4Addr>::new()
+            .index(index)
+            .address(own.addr(), own.prefix_len())
+            .build(),
+        IpNet::V6(own) => AddressMessageBuilder::<Ipv6Addr>::new()
+            .index(index)
+            .address(own.addr(), own.prefix_len())
+            .build(),
+    };
+    absent_is_fine(netlink.address().del(message).execute().await)
+        .map_err(|source| ApplyError::Address { address: address.addr(), source })
 }
 
 /// Changes what every link has.

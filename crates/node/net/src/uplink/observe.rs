@@ -10,10 +10,11 @@ use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
 use rtnetlink::packet_route::link::{
     AfSpecBridge, BondPortState, BridgeVlanInfoFlags, InfoBond, InfoBondPort, InfoBridge, InfoData,
-    InfoKind, InfoPortData, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage,
+    InfoKind, InfoPortData, InfoVlan, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo,
+    LinkMessage, State,
 };
 
-use super::{BondMember, BondMode, ObservedKind, ObservedLink, ObservedLinks};
+use super::{BondMember, BondMode, LinkState, ObservedKind, ObservedLink, ObservedLinks};
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::observe::ObserveError;
@@ -25,7 +26,7 @@ pub(crate) async fn observe(netlink: &Handle) -> Result<ObservedLinks, ObserveEr
     let all = netlink.link().get().set_filter_mask(AddressFamily::Unspec, brief).execute();
     let messages: Vec<LinkMessage> = all.try_collect().await?;
     let mut links: ObservedLinks = messages.iter().filter_map(read_link).collect();
-    let mut vlans = port_vlans(netlink).await?;
+    let mut vlans = all_vlans(netlink).await?;
     let mut addresses = addresses(netlink).await?;
     for link in links.values_mut() {
         link.vlans = vlans.remove(&link.index).unwrap_or_default();
@@ -36,6 +37,25 @@ pub(crate) async fn observe(netlink: &Handle) -> Result<ObservedLinks, ObserveEr
 
 /// The VLANs of all ports of bridges, by the index of the port.
 pub(crate) async fn port_vlans(netlink: &Handle) -> Result<BTreeMap<u32, PortVlan>, ObserveError> {
+    read_all_vlans(netlink, VlanOwners::Ports).await
+}
+
+/// The VLANs of all ports of bridges and those that bridges have themselves, by the index of the link.
+async fn all_vlans(netlink: &Handle) -> Result<BTreeMap<u32, PortVlan>, ObserveError> {
+    read_all_vlans(netlink, VlanOwners::PortsAndBridges).await
+}
+
+/// Links whose VLANs are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum VlanOwners {
+    Ports,
+    PortsAndBridges,
+}
+
+async fn read_all_vlans(
+    netlink: &Handle,
+    owners: VlanOwners,
+) -> Result<BTreeMap<u32, PortVlan>, ObserveError> {
     let mask = vec![LinkExtentMask::BrvlanCompressed];
     let ports = netlink.link().get().set_filter_mask(AddressFamily::Bridge, mask).execute();
     let messages: Vec<LinkMessage> = ports.try_collect().await?;
@@ -43,7 +63,7 @@ pub(crate) async fn port_vlans(netlink: &Handle) -> Result<BTreeMap<u32, PortVla
     for message in &messages {
         let is_port = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::Controller(_));
         // A bridge has VLANs of its own, which are not those of a port.
-        if message.attributes.iter().any(is_port) {
+        if owners == VlanOwners::PortsAndBridges || message.attributes.iter().any(is_port) {
             let vlans = found.entry(message.header.index).or_default();
             read_vlans(message, vlans);
         }
@@ -116,6 +136,7 @@ fn read_link(message: &LinkMessage) -> Option<(LinkName, ObservedLink)> {
         tx_queue_len: 0,
         is_up: flags.contains(LinkFlags::Up),
         has_carrier: flags.contains(LinkFlags::LowerUp),
+        state: LinkState::Unknown,
         is_promiscuous: flags.contains(LinkFlags::Promisc),
         group: 0,
         master: None,
@@ -131,6 +152,8 @@ fn read_link(message: &LinkMessage) -> Option<(LinkName, ObservedLink)> {
             LinkAttribute::Address(bytes) => link.mac = Mac::try_from(bytes.as_slice()).ok(),
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::TxQueueLen(length) => link.tx_queue_len = *length,
+            LinkAttribute::OperState(State::Up) => link.state = LinkState::Up,
+            LinkAttribute::OperState(State::Down) => link.state = LinkState::Down,
             LinkAttribute::Group(group) => link.group = *group,
             LinkAttribute::Controller(index) => link.master = Some(*index),
             LinkAttribute::Link(index) => link.lower = Some(*index),
@@ -145,8 +168,9 @@ fn read_link(message: &LinkMessage) -> Option<(LinkName, ObservedLink)> {
     read_infos(infos, &mut link);
     // A veth names its peer there, which is another end and not below it.
     let is_stacked = match &link.kind {
+        ObservedKind::Vlan { .. } => true,
         ObservedKind::Other(kind) => {
-            ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"].contains(&kind.as_str())
+            ["macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"].contains(&kind.as_str())
         }
         _ => false,
     };
@@ -159,6 +183,7 @@ fn read_link(message: &LinkMessage) -> Option<(LinkName, ObservedLink)> {
 fn read_infos(infos: &[LinkInfo], link: &mut ObservedLink) {
     let (mut mode, mut miimon) = (None, 0);
     let (mut filters_vlans, mut default_vlan) = (false, 1);
+    let mut vlan = None;
     for info in infos {
         match info {
             LinkInfo::Data(InfoData::Bond(values)) => {
@@ -179,6 +204,12 @@ fn read_infos(infos: &[LinkInfo], link: &mut ObservedLink) {
                     }
                 }
             }
+            LinkInfo::Data(InfoData::Vlan(values)) => {
+                vlan = values.iter().find_map(|value| match value {
+                    InfoVlan::Id(number) => VlanId::try_from(u64::from(*number)).ok(),
+                    _ => None,
+                });
+            }
             LinkInfo::PortData(InfoPortData::BondPort(values)) => {
                 link.member = Some(read_member(values));
             }
@@ -193,6 +224,7 @@ fn read_infos(infos: &[LinkInfo], link: &mut ObservedLink) {
         None => {}
         Some(InfoKind::Bond) => link.kind = ObservedKind::Bond { mode, miimon },
         Some(InfoKind::Bridge) => link.kind = ObservedKind::Bridge { filters_vlans, default_vlan },
+        Some(InfoKind::Vlan) => link.kind = ObservedKind::Vlan { vlan },
         Some(other) => link.kind = ObservedKind::Other(other.to_string()),
     }
 }

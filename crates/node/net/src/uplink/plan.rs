@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use ipnet::IpNet;
+
 use super::cards::{Cards, MemberPhase, Stale, needs_other_mode, unique};
 use super::{BondMode, ObservedKind, ObservedLinks, Uplink, UplinkProblem};
 use crate::mac::Mac;
@@ -80,6 +82,32 @@ pub enum UplinkStep {
         vlan: VlanId,
         role: VlanRole,
     },
+    /// Puts the host itself into a VLAN of a bridge.
+    AddSelfVlan {
+        bridge: LinkName,
+        vlan: VlanId,
+    },
+    RemoveSelfVlan {
+        bridge: LinkName,
+        vlan: VlanId,
+    },
+    /// Creates an interface of the host for one VLAN of a bridge; it is down and has no address.
+    CreateInterface {
+        link: LinkName,
+        bridge: LinkName,
+        vlan: VlanId,
+    },
+    AddAddress {
+        link: LinkName,
+        address: IpNet,
+    },
+    RemoveAddress {
+        link: LinkName,
+        address: IpNet,
+    },
+    DeleteInterface {
+        link: LinkName,
+    },
     DeleteBond {
         bond: LinkName,
     },
@@ -136,7 +164,7 @@ pub fn plan(want: &[Uplink], seen: &ObservedLinks) -> UplinkPlan {
 }
 
 /// A link that has a name of the uplink and is not ours to change.
-fn name_conflict(uplink: &Uplink, seen: &ObservedLinks) -> Option<UplinkProblem> {
+pub(super) fn name_conflict(uplink: &Uplink, seen: &ObservedLinks) -> Option<UplinkProblem> {
     let is_bridge = |kind: &ObservedKind| matches!(kind, ObservedKind::Bridge { .. });
     let is_bond = |kind: &ObservedKind| matches!(kind, ObservedKind::Bond { .. });
     let conflict = |link: &LinkName, kind: &'static str, fits: fn(&ObservedKind) -> bool| {

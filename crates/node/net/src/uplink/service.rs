@@ -10,9 +10,10 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::apply::{UplinkError, apply};
+use super::interface::plan_host;
 use super::observe::observe;
-use super::plan::{UplinkStep, plan};
-use super::{ObservedLinks, Uplink};
+use super::plan::UplinkStep;
+use super::{HostInterface, ObservedLinks, Uplink};
 use crate::name::LinkName;
 use crate::observe::ObserveError;
 
@@ -31,6 +32,8 @@ pub struct UplinkReport {
     pub problems: BTreeMap<LinkName, Vec<String>>,
     /// How many steps were carried out.
     pub steps: usize,
+    /// Steps that failed; these are among the problems, too.
+    pub failed: Vec<String>,
 }
 
 impl Uplinks {
@@ -64,14 +67,23 @@ impl Uplinks {
     /// Brings the uplinks into the state that `want` describes. A step that fails holds up only the
     /// uplink that it is for.
     pub async fn apply(&self, want: &[Uplink]) -> Result<UplinkReport, ObserveError> {
-        let plan = plan(want, &self.observe().await?);
+        self.apply_host(want, &[]).await
+    }
+
+    /// The same with interfaces of the host on them.
+    pub async fn apply_host(
+        &self,
+        want: &[Uplink],
+        interfaces: &[HostInterface],
+    ) -> Result<UplinkReport, ObserveError> {
+        let plan = plan_host(want, interfaces, &self.observe().await?);
         let mut report = UplinkReport::default();
         for (bridge, problem) in plan.problems {
             report.problems.entry(bridge).or_default().push(problem.to_string());
         }
         let mut failed = BTreeMap::<LinkName, UplinkError>::new();
         for step in &plan.steps {
-            let bridge = owner(want, step);
+            let bridge = owner(want, interfaces, step);
             if failed.contains_key(&bridge) {
                 continue;
             }
@@ -87,6 +99,7 @@ impl Uplinks {
             }
         }
         for (bridge, error) in failed {
+            report.failed.push(describe(&error));
             report.problems.entry(bridge).or_default().push(describe(&error));
         }
         report.links = self.observe().await?;
@@ -103,11 +116,14 @@ fn describe(error: &UplinkError) -> String {
 }
 
 /// The bridge of the uplink that a step is for.
-fn owner(want: &[Uplink], step: &UplinkStep) -> LinkName {
+fn owner(want: &[Uplink], interfaces: &[HostInterface], step: &UplinkStep) -> LinkName {
     let link = match step {
         UplinkStep::CreateBridge { bridge, .. }
         | UplinkStep::FilterVlans { bridge }
         | UplinkStep::DeleteBridge { bridge }
+        | UplinkStep::AddSelfVlan { bridge, .. }
+        | UplinkStep::RemoveSelfVlan { bridge, .. }
+        | UplinkStep::CreateInterface { bridge, .. }
         | UplinkStep::JoinBridge { bridge, .. } => bridge,
         UplinkStep::CreateBond { bond, .. }
         | UplinkStep::SetMode { bond, .. }
@@ -118,9 +134,15 @@ fn owner(want: &[Uplink], step: &UplinkStep) -> LinkName {
         UplinkStep::SetMac { link, .. }
         | UplinkStep::SetTxQueueLen { link, .. }
         | UplinkStep::SetMtu { link, .. }
+        | UplinkStep::AddAddress { link, .. }
+        | UplinkStep::RemoveAddress { link, .. }
+        | UplinkStep::DeleteInterface { link }
         | UplinkStep::SetUp { link } => link,
         UplinkStep::AddVlan { port, .. } | UplinkStep::RemoveVlan { port, .. } => port,
     };
+    if let Some(interface) = interfaces.iter().find(|own| own.link == *link) {
+        return interface.bridge.clone();
+    }
     let has = |uplink: &&Uplink| {
         uplink.bridge == *link || uplink.bond == *link || uplink.nics.contains(link)
     };

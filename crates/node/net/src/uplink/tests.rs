@@ -3,6 +3,7 @@ mod simulation;
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::vlan::VlanRole;
 
 fn name(text: &str) -> LinkName {
     text.parse().unwrap()
@@ -21,6 +22,7 @@ fn link(kind: ObservedKind) -> ObservedLink {
         tx_queue_len: 1000,
         is_up: false,
         has_carrier: true,
+        state: LinkState::Up,
         is_promiscuous: false,
         group: 0,
         master: None,
@@ -287,4 +289,87 @@ fn modes_have_the_names_of_the_kernel() {
         assert_eq!((mode.to_string().as_str(), mode.number()), (name, number));
     }
     assert!("lacp".parse::<BondMode>().unwrap_err().to_string().contains("802.3ad"));
+}
+
+fn interface(network: &str, number: u64, address: &str) -> HostInterface {
+    HostInterface {
+        link: name(&format!("{network}-br.{number}")),
+        bridge: name(&format!("{network}-br")),
+        vlan: vlan(number),
+        addresses: vec![address.parse().unwrap()],
+    }
+}
+
+fn check_host(want: &[Uplink], own: &[HostInterface], seen: &ObservedLinks, expected: Expect) {
+    let plan = plan_host(want, own, seen);
+    let steps = plan.steps.iter().map(|step| format!("{step:?}\n"));
+    let problems = plan.problems.iter().map(|(bridge, problem)| format!("{bridge}: {problem}\n"));
+    expected.assert_eq(&steps.chain(problems).collect::<String>());
+}
+
+#[test]
+fn an_interface_of_the_host_gets_its_vlan_and_its_address() {
+    let want = [uplink("lan", &["eth1", "eth2"])];
+    check_host(
+        &want,
+        &[interface("lan", 20, "198.51.100.1/24")],
+        &connected(),
+        expect![[r#"
+            AddVlan { port: lan-bo, vlan: VlanId(20), role: Tagged }
+            AddSelfVlan { bridge: lan-br, vlan: VlanId(20) }
+            CreateInterface { link: lan-br.20, bridge: lan-br, vlan: VlanId(20) }
+            AddAddress { link: lan-br.20, address: 198.51.100.1/24 }
+            SetUp { link: lan-br.20 }
+        "#]],
+    );
+    let mut seen = connected();
+    let kind = ObservedKind::Vlan { vlan: Some(vlan(20)) };
+    let addresses = vec!["198.51.100.1/24".parse().unwrap(), "198.51.100.200/32".parse().unwrap()];
+    let made = ObservedLink {
+        index: 30,
+        group: UPLINK_GROUP,
+        lower: Some(10),
+        is_up: true,
+        addresses,
+        ..link(kind)
+    };
+    seen.insert(name("lan-br.20"), made);
+    seen.get_mut(&name("lan-br")).unwrap().vlans.insert(vlan(20), VlanRole::Tagged);
+    seen.get_mut(&name("lan-bo")).unwrap().vlans.insert(vlan(20), VlanRole::Tagged);
+    // The address of a load balancer stays.
+    check_host(&want, &[interface("lan", 20, "198.51.100.1/24")], &seen, expect![[""]]);
+    // The new address is there before the old one is removed.
+    check_host(
+        &want,
+        &[interface("lan", 20, "198.51.100.2/24")],
+        &seen,
+        expect![[r#"
+            AddAddress { link: lan-br.20, address: 198.51.100.2/24 }
+            RemoveAddress { link: lan-br.20, address: 198.51.100.1/24 }
+        "#]],
+    );
+    check_host(
+        &want,
+        &[],
+        &seen,
+        expect![[r#"
+            RemoveVlan { port: lan-bo, vlan: VlanId(20) }
+            DeleteInterface { link: lan-br.20 }
+            RemoveSelfVlan { bridge: lan-br, vlan: VlanId(20) }
+        "#]],
+    );
+}
+
+#[test]
+fn an_address_that_would_lead_management_astray_is_refused() {
+    check_host(
+        &[uplink("lan", &["eth1", "eth2"])],
+        &[interface("lan", 20, "192.0.2.99/25"), interface("dmz", 7, "198.51.100.1/24")],
+        &connected(),
+        expect![[r#"
+            AddVlan { port: lan-bo, vlan: VlanId(20), role: Tagged }
+            dmz-br: get link dmz-br failed, error: Link not found
+            lan-br: 192.0.2.99/25 overlaps 192.0.2.1/24 of eth0, through which this node may be reached
+        "#]],
+    );
 }

@@ -57,7 +57,7 @@ impl Kernel {
         let bond = kernel.add("bond0", ObservedLink { is_up: true, ..link(bond) });
         kernel.at("eth6").master = Some(bond);
         let lower = Some(kernel.at("eth7").index);
-        let tagged = ObservedKind::Other("vlan".into());
+        let tagged = ObservedKind::Vlan { vlan: Some(vlan(5)) };
         kernel.add("eth7.5", ObservedLink { lower, is_up: true, ..link(tagged) });
         // The bridge of the guest network has the group of taps.
         let plain = ObservedKind::Bridge { filters_vlans: false, default_vlan: 1 };
@@ -95,6 +95,7 @@ impl Kernel {
     fn delete(&mut self, name: &LinkName) {
         if let Some(link) = self.links.remove(name) {
             self.release(link.index);
+            self.links.retain(|_, upper| upper.lower != Some(link.index));
         }
     }
 
@@ -145,6 +146,25 @@ impl Kernel {
             UplinkStep::DeleteBond { bond: name } | UplinkStep::DeleteBridge { bridge: name } => {
                 self.delete(name);
             }
+            UplinkStep::AddSelfVlan { bridge, vlan } => {
+                self.get(bridge)?.vlans.insert(*vlan, VlanRole::Tagged);
+            }
+            UplinkStep::RemoveSelfVlan { bridge, vlan } => self.get(bridge)?.vlans.remove(*vlan),
+            UplinkStep::CreateInterface { link: name, bridge, vlan } => {
+                let lower = Some(self.get(bridge)?.index);
+                let kind = ObservedKind::Vlan { vlan: Some(*vlan) };
+                self.add(name.as_str(), ObservedLink { lower, group: UPLINK_GROUP, ..link(kind) });
+            }
+            UplinkStep::AddAddress { link, address } => {
+                let others = self.links.iter().filter(|(name, _)| *name != link);
+                let mut others = others.flat_map(|(_, link)| &link.addresses);
+                assert!(others.all(|other| !other.contains(&address.addr())), "{address} overlaps");
+                self.get(link)?.addresses.push(*address);
+            }
+            UplinkStep::RemoveAddress { link, address } => {
+                self.get(link)?.addresses.retain(|own| own != address);
+            }
+            UplinkStep::DeleteInterface { link } => drop(self.links.remove(link)),
         }
         Ok(())
     }
@@ -178,14 +198,15 @@ impl Kernel {
 fn disturb(
     random: &mut SeededRandom,
     kernel: &mut Kernel,
-    want: &mut Vec<Uplink>,
+    (want, interfaces): (&mut Vec<Uplink>, &mut Vec<HostInterface>),
     trace: &mut Vec<String>,
 ) {
     let nic = ["eth1", "eth2", "eth3", "eth4", "eth5"][random.below(5)];
-    let what = random.below(12);
+    let what = random.below(14);
     trace.push(format!("disturbance {what} at {nic}"));
     match what {
         0..=4 => edit(random, want),
+        12 | 13 => edit_interfaces(random, interfaces),
         5 if kernel.links.remove(&name(nic)).is_none() => drop(kernel.add(nic, card())),
         6 => {
             let bond = kernel.at("bond0").index;
@@ -244,6 +265,24 @@ fn edit(random: &mut SeededRandom, want: &mut Vec<Uplink>) {
     want.push(uplink);
 }
 
+/// A person changes a HostNetworkConfig; one address is in the subnet of the management card.
+fn edit_interfaces(random: &mut SeededRandom, interfaces: &mut Vec<HostInterface>) {
+    let network = ["dmz", "lan"][random.below(2)];
+    let number = 20 + random.below(2);
+    let link = name(&format!("{network}-br.{number}"));
+    interfaces.retain(|own| own.link != link);
+    if random.chance(30) {
+        return;
+    }
+    let address = ["203.0.113.1/28", "203.0.113.17/28", "203.0.113.33/28", "192.0.2.77/24"];
+    interfaces.push(HostInterface {
+        link,
+        bridge: name(&format!("{network}-br")),
+        vlan: vlan(number.try_into().unwrap()),
+        addresses: vec![address[random.below(4)].parse().unwrap()],
+    });
+}
+
 /// What no step may change: everything that is not ours, but for cards that are free or in a bond
 /// of ours.
 fn others(kernel: &Kernel) -> ObservedLinks {
@@ -260,8 +299,13 @@ fn others(kernel: &Kernel) -> ObservedLinks {
 }
 
 /// Checks one plan, step by step; a step may fail, or be the last before a crash.
-fn carry_out(random: &mut SeededRandom, kernel: &mut Kernel, want: &[Uplink]) -> bool {
-    let plan = plan_uplinks(want, &kernel.links);
+fn carry_out(
+    random: &mut SeededRandom,
+    kernel: &mut Kernel,
+    want: &[Uplink],
+    interfaces: &[HostInterface],
+) -> bool {
+    let plan = plan_host(want, interfaces, &kernel.links);
     let before = kernel.clone();
     let untouched = others(kernel);
     let crash = random.chance(30).then(|| random.below(plan.steps.len() + 1));
@@ -271,7 +315,9 @@ fn carry_out(random: &mut SeededRandom, kernel: &mut Kernel, want: &[Uplink]) ->
         }
         if let UplinkStep::AddVlan { port, vlan, .. } = step {
             let owner = want.iter().find(|uplink| uplink.bond == *port).unwrap();
-            assert!(owner.port_vlans().role(*vlan).is_some(), "{vlan} was not wanted");
+            let mut own = interfaces.iter().filter(|own| own.bridge == owner.bridge);
+            let is_host = own.any(|own| own.vlan == *vlan);
+            assert!(owner.port_vlans().role(*vlan).is_some() || is_host, "{vlan} was not wanted");
         }
         kernel.apply(step).unwrap_or_else(|refused| panic!("{step:?}: {}", refused.0));
         let mut now = others(kernel);
@@ -284,11 +330,15 @@ fn carry_out(random: &mut SeededRandom, kernel: &mut Kernel, want: &[Uplink]) ->
         }
         check_working(want, &before, kernel, step);
     }
-    let again = plan_uplinks(want, &kernel.links);
+    // An address that another interface has until the end of a plan is there with the next one.
+    let again = plan_host(want, interfaces, &kernel.links);
+    if plan.problems.iter().any(|(_, problem)| matches!(problem, UplinkProblem::Overlap { .. })) {
+        return true;
+    }
     assert_eq!(again.steps, [], "after {:?}", plan.steps);
     for uplink in want {
         if !again.problems.iter().any(|(bridge, _)| *bridge == uplink.bridge) {
-            check_converged(uplink, kernel);
+            check_converged(uplink, interfaces, kernel);
         }
     }
     true
@@ -310,11 +360,17 @@ fn check_working(want: &[Uplink], before: &Kernel, now: &Kernel, step: &UplinkSt
     }
 }
 
-fn check_converged(uplink: &Uplink, kernel: &Kernel) {
+fn check_converged(uplink: &Uplink, interfaces: &[HostInterface], kernel: &Kernel) {
+    let own: Vec<_> = interfaces.iter().filter(|own| own.bridge == uplink.bridge).collect();
+    let mut vlans = uplink.vlans.clone();
+    vlans.extend(own.iter().map(|own| own.vlan));
+    for interface in &own {
+        assert_eq!(kernel.links[&interface.link].addresses, interface.addresses);
+    }
     let bond = &kernel.links[&uplink.bond];
     let bridge = &kernel.links[&uplink.bridge];
     assert_eq!(bond.master, Some(bridge.index));
-    assert_eq!(bond.vlans, uplink.port_vlans());
+    assert_eq!(bond.vlans, PortVlan::trunk(vlans));
     let members: BTreeSet<_> = kernel.ports(bond.index).map(|(nic, _)| nic).collect();
     assert_eq!(members, uplink.nics.iter().collect());
     assert_eq!((bond.mtu, bridge.mtu), (u32::from(uplink.mtu), u32::from(uplink.mtu)));
@@ -328,11 +384,12 @@ fn random_edits_and_failures_cut_nothing_off_and_open_no_vlan() {
     let rounds = number("SHEAF_UPLINK_ROUNDS").unwrap_or(ROUNDS);
     println!("SHEAF_SEED={seed} SHEAF_UPLINK_ROUNDS={rounds}");
     let mut random = SeededRandom(seed);
-    let (mut kernel, mut want) = (Kernel::new(), Vec::new());
+    let (mut kernel, mut want, mut interfaces) = (Kernel::new(), Vec::new(), Vec::new());
     let (mut finished, mut trace) = (0, Vec::new());
     for _ in 0..rounds {
-        disturb(&mut random, &mut kernel, &mut want, &mut trace);
-        finished += u64::from(carry_out(&mut random, &mut kernel, &want));
+        disturb(&mut random, &mut kernel, (&mut want, &mut interfaces), &mut trace);
+        finished += u64::from(carry_out(&mut random, &mut kernel, &want, &interfaces));
+        assert_eq!(kernel.at("eth0").addresses.len(), 1, "management is cut");
     }
     // A simulation that always crashes would prove nothing.
     assert!(finished > rounds / 3, "{finished} of {rounds}");

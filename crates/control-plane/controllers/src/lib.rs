@@ -34,6 +34,7 @@ mod installation;
 mod json_patch;
 mod key;
 mod key_pair;
+mod link_monitor;
 mod load_balancer;
 mod longhorn;
 mod maintenance;

@@ -152,7 +152,12 @@ pub fn concerns(group: &str, resource: &str) -> bool {
             | ("instancetype.kubevirt.io", "virtualmachinepreferences")
             | (
                 NETWORK,
-                "clusternetworks" | "vlanconfigs" | "ippools" | "virtualmachinenetworkconfigs"
+                "clusternetworks"
+                    | "vlanconfigs"
+                    | "linkmonitors"
+                    | "hostnetworkconfigs"
+                    | "ippools"
+                    | "virtualmachinenetworkconfigs"
             )
             | ("k8s.cni.cncf.io", "network-attachment-definitions")
             | (address_pool::GROUP, "loadbalancers" | "ippools")
@@ -235,6 +240,8 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (STORAGE, "storageclasses") => storage_class::validate(write),
         (NETWORK, "clusternetworks") => network::validate_cluster_network(write),
         (NETWORK, "vlanconfigs") => network::validate_config(write),
+        (NETWORK, "hostnetworkconfigs") => network::validate_host_config(write),
+        (NETWORK, "linkmonitors") => network::validate_link_monitor(write),
         (NETWORK, "ippools") => dhcp::validate_pool(write),
         (NETWORK, "virtualmachinenetworkconfigs") => dhcp::validate_config(write),
         ("k8s.cni.cncf.io", _) => network::validate_definition(write),

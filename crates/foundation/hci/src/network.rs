@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::harvester::network::VlanConfig;
+use crate::harvester::network::{HostNetworkConfig, VlanConfig};
 
 pub const GROUP: &str = "network.harvesterhci.io";
 pub const VERSION: &str = "v1beta1";
@@ -46,6 +46,18 @@ pub fn bridge_of(cluster_network: &str) -> String {
 /// The bond of a cluster network on its nodes.
 pub fn bond_of(cluster_network: &str) -> String {
     format!("{cluster_network}-bo")
+}
+
+/// The interface of a host in a VLAN of a cluster network.
+pub fn host_interface_of(cluster_network: &str, vlan: i32) -> String {
+    format!("{cluster_network}{BRIDGE_SUFFIX}.{vlan}")
+}
+
+/// Whether a HostNetworkConfig is for a node with these labels.
+pub fn selects_host(config: &HostNetworkConfig, labels: &BTreeMap<String, String>) -> bool {
+    let selector = config.spec.node_selector.as_ref();
+    !labels.contains_key(WITNESS_KEY)
+        && selector.is_none_or(|own| kinds::labels::matches(&json!(own), &json!(labels)))
 }
 
 /// The cluster network that a bridge belongs to.

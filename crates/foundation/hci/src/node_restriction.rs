@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::announcement::{self, AnnouncementLease};
 use crate::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, JOIN_TOKEN, MANAGED, NODE_KEY};
 use crate::failover::{LOST, SUSPECT};
+use crate::host_network;
 use crate::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
 
 pub use backup::{uses_backup_metadata, uses_backup_secret};
@@ -92,6 +93,8 @@ pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
             volume::disks(write)
         }
         (crate::network::GROUP, "vlanstatuses") => uplink_report(write),
+        (crate::network::GROUP, crate::link_monitor::PLURAL) => own_entry(write, "linkStatus"),
+        (crate::network::GROUP, "hostnetworkconfigs") => own_entry(write, "nodeStatus"),
         (crate::network::GROUP, "clusternetworks") => {
             let (object, old) = write.update()?;
             keeps_all_but_status(write, object, old)
@@ -205,6 +208,23 @@ fn uplink_report(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     if all.into_iter().flatten().all(is_own) { Ok(()) } else { Err(write.not_placed()) }
 }
 
+/// A node writes its own entry of a map in the status, and nothing else.
+fn own_entry(write: &NodeWrite<'_>, map: &str) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    keeps_all_but_status(write, object, old)?;
+    let (new, was) = (&object["status"], &old["status"]);
+    if let Some(field) = changed_keys(new, was).into_iter().find(|key| *key != map) {
+        return Err(write.field(format!("{field} of {} {:?}", write.resource, write.name)));
+    }
+    match changed_keys(&new[map], &was[map]).into_iter().find(|node| *node != write.node) {
+        None => Ok(()),
+        Some(other) => {
+            let (node, other) = (write.node.to_owned(), other.to_owned());
+            Err(NodeDenial::OtherNode { node, other })
+        }
+    }
+}
+
 fn keeps_all_but_status(
     write: &NodeWrite<'_>,
     object: &Value,
@@ -225,6 +245,11 @@ fn lease(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     }
     if write.namespace == announcement::NAMESPACE {
         return announced_address(write);
+    }
+    let is_turn =
+        (write.namespace, write.name) == (host_network::LEASE_NAMESPACE, host_network::LEASE_NAME);
+    if is_turn && host_network::may_write(write.node, write.object, write.old) {
+        return Ok(());
     }
     Err(write.not_placed())
 }

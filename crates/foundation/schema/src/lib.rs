@@ -28,7 +28,7 @@ pub use parse::{MAX_DEPTH, parse, unknown_fields};
 pub use prune::{ObjectLevel, prune};
 pub use publish::{to_openapi_v2, to_openapi_v3};
 pub use structural::{check_status_root, check_structural};
-pub use validate::validate;
+pub use validate::{Pattern, PatternError, validate};
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,8 @@ pub(crate) mod pattern;
 pub(crate) mod ratchet;
 mod scalar;
 
+pub use pattern::{Pattern, PatternError};
+
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};

@@ -25,6 +25,8 @@ pub(super) const KINDS: &[FakeKind] = &[
     ("storage.k8s.io", "v1", "storageclasses", "StorageClass", false),
     ("apps", "v1", "controllerrevisions", "ControllerRevision", true),
     ("kubevirt.io", "v1", "virtualmachines", "VirtualMachine", true),
+    ("network.harvesterhci.io", "v1beta1", "clusternetworks", "ClusterNetwork", false),
+    ("network.harvesterhci.io", "v1beta1", "linkmonitors", "LinkMonitor", false),
     ("network.harvesterhci.io", "v1alpha1", "ippools", "IPPool", true),
     ("network.harvesterhci.io", "v1alpha1", "virtualmachinenetworkconfigs", "Config", true),
     ("k8s.cni.cncf.io", "v1", "network-attachment-definitions", "Network", true),

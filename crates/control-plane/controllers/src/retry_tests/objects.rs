@@ -35,6 +35,7 @@ pub(super) const WRITTEN: &[&str] = &[
     "loadbalancer.harvesterhci.io/loadbalancers",
     "longhorn.io/volumes",
     "network.harvesterhci.io/ippools",
+    "network.harvesterhci.io/linkmonitors",
     "network.harvesterhci.io/virtualmachinenetworkconfigs",
     "pool.kubevirt.io/virtualmachinepools",
     "snapshot.kubevirt.io/virtualmachinesnapshots",
@@ -133,6 +134,11 @@ fn populate_machines(fake: &Fake) {
 
 /// What every cluster has.
 fn populate_cluster(fake: &Fake) {
+    let network = json!({
+        "metadata": {"name": "mgmt"},
+        "status": {"conditions": [{"type": "ready", "status": "True"}]},
+    });
+    fake.create("network.harvesterhci.io/clusternetworks", "", network);
     let leaving = json!({"metadata": {"name": "leaving"}, "spec": {"finalizers": ["kubernetes"]}});
     fake.create("/namespaces", "", leaving);
     fake.delete("/namespaces", "", "leaving", "Background");

@@ -2,19 +2,23 @@
 //! network webhook.
 
 mod definition;
+mod host;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::{AdmissionResult, Refusal, Write, text};
-use crate::harvester::network::VlanConfig;
+use crate::harvester::network::{LinkMonitor, VlanConfig};
+use crate::host_network::ChangePolicy;
+use crate::link_monitor::{LinkRule, LinkRuleError};
 use crate::network::{
     CLUSTER_NETWORK_KEY, DEFAULT_MTU, GROUP, MANAGEMENT, MATCHED_NODES_KEY, NAME_LIMIT,
     UPLINK_MTU_KEY, selects, uplink_mtu,
 };
 
 pub(super) use definition::{complete as complete_definition, validate as validate_definition};
+pub(super) use host::validate as validate_host_config;
 
 const CNI: &str = "k8s.cni.cncf.io";
 const DEFINITIONS: &str = "network-attachment-definitions";
@@ -153,6 +157,18 @@ fn validate_network_mtu(write: &Write<'_>, mtu: &str) -> AdmissionResult {
     }
 }
 
+/// Rules must be regular expressions; nodes evaluate them.
+pub(super) fn validate_link_monitor(write: &Write<'_>) -> AdmissionResult {
+    let Some(object) = write.object else { return Ok(()) };
+    let read = serde_json::from_value::<LinkMonitor>(object.clone()).unwrap_or_default();
+    match LinkRule::read(&read.spec) {
+        Ok(_) => Ok(()),
+        Err(LinkRuleError { field, source }) => {
+            Err(refuse(write, "linkMonitor", field, &source.to_string()))
+        }
+    }
+}
+
 /// The names of the nodes that a VlanConfig is for.
 fn matched_nodes(write: &Write<'_>, config: &VlanConfig) -> BTreeSet<String> {
     let nodes = write.objects.list("", "nodes", "").into_iter();
@@ -219,7 +235,17 @@ pub(super) fn validate_config(write: &Write<'_>) -> AdmissionResult {
     refuse("", &format!("it is blocked by VM(s) {blocking} which must be stopped at first"))
 }
 
+/// Annotations that say how a change of hosts' networks is confirmed.
+fn validate_policy(write: &Write<'_>, kind: &str) -> AdmissionResult {
+    let annotations = write.object.map_or(&Value::Null, |own| &own["metadata"]["annotations"]);
+    match ChangePolicy::read(annotations) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(refuse(write, kind, "metadata.annotations", &why.to_string())),
+    }
+}
+
 fn validate_uplink(write: &Write<'_>, config: &VlanConfig) -> AdmissionResult {
+    validate_policy(write, "vlanConfig")?;
     let refuse = |field, why: &str| Err(refuse(write, "vlanConfig", field, why));
     let network = &config.spec.cluster_network;
     if write.objects.get(GROUP, "clusternetworks", "", network).is_none() {

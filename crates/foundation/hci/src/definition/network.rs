@@ -2,8 +2,10 @@
 
 use crd::record::Field as _;
 
-use super::{AGE, BETA1, Column, DefinitionScope, KindDefinition, kind};
-use crate::harvester::network::{ClusterNetwork, VlanConfig, VlanStatus};
+use super::{AGE, BETA1, Column, DefinitionScope, KindDefinition, kind, with_status};
+use crate::harvester::network::{
+    ClusterNetwork, HostNetworkConfig, LinkMonitor, VlanConfig, VlanStatus,
+};
 use crate::network::GROUP;
 
 const NETWORK: Column = Column("CLUSTERNETWORK", "string", ".spec.clusterNetwork", "", 0);
@@ -36,5 +38,27 @@ pub(super) const CATALOG: &[KindDefinition] = &[
         ],
         scope: DefinitionScope::Cluster,
         ..kind(GROUP, "VlanStatus", "vlanstatuses", &["vs", "vss"], BETA1, VlanStatus::schema)
+    },
+    KindDefinition {
+        columns: &[AGE],
+        scope: DefinitionScope::Cluster,
+        ..kind(GROUP, "LinkMonitor", "linkmonitors", &["lm", "lms"], BETA1, LinkMonitor::schema)
+    },
+    KindDefinition {
+        columns: &[
+            NETWORK,
+            Column("VLANID", "integer", ".spec.vlanID", "", 0),
+            Column("MODE", "string", ".spec.mode", "", 0),
+            AGE,
+        ],
+        scope: DefinitionScope::Cluster,
+        ..with_status(
+            GROUP,
+            "HostNetworkConfig",
+            "hostnetworkconfigs",
+            &["hnc", "hncs"],
+            BETA1,
+            HostNetworkConfig::schema,
+        )
     },
 ];

@@ -1,6 +1,6 @@
 //! Networks of the cluster: which cards of which nodes carry them, and what the nodes report.
 
-use crd::atom::{Map, ObjectMeta};
+use crd::atom::{LabelSelector, Map, ObjectMeta};
 use crd::record::record;
 
 use super::Condition;
@@ -76,6 +76,93 @@ record! {
         link_monitor: String,
         /// Name of the node.
         node: String,
+        conditions: Vec<Condition>,
+    }
+
+    LinkMonitor {
+        api_version: Option<String>,
+        kind: Option<String>,
+        metadata: ObjectMeta,
+        spec: LinkMonitorSpec,
+        status: Option<LinkMonitorStatus>,
+    }
+
+    LinkMonitorSpec {
+        /// Labels of the nodes whose links are reported; empty selects all nodes.
+        node_selector: Map<String>,
+        /// Which links are reported; both rules must match.
+        target_link_rule: Option<TargetLinkRule>,
+    }
+
+    TargetLinkRule {
+        /// Regular expression for the type of a link: `device` is a network card, others have
+        /// the names of the kernel. Empty matches all.
+        type_rule: Option<String>,
+        /// Regular expression for the name of a link; empty matches all.
+        name_rule: Option<String>,
+    }
+
+    LinkMonitorStatus {
+        /// Links by the name of their node.
+        link_status: Map<Vec<LinkStatus>>,
+        conditions: Vec<Condition>,
+    }
+
+    LinkStatus {
+        /// Name of the link.
+        name: String,
+        /// Index of the link on its node.
+        index: Option<i64>,
+        /// Type of the link: `device` is a network card, others have the names of the kernel.
+        r#type: Option<String>,
+        /// Ethernet address.
+        mac: Option<String>,
+        /// Whether the link receives frames for other stations.
+        promiscuous: Option<bool>,
+        /// Operational state.
+        state: Option<String> = {"enum": ["up", "down", "unknown"]},
+        /// Index of the bond or bridge that the link belongs to.
+        master_index: Option<i64>,
+    }
+
+    HostNetworkConfig {
+        api_version: Option<String>,
+        kind: Option<String>,
+        metadata: ObjectMeta,
+        spec: HostNetworkConfigSpec,
+        status: Option<HostNetworkConfigStatus>,
+    }
+
+    HostNetworkConfigSpec: {"x-kubernetes-validations": [{"rule": "self.mode != 'static' || (has(self.ips) && size(self.ips) > 0)", "message": "spec.ips must be specified and non-empty when mode is static"}]} {
+        /// Purpose of the interface.
+        description: Option<String>,
+        /// Name of the cluster network that the interface is on.
+        cluster_network: String = {"minLength": 1},
+        /// VLAN of the interface.
+        vlan_id as "vlanID": i32 = {"minimum": 1, "maximum": 4094},
+        /// Origin of the address: `static` takes it from `ips`, `dhcp` from a server.
+        mode: String = {"enum": ["static", "dhcp"]},
+        /// Addresses with the length of their prefix, by the name of the node.
+        ips: Map<String> = {"maxProperties": 500, "additionalProperties": {"maxLength": 50}},
+        /// Labels of the nodes that get the interface; without it all nodes do.
+        node_selector: Option<LabelSelector>,
+        /// Whether tunnels of overlay networks use the interface.
+        underlay: Option<bool>,
+    }
+
+    HostNetworkConfigStatus {
+        conditions: Vec<Condition>,
+        /// State of the interface by the name of the node.
+        node_status: Map<HostNetworkNodeStatus>,
+    }
+
+    HostNetworkNodeStatus {
+        /// Name of the cluster network.
+        cluster_network: Option<String>,
+        /// VLAN of the interface.
+        vlan_id as "vlanID": Option<i32>,
+        /// Origin of the address.
+        mode: Option<String>,
         conditions: Vec<Condition>,
     }
 }

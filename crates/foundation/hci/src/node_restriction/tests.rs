@@ -311,6 +311,33 @@ fn a_node_says_where_it_is_until_its_first_report() {
 }
 
 #[test]
+fn a_node_reports_its_own_links_only() {
+    let monitors = ("network.harvesterhci.io", "linkmonitors");
+    let monitor = |rule: &str, links: Value| json!({"metadata": {"name": "nic"}, "spec": {"rule": rule}, "status": {"linkStatus": links}});
+    let was = || monitor("x", json!({"b": [{"name": "eth0"}]}));
+    for (object, old, is_allowed) in [
+        (monitor("x", json!({"a": [], "b": [{"name": "eth0"}]})), was(), true),
+        (was(), monitor("x", json!({"a": [], "b": [{"name": "eth0"}]})), true),
+        (
+            monitor("x", json!({"a": []})),
+            json!({"metadata": {"name": "nic"}, "spec": {"rule": "x"}}),
+            true,
+        ),
+        (monitor("x", json!({"b": []})), was(), false),
+        (monitor("x", json!({})), was(), false),
+        (monitor("y", json!({"b": [{"name": "eth0"}]})), was(), false),
+        (was(), Value::Null, false),
+        (Value::Null, was(), false),
+    ] {
+        let outcome = write(monitors, "nic", object.clone(), old);
+        assert_eq!(outcome.is_ok(), is_allowed, "{object}: {outcome:?}");
+    }
+    let mut judged = was();
+    judged["status"]["conditions"] = json!([{"type": "ready"}]);
+    assert!(write(monitors, "nic", judged, was()).is_err());
+}
+
+#[test]
 fn a_node_reports_its_own_uplinks_and_whether_networks_are_ready() {
     let reports = ("network.harvesterhci.io", "vlanstatuses");
     let report = |node: &str| json!({"status": {"node": node, "clusterNetwork": "lan"}});

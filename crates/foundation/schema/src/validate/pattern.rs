@@ -5,6 +5,7 @@
 //! opens no repetition stands for itself; `\Q…\E` quotes; every punctuation may be escaped.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use regex::Regex;
@@ -20,8 +21,27 @@ static CACHE: LazyLock<Cache> = LazyLock::new(Cache::default);
 /// Why a pattern does not compile.
 #[derive(Debug, thiserror::Error)]
 #[error("error parsing regexp: {reason}")]
-pub(crate) struct PatternError {
+pub struct PatternError {
     reason: String,
+}
+
+/// A pattern in Go's syntax, for rules that no schema can express.
+#[derive(Debug, Clone)]
+pub struct Pattern(Arc<Regex>);
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(pattern: &str) -> Result<Self, PatternError> {
+        compile(pattern).map(Self)
+    }
+}
+
+impl Pattern {
+    /// Whether any part of the text matches.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
 }
 
 /// The compiled form of a pattern, from the cache if it was seen before.

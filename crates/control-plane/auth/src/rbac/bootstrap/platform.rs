@@ -83,9 +83,10 @@ fn node_rules() -> Vec<PolicyRule> {
         on(READ, KUBEVIRT, &["virtualmachines", "kubevirts"]),
         on(READ, CDI, &["datavolumes", "dataimportcrons", "cdiconfigs"]),
         on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
-        on(READ, NETWORK, &["vlanconfigs", "ippools"]),
+        on(READ, NETWORK, &["vlanconfigs", "hostnetworkconfigs", "ippools"]),
+        on(&["patch"], NETWORK, &["hostnetworkconfigs/status"]),
         on(READ, "loadbalancer.harvesterhci.io", &["loadbalancers"]),
-        on(&["get", "list", "watch", "patch"], NETWORK, &["clusternetworks"]),
+        on(&["get", "list", "watch", "patch"], NETWORK, &["clusternetworks", "linkmonitors"]),
         on(
             &["get", "list", "watch", "create", "update", "patch", "delete"],
             NETWORK,

@@ -114,6 +114,21 @@ fn cluster_networks_keep_their_limits() {
 }
 
 #[test]
+fn rules_of_link_monitors_are_regular_expressions() {
+    let monitor =
+        |rule: Value| json!({"metadata": {"name": "m"}, "spec": {"targetLinkRule": rule}});
+    let create = |rule| judged(validate_link_monitor, Some(&monitor(rule)), None);
+    assert_eq!(create(json!({"typeRule": "device", "nameRule": "lan(-br|-bo)"})), "");
+    assert_eq!(create(json!({})), "");
+    assert_eq!(
+        create(json!({"nameRule": "eth["})),
+        "can't create linkMonitor m because error parsing regexp: missing closing ]: `eth[`"
+    );
+    let old = monitor(json!({}));
+    assert_eq!(judged(validate_link_monitor, None, Some(&old)), "");
+}
+
+#[test]
 fn uplinks_are_for_one_network_and_do_not_overlap() {
     let create = |object: Value| {
         let answer = judged(validate_config, Some(&object), None);

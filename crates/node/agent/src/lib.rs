@@ -24,6 +24,7 @@ mod history;
 mod host;
 mod image;
 mod known_objects;
+mod link_monitor;
 mod network;
 mod node;
 mod order;
@@ -46,6 +47,6 @@ pub use config::{
 };
 pub use egress::{OutboundError, outbound_client};
 pub use ipnet::IpNet;
-pub use net::LinkName;
+pub use net::{LinkName, RecordFile, WatchdogError, run_watchdog};
 pub use start::{StartError, start, start_witness};
 pub use trace::{TraceError, TraceObjects, TracePath, TraceProtocol, TraceQuery, TraceStep, trace};

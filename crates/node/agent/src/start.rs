@@ -27,6 +27,7 @@ use crate::health_check;
 use crate::history::{self, UsageHistory};
 use crate::host::{self, AcceleratorProbe};
 use crate::image::Images;
+use crate::link_monitor;
 use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
 use crate::order::{self, StartOrder};
@@ -91,6 +92,8 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("node", node);
     let observer = node::NodeObserver::new(client.clone(), &config);
     tasks.spawn("node-observer", observer.run(tasks.stop_signal()));
+    let run = link_monitor::run(client.clone(), config.node_name.clone(), tasks.clone());
+    tasks.spawn("link-monitors", run);
     let all = tasks.clone();
     tasks.spawn("machines", async move {
         let networks =
@@ -109,7 +112,8 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         }
         pools(&client, &config, &networks, &all);
         if let Some(target) = networks.uplinks() {
-            let run = uplink::run(client.clone(), config.node_name.clone(), target, all.clone());
+            let (name, dir) = (config.node_name.clone(), config.agent_dir());
+            let run = uplink::run(client.clone(), name, dir, target, all.clone());
             all.spawn("uplinks", run);
         }
         let shared = MachineContext {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use hci::harvester::network::VlanConfig;
+use hci::host_network::{APPLIED, ChangePolicy, ROLLED_BACK};
 use hci::network::{
     CLUSTER_NETWORK_KEY, GROUP, NODE_KEY, NetworkConfig, VERSION, VLAN_CONFIG_KEY, bond_of,
     bridge_of, followed, node_label, status_name, uplink_mtu,
@@ -20,8 +21,17 @@ pub(super) struct WantedUplink {
     pub(super) cluster_network: String,
     pub(super) config: String,
     pub(super) config_uid: String,
+    /// Names this version of the request.
+    pub(super) revision: String,
+    pub(super) policy: ChangePolicy,
     /// The uplink, or why there cannot be one.
     pub(super) uplink: Result<Uplink, String>,
+}
+
+impl WantedUplink {
+    pub(super) fn bridge(&self) -> Option<LinkName> {
+        bridge_of(&self.cluster_network).parse().ok()
+    }
 }
 
 /// Uplinks of a node with these labels; `networks` are those of machines.
@@ -32,11 +42,19 @@ pub(super) fn wanted<'a>(
 ) -> Vec<WantedUplink> {
     let followed = followed(configs, labels).into_iter();
     followed
-        .map(|(network, config)| WantedUplink {
-            cluster_network: network.to_owned(),
-            config: config.metadata.name.clone().unwrap_or_default(),
-            config_uid: config.metadata.uid.clone().unwrap_or_default(),
-            uplink: uplink(network, config, networks),
+        .map(|(network, config)| {
+            let policy = ChangePolicy::read(&json!(config.metadata.annotations));
+            let policy = policy.unwrap_or_default();
+            let uid = config.metadata.uid.clone().unwrap_or_default();
+            let generation = config.metadata.generation.unwrap_or_default();
+            WantedUplink {
+                cluster_network: network.to_owned(),
+                config: config.metadata.name.clone().unwrap_or_default(),
+                revision: format!("{uid}/{generation}/{}", policy.attempt),
+                config_uid: uid,
+                policy,
+                uplink: uplink(network, config, networks),
+            }
         })
         .collect()
 }
@@ -89,10 +107,18 @@ pub(super) fn problem(wanted: &WantedUplink, report: &UplinkReport) -> Option<St
     }
 }
 
-/// The VlanStatus of an uplink, without the times of its condition.
-pub(super) fn status(node: &str, wanted: &WantedUplink, problem: Option<&str>) -> Value {
-    let WantedUplink { cluster_network, config, config_uid, .. } = wanted;
+/// The VlanStatus of an uplink, without the times of its conditions. `applied` is the status, reason
+/// and message of the condition that says what became of the last change.
+pub(super) fn status(
+    node: &str,
+    wanted: &WantedUplink,
+    problem: Option<&str>,
+    applied: (&str, &str, &str),
+) -> Value {
+    let WantedUplink { cluster_network, config, config_uid, revision, .. } = wanted;
     let version = format!("{GROUP}/{VERSION}");
+    // Other nodes do not try what failed here.
+    let rolled_back = if applied.1 == "RolledBack" { revision.as_str() } else { "" };
     json!({
         "apiVersion": version,
         "kind": "VlanStatus",
@@ -101,6 +127,7 @@ pub(super) fn status(node: &str, wanted: &WantedUplink, problem: Option<&str>) -
             "labels": {
                 CLUSTER_NETWORK_KEY: cluster_network, VLAN_CONFIG_KEY: config, NODE_KEY: node,
             },
+            "annotations": {ROLLED_BACK: rolled_back},
             "ownerReferences": [{
                 "apiVersion": version, "kind": "VlanConfig", "name": config, "uid": config_uid,
             }],
@@ -110,11 +137,17 @@ pub(super) fn status(node: &str, wanted: &WantedUplink, problem: Option<&str>) -
             "vlanConfig": config,
             "linkMonitor": cluster_network,
             "node": node,
-            "conditions": [{
-                "type": "ready",
-                "status": if problem.is_none() { "True" } else { "False" },
-                "message": problem.unwrap_or_default(),
-            }],
+            "conditions": [
+                {
+                    "type": "ready",
+                    "status": if problem.is_none() { "True" } else { "False" },
+                    "message": problem.unwrap_or_default(),
+                },
+                {
+                    "type": APPLIED,
+                    "status": applied.0, "reason": applied.1, "message": applied.2,
+                },
+            ],
         },
     })
 }
@@ -205,7 +238,10 @@ mod tests {
         let texts = vec!["get link eth9 failed, error: Link not found".to_owned()];
         report.problems.insert("lan-br".parse().unwrap(), texts);
         let problem = problem(&wanted[0], &report);
-        let object = status("one", &wanted[0], problem.as_deref());
+        let applied = ("False", "RolledBack", "no answer");
+        let object = status("one", &wanted[0], problem.as_deref(), applied);
+        assert_eq!(object["status"]["conditions"][1]["message"], "no answer");
+        assert_eq!(object["metadata"]["annotations"]["sheaf.io/network-rolled-back"], "u/0/");
         let condition = &object["status"]["conditions"][0];
         assert_eq!(
             (condition["type"].as_str(), condition["status"].as_str()),

@@ -40,6 +40,10 @@ impl RecordFile {
         Self { path: dir.join("host-network.json") }
     }
 
+    pub fn exists(&self) -> bool {
+        self.path.exists()
+    }
+
     pub fn load(&self) -> Result<HostRecord, RecordError> {
         let path = || self.path.clone();
         match std::fs::read(&self.path) {

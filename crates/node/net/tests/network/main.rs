@@ -15,5 +15,6 @@ mod policies;
 mod port_dhcp;
 mod services;
 mod tags;
+mod trial;
 mod uplink;
 mod world;

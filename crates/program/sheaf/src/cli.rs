@@ -6,6 +6,7 @@ pub(crate) mod config_file;
 mod connections;
 mod dashboard;
 mod encryption;
+mod host;
 mod image;
 pub(crate) mod kube_apiserver;
 mod network;
@@ -34,6 +35,7 @@ pub(crate) use audit::AuditArgs;
 pub(crate) use connections::ConnectionArgs;
 pub(crate) use dashboard::{DashboardListen, default_address as default_dashboard_address};
 pub(crate) use encryption::{EncryptedStore, EncryptionArgs};
+pub(crate) use host::{HostCommand, HostNetworkCommand, HostTryArgs, WatchdogArgs};
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use network::{
     DestinationHost, NetworkCommand, NetworkTypeArg, NewNetworkArgs, ProtocolArg, TraceArgs,
@@ -112,7 +114,7 @@ pub(crate) enum Command {
     /// Manage volumes: list, create, grow, snapshot, clone, delete, status.
     #[command(subcommand)]
     Volume(VolumeCommand),
-    /// Manage networks of machines: list, show, create, trace a connection.
+    /// Manage networks of machines: list, show, create, links of nodes, trace a connection.
     #[command(subcommand)]
     Network(NetworkCommand),
     /// Print the administrator's kubeconfig, or create one for another user.
@@ -120,6 +122,9 @@ pub(crate) enum Command {
     /// Manage the nodes of the cluster: list, show, label, remove.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Change the network of hosts: show, try a change, confirm it.
+    #[command(subcommand)]
+    Host(HostCommand),
     /// Show the state of the cluster.
     #[command(subcommand)]
     Cluster(ClusterCommand),
@@ -150,6 +155,9 @@ pub(crate) enum Command {
     /// Run a new program until it has proved itself; started by a server that is upgraded.
     #[command(hide = true)]
     UpgradeTrial(TrialArgs),
+    /// Roll a change of the host's network back at its deadline; started by a server.
+    #[command(hide = true)]
+    NetworkWatchdog(WatchdogArgs),
     /// Check whether this program can take over the data directory of another one.
     ///
     /// An upgrade runs it on every node before anything is changed. Makes a backup of the embedded

@@ -6,6 +6,7 @@ mod controllers;
 mod dev;
 mod disk_file;
 mod encryption;
+mod host;
 mod image;
 mod interrupt;
 mod join;
@@ -67,6 +68,8 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Volume(command) => volume::run(&command),
         Command::Network(command) => network::run(&command),
         Command::Node(command) => node::run(&command),
+        Command::Host(command) => host::run(&command),
+        Command::NetworkWatchdog(args) => host::watchdog(&args),
         Command::Cluster(command) => node::run_cluster(&command),
         Command::Alarm(command) => alarm::run(&command),
         Command::Token(command) => token::run(command),

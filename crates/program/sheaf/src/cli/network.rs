@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::ClusterScope;
-use super::value::{namespace_name, object_name};
+use super::value::{namespace_name, node_name, object_name};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NetworkCommand {
@@ -25,6 +25,17 @@ pub(crate) enum NetworkCommand {
         /// Name of the network.
         #[arg(value_parser = object_name)]
         name: String,
+    },
+    /// List the network cards, bonds and bridges of the nodes with their state.
+    ///
+    /// Shows what the LinkMonitors of the cluster report: network cards, and the bond and bridge of
+    /// each cluster network.
+    Links {
+        #[command(flatten)]
+        place: ClusterScope,
+        /// Only links of this node.
+        #[arg(long, value_name = "NODE", value_parser = node_name)]
+        node: Option<String>,
     },
     /// Create a network of machines on the uplinks of a cluster network.
     #[command(after_help = "Examples:\n  \

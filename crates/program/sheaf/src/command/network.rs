@@ -1,5 +1,6 @@
 //! `sheaf network`: networks of machines, thin over the API.
 
+mod links;
 mod trace;
 mod view;
 
@@ -27,6 +28,7 @@ pub(super) fn run(command: &NetworkCommand) -> Result<()> {
             NetworkCommand::List { place, all_namespaces: true } => list(place, None).await,
             NetworkCommand::List { place, .. } => list(place, Some(&place.namespace)).await,
             NetworkCommand::Show { place, name } => show(place, name).await,
+            NetworkCommand::Links { place, node } => links::list(place, node.as_deref()).await,
             NetworkCommand::Create(wanted) => create(wanted).await,
             NetworkCommand::Trace(query) => trace::run(query).await,
         }

@@ -13,6 +13,7 @@ mod interface;
 mod plan;
 mod report;
 mod trial;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixListener;
@@ -29,10 +30,11 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use net::{Network, Uplinks};
+use net::{HostDhcp, Network, Uplinks};
 use tracing::{debug, warn};
 
 use crate::known_objects::KnownObjects;
+use interface::Leased;
 use report::{HostState, StatusWriter};
 use trial::HostTrials;
 
@@ -79,7 +81,7 @@ pub(crate) async fn run(
         }
     };
     let mut stop = tasks.stop_signal();
-    let trials = HostTrials::new(client.clone(), node.clone(), &dir, uplinks.clone());
+    let mut trials = HostTrials::new(client.clone(), node.clone(), &dir, uplinks.clone());
     if let Err(failure) = trials.build_confirmed().await {
         warn!(error = %Chain(&failure), "host network cannot be built as it was confirmed");
     }
@@ -99,7 +101,9 @@ pub(crate) async fn run(
     let changes = stream::select(nodes, stream::select(configs, networks));
     let mut changes = std::pin::pin!(changes.ready_chunks(BATCH));
     let mut links = uplinks.changes();
-    let mut reconciler = UplinkReconciler::new(client, node, trials, target);
+    let dhcp = HostDhcp::new(&tasks);
+    let mut leases = dhcp.leases();
+    let mut reconciler = UplinkReconciler::new(client, node, trials, target, dhcp);
     let mut wait = None;
     loop {
         tokio::select! {
@@ -117,6 +121,11 @@ pub(crate) async fn run(
                 }
             }
             changed = links.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            changed = leases.changed() => {
                 if changed.is_err() {
                     return;
                 }
@@ -151,6 +160,8 @@ struct UplinkReconciler {
     node: String,
     trials: HostTrials,
     target: UplinkTarget,
+    /// Asks for the addresses of interfaces that have none of their own.
+    dhcp: HostDhcp,
     nodes: KnownObjects<NodeRecord>,
     configs: KnownObjects<VlanConfig>,
     hosts: KnownObjects<HostNetworkConfig>,
@@ -160,8 +171,15 @@ struct UplinkReconciler {
 }
 
 impl UplinkReconciler {
-    fn new(client: Client, node: String, trials: HostTrials, target: UplinkTarget) -> Self {
+    fn new(
+        client: Client,
+        node: String,
+        trials: HostTrials,
+        target: UplinkTarget,
+        dhcp: HostDhcp,
+    ) -> Self {
         Self {
+            dhcp,
             writer: StatusWriter::new(client, &node),
             node,
             trials,
@@ -199,7 +217,6 @@ impl UplinkReconciler {
         let own = nodes.values().next().cloned()?;
         let networks: Vec<_> = networks.values().collect();
         let uplinks = plan::wanted(&own.labels, configs.values(), &networks);
-        let interfaces = interface::wanted(&self.node, &own.labels, hosts.values());
         let record = match self.trials.record() {
             Ok(record) => record,
             Err(failure) => {
@@ -207,6 +224,10 @@ impl UplinkReconciler {
                 return Some(RETRY);
             }
         };
+        let leases = self.dhcp.leases().borrow().clone();
+        let leased = Leased { leases: &leases, record: &record };
+        let interfaces = interface::wanted(&self.node, &own.labels, &leased, hosts.values());
+        let stale = interface::stale(&self.node, &interfaces, hosts.values());
         let units = change::units(&uplinks, &interfaces, &record);
         let outcome = match self.trials.step(&units, own.confirmed).await {
             Ok(outcome) => outcome,
@@ -215,12 +236,14 @@ impl UplinkReconciler {
                 return Some(RETRY);
             }
         };
+        let asking = interface::dhcp_interfaces(&outcome.record, &outcome.report.links);
+        self.dhcp.replace(&asking);
         if outcome.report.steps > 0
             && let Err(failure) = self.target.network.resync().await
         {
             warn!(error = %Chain(&failure), "cannot connect guests to their uplinks again");
         }
-        let state = HostState { labels: &own.labels, uplinks, interfaces, units, outcome };
+        let state = HostState { labels: &own.labels, uplinks, interfaces, stale, units, outcome };
         // A node that is cut off must not wait for the API server: its trial has a deadline.
         match tokio::time::timeout(REPORT_TIMEOUT, self.writer.write(&state)).await {
             Ok(Ok(())) => {

@@ -6,7 +6,7 @@
 //! decided here.
 
 mod arp;
-mod probe;
+pub(crate) mod probe;
 
 use std::collections::BTreeSet;
 use std::io;

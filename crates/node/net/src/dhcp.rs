@@ -1,4 +1,5 @@
-//! DHCPv4 answers. Pure: a request and the leases in, the answer and where to send it out.
+//! DHCPv4 answers. Pure: a request and the leases in, the answer and where to send it out. The client for
+//! interfaces of the host is in [`client`].
 //!
 //! Leases are the caller's and fixed: an Ethernet address has an address or it is ignored. Nothing
 //! is therefore remembered between requests, and a restart loses nothing. What a client says about
@@ -16,7 +17,9 @@ use ipnet::Ipv4Net;
 
 use crate::mac::Mac;
 
+pub(crate) mod client;
 mod frame;
+pub(crate) mod host;
 pub(crate) mod port;
 pub(crate) mod server;
 

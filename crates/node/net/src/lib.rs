@@ -51,6 +51,8 @@ mod want;
 pub use announce::{AddressUse, AnnounceError, AnnounceLink, Announcer, ObservedAnnouncements};
 pub use apply::ApplyError;
 pub use available::{Unavailable, available};
+pub use dhcp::client::HostLease;
+pub use dhcp::host::{DhcpInterface, HostDhcp, HostLeases};
 pub use dhcp::port::{PortDhcp, PortLease};
 pub use dhcp::server::{Dhcp, DhcpError};
 pub use dhcp::{DhcpOptions, DhcpServer, Lease, OptionError, PrivateOption};
@@ -89,9 +91,9 @@ pub use service::rules::ServiceRules;
 pub use service::{Endpoint, EndpointScope, Location, Service};
 pub use tap::{Queues, open_tap};
 pub use uplink::{
-    BondMember, BondMode, BondModeError, HostInterface, LinkState, ObservedKind, ObservedLink,
-    ObservedLinks, Uplink, UplinkError, UplinkPlan, UplinkProblem, UplinkReport, UplinkStep,
-    Uplinks, plan_host, plan_uplinks,
+    AddressOrigin, BondMember, BondMode, BondModeError, HostInterface, LinkState, ObservedKind,
+    ObservedLink, ObservedLinks, Uplink, UplinkError, UplinkPlan, UplinkProblem, UplinkReport,
+    UplinkStep, Uplinks, plan_host, plan_uplinks,
 };
 pub use user::{Forward, UserNet};
 pub use vlan::{PortVlan, VlanId, VlanIdError, VlanRole};

@@ -13,6 +13,7 @@
 
 mod apply;
 mod cards;
+mod duplicate;
 mod interface;
 mod observe;
 pub(crate) mod plan;
@@ -73,7 +74,19 @@ pub struct HostInterface {
     /// The bridge that it is made on; another one than ours must exist already.
     pub bridge: LinkName,
     pub vlan: VlanId,
+    #[serde(default)]
+    pub origin: AddressOrigin,
     pub addresses: Vec<IpNet>,
+}
+
+/// Origin of the addresses of an interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AddressOrigin {
+    /// They are part of what is wanted.
+    #[default]
+    Static,
+    /// A DHCP server gives them; they come and go without a trial.
+    Dhcp,
 }
 
 /// How a bond uses its cards.

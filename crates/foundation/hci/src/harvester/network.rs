@@ -163,6 +163,10 @@ record! {
         vlan_id as "vlanID": Option<i32>,
         /// Origin of the address.
         mode: Option<String>,
+        /// Address of the interface now, with the length of its prefix.
+        address: Option<String>,
+        /// Generation of the HostNetworkConfig that the conditions are about.
+        observed_generation: Option<i64>,
         conditions: Vec<Condition>,
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hci::host_network::{ChangePolicy, ConfirmMode, TrialReport};
 use net::{
-    Confirmation, HostRecord, HostUnit, LinkName, PingTarget, Trial, TrialEvent, TrialState,
+    AddressOrigin, Confirmation, HealthRound, HostChange, HostRecord, HostUnit, LinkName,
+    PingTarget, Trial, TrialEvent, TrialState,
 };
 
 use super::interface::WantedInterface;
@@ -20,7 +21,15 @@ pub(super) struct WantedUnit {
     pub(super) unit: HostUnit,
     pub(super) policy: ChangePolicy,
     /// Other nodes in the VLANs of its interfaces.
-    pub(super) new_path: Vec<PingTarget>,
+    pub(super) peers: Vec<PingTarget>,
+    /// A node that rolled back what one of its interfaces is to become.
+    pub(super) rolled_back_on: Option<String>,
+}
+
+impl WantedUnit {
+    fn new(unit: HostUnit, policy: ChangePolicy) -> Self {
+        Self { unit, policy, peers: Vec::new(), rolled_back_on: None }
+    }
 }
 
 /// All units of this node, by bridge. What objects cannot say stays as it is confirmed.
@@ -39,25 +48,44 @@ pub(super) fn units(
             interfaces: Vec::new(),
             revision: wanted.revision.clone(),
         };
-        let policy = wanted.policy.clone();
-        units.insert(bridge, WantedUnit { unit, policy, new_path: Vec::new() });
+        units.insert(bridge, WantedUnit::new(unit, wanted.policy.clone()));
     }
     for wanted in interfaces {
         let Ok(interface) = &wanted.interface else { continue };
-        let own = units.entry(interface.bridge.clone()).or_insert_with(|| WantedUnit {
-            unit: HostUnit::default(),
-            policy: wanted.policy.clone(),
-            new_path: Vec::new(),
-        });
+        let own = units
+            .entry(interface.bridge.clone())
+            .or_insert_with(|| WantedUnit::new(HostUnit::default(), wanted.policy.clone()));
         own.unit.interfaces.push(interface.clone());
         own.unit.revision += &format!(";{}", wanted.revision);
-        own.new_path.extend(wanted.peers.iter().cloned());
+        own.peers.extend(wanted.peers.iter().cloned());
+        own.rolled_back_on = own.rolled_back_on.take().or_else(|| wanted.rolled_back_on.clone());
         // The more careful one of several.
         if wanted.policy.mode == ConfirmMode::Manual {
             own.policy = wanted.policy.clone();
         }
     }
     units
+}
+
+/// Other nodes of which one must answer on each interface: on those that a change adds or gives another
+/// address, and on those where one answers before the change.
+pub(super) fn new_path(
+    change: &HostChange,
+    confirmed: Option<&HostUnit>,
+    peers: &[PingTarget],
+    before: &HealthRound,
+) -> Vec<PingTarget> {
+    let interface = |unit: Option<&HostUnit>, link: &LinkName| {
+        let all = unit.map(|unit| unit.interfaces.as_slice()).unwrap_or_default();
+        all.iter().find(|own| own.link == *link).cloned()
+    };
+    let is_new =
+        |link: &LinkName| interface(change.unit.as_ref(), link) != interface(confirmed, link);
+    let answers =
+        |link: &LinkName| before.answered.iter().any(|own| own.link.as_ref() == Some(link));
+    let counts =
+        |peer: &&PingTarget| peer.link.as_ref().is_some_and(|link| is_new(link) || answers(link));
+    peers.iter().filter(counts).cloned().collect()
 }
 
 /// What is known when a trial is looked at.
@@ -71,7 +99,6 @@ pub(super) struct TrialFacts<'a> {
     pub(super) confirmed: Option<u64>,
     /// How long all checks have passed without a break.
     pub(super) healthy_for: Option<Duration>,
-    pub(super) failure: &'a str,
 }
 
 /// The next thing to do about a trial.
@@ -85,13 +112,17 @@ pub(super) enum TrialStep {
     Check,
 }
 
+/// The event of a trial that began in another boot.
+pub(super) fn interrupted_by_boot() -> TrialEvent {
+    TrialEvent::Interrupted("the host was restarted before the change was confirmed".to_owned())
+}
+
 pub(super) fn step(trial: &Trial, facts: &TrialFacts<'_>) -> TrialStep {
     if matches!(trial.state, TrialState::RollingBack { .. }) {
         return TrialStep::Restore;
     }
     if trial.boot != facts.boot {
-        let why = "the host was restarted before the change was confirmed";
-        return TrialStep::RollBack(TrialEvent::Interrupted(why.to_owned()));
+        return TrialStep::RollBack(interrupted_by_boot());
     }
     // Steps are carried out in one go: whoever finds this state finds what was interrupted.
     if trial.state == TrialState::Applying {
@@ -102,7 +133,7 @@ pub(super) fn step(trial: &Trial, facts: &TrialFacts<'_>) -> TrialStep {
         return TrialStep::RollBack(TrialEvent::Withdrawn);
     }
     if facts.now >= trial.deadline {
-        return TrialStep::RollBack(TrialEvent::Late(facts.failure.to_owned()));
+        return TrialStep::RollBack(TrialEvent::Late("nobody confirmed it".to_owned()));
     }
     let is_settled = facts.healthy_for.is_some_and(|time| time >= SETTLED);
     let is_confirmed = facts.confirmed == Some(trial.id);
@@ -112,12 +143,21 @@ pub(super) fn step(trial: &Trial, facts: &TrialFacts<'_>) -> TrialStep {
     TrialStep::Check
 }
 
+/// Why the interfaces of a trial are not complete: one that asks for an address has none.
+pub(super) fn unleased(trial: &Trial) -> Option<String> {
+    let interfaces = trial.change.unit.iter().flat_map(|unit| &unit.interfaces);
+    let mut waiting =
+        interfaces.filter(|own| own.origin == AddressOrigin::Dhcp && own.addresses.is_empty());
+    waiting.next().map(|own| format!("no DHCP server has given {} an address", own.link))
+}
+
 /// The condition that says what became of a change: its status, reason and message.
 pub(super) fn applied(
     record: &HostRecord,
     bridge: &LinkName,
     unit: Option<&HostUnit>,
     waiting: Option<&str>,
+    problems: &[String],
 ) -> (&'static str, &'static str, String) {
     if let Some(trial) = record.trial.as_ref().filter(|trial| trial.change.bridge == *bridge) {
         return match &trial.state {
@@ -138,6 +178,7 @@ pub(super) fn applied(
     }
     match waiting {
         Some(why) => ("False", "Waiting", why.to_owned()),
+        None if !problems.is_empty() => ("False", "Incomplete", problems.join("; ")),
         None => ("True", "Confirmed", String::new()),
     }
 }
@@ -169,7 +210,7 @@ pub(super) fn report(trial: &Trial) -> TrialReport {
 
 #[cfg(test)]
 mod tests {
-    use net::{HostChange, NewTrial, TrialChecks};
+    use net::{HostInterface, NewTrial, TrialChecks};
 
     use super::*;
 
@@ -183,14 +224,7 @@ mod tests {
     }
 
     fn facts() -> TrialFacts<'static> {
-        TrialFacts {
-            now: 50,
-            boot: "b",
-            is_wanted: true,
-            confirmed: None,
-            healthy_for: None,
-            failure: "no answer",
-        }
+        TrialFacts { now: 50, boot: "b", is_wanted: true, confirmed: None, healthy_for: None }
     }
 
     #[test]
@@ -212,7 +246,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let late = roll_back(&auto, TrialFacts { now: 100, ..healthy() });
-        assert_eq!(late, TrialEvent::Late("no answer".into()));
+        assert_eq!(late, TrialEvent::Late("nobody confirmed it".into()));
         let unwanted = TrialFacts { is_wanted: false, ..facts() };
         assert_eq!(roll_back(&auto, unwanted), TrialEvent::Withdrawn);
         let restarted = roll_back(&auto, TrialFacts { boot: "c", ..facts() });
@@ -227,7 +261,7 @@ mod tests {
         let bridge: LinkName = "lan-br".parse().unwrap();
         let unit = HostUnit::default();
         let of = |record: &HostRecord, waiting| {
-            let (status, reason, message) = applied(record, &bridge, Some(&unit), waiting);
+            let (status, reason, message) = applied(record, &bridge, Some(&unit), waiting, &[]);
             format!("{status} {reason} {message}")
         };
         let record = record(Confirmation::Auto).on(TrialEvent::Applied).unwrap();
@@ -242,5 +276,40 @@ mod tests {
             "False Waiting n1 has its turn"
         );
         assert_eq!(of(&HostRecord::default(), None), "True Confirmed ");
+        let problems = ["eth9 is missing".to_owned()];
+        let (status, reason, message) =
+            applied(&HostRecord::default(), &bridge, Some(&unit), None, &problems);
+        assert_eq!((status, reason, message.as_str()), ("False", "Incomplete", "eth9 is missing"));
+    }
+
+    #[test]
+    fn nodes_on_a_new_path_must_answer_and_others_if_they_did() {
+        let interface = |number: u64, address: &str| HostInterface {
+            origin: net::AddressOrigin::Static,
+            link: format!("lan-br.{number}").parse().unwrap(),
+            bridge: "lan-br".parse().unwrap(),
+            vlan: number.try_into().unwrap(),
+            addresses: vec![address.parse().unwrap()],
+        };
+        let unit = |interfaces: Vec<HostInterface>| HostUnit { interfaces, ..HostUnit::default() };
+        let old = unit(vec![interface(10, "192.0.2.1/24"), interface(20, "198.51.100.1/24")]);
+        let new = unit(vec![interface(10, "192.0.2.1/24"), interface(20, "198.51.100.9/24")]);
+        let change = HostChange { bridge: "lan-br".parse().unwrap(), unit: Some(new) };
+        let peer = |last: u8, link: &str| PingTarget {
+            address: [192, 0, 2, last].into(),
+            link: Some(link.parse().unwrap()),
+        };
+        let (same, other) = (peer(1, "lan-br.10"), peer(2, "lan-br.20"));
+        let peers = [same.clone(), other.clone()];
+        let round = |answered: &[&PingTarget]| HealthRound {
+            api: None,
+            answered: answered.iter().copied().cloned().collect(),
+        };
+        let of = |confirmed: Option<&HostUnit>, before: &HealthRound| {
+            new_path(&change, confirmed, &peers, before)
+        };
+        assert_eq!(of(Some(&old), &round(&[])), [other]);
+        assert_eq!(of(Some(&old), &round(&[&same])), peers);
+        assert_eq!(of(None, &round(&[])), peers);
     }
 }

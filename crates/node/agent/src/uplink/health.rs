@@ -1,7 +1,7 @@
 //! Checks whether this node is still reached: its API server, gateways and other nodes. What the
 //! outcome means is decided by `net::HealthRound`.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use base::{Chain, clock};
@@ -35,13 +35,10 @@ pub(super) async fn targets(client: &Client, node: &str) -> PingTargets {
     PingTargets { gateways: default_gateways(), peers, new_path: Vec::new() }
 }
 
-fn internal_address(node: &Node) -> Option<Ipv4Addr> {
+fn internal_address(node: &Node) -> Option<IpAddr> {
     let addresses = node.status.as_ref()?.addresses.as_ref()?;
     let mut internal = addresses.iter().filter(|own| own.type_ == "InternalIP");
-    internal.find_map(|own| match own.address.parse().ok()? {
-        IpAddr::V4(address) => Some(address),
-        IpAddr::V6(_) => None,
-    })
+    internal.find_map(|own| own.address.parse().ok())
 }
 
 /// One round of checks.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use client::Fault;
 use hci::host_network::TRIAL;
-use hci::network::{CLUSTER_NETWORK_KEY, GROUP, NODE_KEY, VERSION, bridge_of, network_of};
+use hci::network::{CLUSTER_NETWORK_KEY, GROUP, NODE_KEY, VERSION, network_of};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -26,6 +26,8 @@ pub(super) struct HostState<'a> {
     pub(super) labels: &'a BTreeMap<String, String>,
     pub(super) uplinks: Vec<WantedUplink>,
     pub(super) interfaces: Vec<WantedInterface>,
+    /// HostNetworkConfigs whose entry of this node is to be removed.
+    pub(super) stale: Vec<String>,
     pub(super) units: BTreeMap<LinkName, WantedUnit>,
     pub(super) outcome: HostOutcome,
 }
@@ -36,7 +38,9 @@ impl HostState<'_> {
         let unit = self.units.get(bridge).map(|own| &own.unit);
         let waiting = self.outcome.waiting.as_ref().filter(|(own, _)| own == bridge);
         let waiting = waiting.map(|(_, why)| why.as_str());
-        change::applied(&self.outcome.record, bridge, unit, waiting)
+        let problems = self.outcome.report.problems.get(bridge);
+        let problems = problems.map(Vec::as_slice).unwrap_or_default();
+        change::applied(&self.outcome.record, bridge, unit, waiting, problems)
     }
 }
 
@@ -106,9 +110,16 @@ impl StatusWriter {
         let configs = configs.map(|own| ("VlanConfig", own.config.clone()));
         let hosts = state.interfaces.iter().filter(|own| own.cluster_network == network);
         let hosts = hosts.map(|own| ("HostNetworkConfig", own.config.clone()));
-        for (kind, name) in configs.chain(hosts) {
+        let version = format!("{GROUP}/{VERSION}");
+        let mut about: Vec<_> =
+            configs.chain(hosts).map(|(kind, name)| (version.as_str(), kind, name)).collect();
+        // The objects of what was to be removed are gone.
+        if about.is_empty() {
+            about.push(("v1", "Node", self.node.clone()));
+        }
+        for (version, kind, name) in about {
             let about = ObjectReference {
-                api_version: Some(format!("{GROUP}/{VERSION}")),
+                api_version: Some(version.to_owned()),
                 kind: Some(kind.to_owned()),
                 name: Some(name),
                 ..ObjectReference::default()
@@ -178,18 +189,22 @@ impl StatusWriter {
         for own in &state.interfaces {
             let bridge = own.bridge();
             let (status, reason, message) = state.applied(bridge.as_ref());
-            let problems = &state.outcome.report.problems;
-            let problem = match (&own.interface, &bridge) {
-                (Err(why), _) => Some(why.clone()),
-                (Ok(_), _) if reason != "Confirmed" => Some(format!("{reason} {message}")),
-                (Ok(_), Some(bridge)) => problems.get(bridge).map(|all| all.join("; ")),
-                (Ok(_), None) => Some(format!("{} is no name", bridge_of(&own.cluster_network))),
+            let failed = |why: &str| Some(format!("setup l3 connectivity failed: {why}"));
+            let problem = match (&own.interface, reason) {
+                (Err(why), _) => failed(why),
+                (Ok(_), "Confirmed") => None,
+                (Ok(_), "Applying" | "AwaitingConfirmation" | "Waiting") => {
+                    Some(format!("{reason}: {message}"))
+                }
+                (Ok(_), _) => failed(&format!("{reason}: {message}")),
             };
             let applied = (status, reason, message.as_str());
-            current.insert(own.config.clone(), interface::status(own, problem.as_deref(), applied));
+            let links = &state.outcome.report.links;
+            let entry = interface::status(own, links, problem.as_deref(), applied);
+            current.insert(own.config.clone(), entry);
         }
-        let gone: Vec<String> =
-            self.hosts.keys().filter(|name| !current.contains_key(*name)).cloned().collect();
+        let known = self.hosts.keys().filter(|name| !current.contains_key(*name)).cloned();
+        let gone: BTreeSet<String> = known.chain(state.stale.iter().cloned()).collect();
         for name in gone {
             self.write_host(&api, &name, Value::Null).await?;
             self.hosts.remove(&name);

@@ -7,19 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use base::{Chain, clock};
-use client::Fault;
-use hci::host_network::{ConfirmMode, LEASE_NAME, LEASE_NAMESPACE, ROLLED_BACK, Turn, turn};
-use hci::network::{CLUSTER_NETWORK_KEY, GROUP, VERSION, network_of};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{DynamicObject, ListParams, PostParams};
-use kube::{Api, Client};
+use base::clock;
+use hci::host_network::ConfirmMode;
+use kube::Client;
 use net::{
     Confirmation, HostChange, HostRecord, HostUnit, LinkName, NewTrial, ObserveError, RecordError,
     RecordFile, Trial, TrialChecks, TrialEvent, UplinkReport, Uplinks, boot_id, host_parts,
     plan_host, restore,
 };
-use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
@@ -27,12 +22,10 @@ use tracing::{info, warn};
 
 use super::change::{self, TrialFacts, TrialStep, WantedUnit};
 use super::health;
-use crate::api::{is_conflict, present};
+use super::turn::{TurnError, Turns};
 
 /// How long the watchdog may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a request about the turn may take.
-const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two rounds of checks, and two looks at a turn.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const TURN_INTERVAL: Duration = Duration::from_secs(5);
@@ -44,10 +37,8 @@ pub(super) enum HostTrialError {
     Record(#[from] RecordError),
     #[error("cannot look at the links of this node")]
     Observe(#[from] ObserveError),
-    #[error("cannot take the turn of this node")]
-    Turn { source: Fault },
-    #[error("the API server does not answer about the turn of this node")]
-    TurnTimeout,
+    #[error(transparent)]
+    Turn(#[from] TurnError),
 }
 
 /// The end of a trial.
@@ -76,22 +67,29 @@ pub(super) struct HostTrials {
     dir: PathBuf,
     file: RecordFile,
     uplinks: Uplinks,
+    turns: Turns,
+    /// Whether the turn of this node is to be given back: after a trial whose end was reported, and
+    /// at the start, since the watchdog cannot do it for a server that was killed.
+    owes_turn: bool,
+    is_started: bool,
     watchdog: Option<Child>,
     healthy_since: Option<Instant>,
-    failure: String,
 }
 
 impl HostTrials {
     pub(super) fn new(client: Client, node: String, dir: &Path, uplinks: Uplinks) -> Self {
+        let turns = Turns::new(client.clone(), node.clone());
         Self {
             client,
             node,
             dir: dir.to_owned(),
             file: RecordFile::new(dir),
             uplinks,
+            turns,
+            owes_turn: true,
+            is_started: false,
             watchdog: None,
             healthy_since: None,
-            failure: "no check has passed".to_owned(),
         }
     }
 
@@ -100,13 +98,21 @@ impl HostTrials {
     }
 
     /// After a boot, builds what is confirmed before the API server is reached: it may be reached
-    /// through that only. Does nothing where the bridges exist.
-    pub(super) async fn build_confirmed(&self) -> Result<(), HostTrialError> {
+    /// through that only. Does nothing where the bridges exist. A change that was on trial is over.
+    pub(super) async fn build_confirmed(&mut self) -> Result<(), HostTrialError> {
         let record = self.file.load()?;
+        if let Some(trial) = record.trial.as_ref().filter(|trial| trial.boot != boot_id()) {
+            self.roll_back(trial.id, Some(change::interrupted_by_boot())).await?;
+            return Ok(());
+        }
         let links = self.uplinks.observe().await?;
         let uplinks = record.confirmed.values().filter_map(|unit| unit.uplink.as_ref());
         let missing = uplinks.filter(|uplink| !links.contains_key(&uplink.bridge)).count();
         if missing > 0 && record.trial.is_none() {
+            let record = self.file.change(|mut record| {
+                record.forget_leases();
+                Ok(record)
+            })?;
             let (uplinks, interfaces) = host_parts(&record.confirmed);
             let report = self.uplinks.apply_host(&uplinks, &interfaces).await?;
             info!(steps = report.steps, "host network built as it was confirmed");
@@ -130,12 +136,32 @@ impl HostTrials {
         if let Some(trial) = record.trial.clone() {
             return self.follow(&trial, &record, &units, confirmed).await;
         }
+        // It rolled back while this process was busy.
+        if self.watchdog.is_some() {
+            self.finish().await;
+        }
+        let record = self.clear_leftovers(record).await?;
         let Some(change) = record.next(&units) else {
             let report = restore(&self.uplinks, &record).await?;
             return Ok(outcome(record, report));
         };
         let wish = wanted.get(&change.bridge).cloned();
         self.begin(record, change, wish).await
+    }
+
+    /// What remains of an earlier trial. A removal that was rolled back has no object that could ask for
+    /// another attempt: a start of the server is one.
+    async fn clear_leftovers(&mut self, record: HostRecord) -> Result<HostRecord, HostTrialError> {
+        if std::mem::replace(&mut self.owes_turn, false) {
+            self.turns.release().await;
+        }
+        if std::mem::replace(&mut self.is_started, true) {
+            return Ok(record);
+        }
+        Ok(self.file.change(|mut record| {
+            record.rejected.retain(|_, own| own.unit.is_some());
+            Ok(record)
+        })?)
     }
 
     /// A host without a record has the uplinks that an earlier version of this program made.
@@ -174,12 +200,7 @@ impl HostTrials {
             let report = restore(&self.uplinks, &record).await?;
             return Ok(HostOutcome { wait: Some(Duration::ZERO), ..outcome(record, report) });
         }
-        let obstacle = match self.rolled_back_elsewhere(&change).await? {
-            Some(other) => Some(format!("the same change was rolled back on node {other}")),
-            None => self.take_turn(policy.deadline).await?.map(|holder| {
-                format!("node {holder} changes its network; one node does at a time")
-            }),
-        };
+        let obstacle = self.obstacle(&change, wish.as_ref(), policy.deadline).await?;
         if let Some(why) = obstacle {
             let report = restore(&self.uplinks, &record).await?;
             let waiting = Some((change.bridge, why));
@@ -190,8 +211,10 @@ impl HostTrials {
             });
         }
         let mut targets = health::targets(&self.client, &self.node).await;
-        targets.new_path = wish.map(|own| own.new_path).unwrap_or_default();
+        targets.new_path = wish.map(|own| own.peers).unwrap_or_default();
         let before = health::round(&self.client, &self.node, &targets).await;
+        let confirmed = record.confirmed.get(&change.bridge);
+        targets.new_path = change::new_path(&change, confirmed, &targets.new_path, &before);
         let new = NewTrial {
             change,
             confirmation: match policy.mode {
@@ -205,18 +228,37 @@ impl HostTrials {
         let record = self.file.change(|record| Ok(record.on(TrialEvent::Begun(new))?))?;
         let id = record.last_id;
         self.healthy_since = None;
-        "no check has passed".clone_into(&mut self.failure);
         info!(trial = id, "trying a change of the host's network");
         if let Err(why) = self.start_watchdog(id).await {
             return self.roll_back(id, Some(TrialEvent::Failed(why))).await;
         }
-        let report = restore(&self.uplinks, &record).await?;
+        let (uplinks, interfaces) = host_parts(&record.active());
+        let report = self.uplinks.try_host(&uplinks, &interfaces).await?;
         if !report.failed.is_empty() {
             let why = report.failed.join("; ");
             return self.roll_back(id, Some(TrialEvent::Failed(why))).await;
         }
         let record = self.file.on(id, TrialEvent::Applied)?;
         Ok(HostOutcome { wait: Some(CHECK_INTERVAL), ..outcome(record, report) })
+    }
+
+    /// Why this node must not change its network now; otherwise it has its turn.
+    async fn obstacle(
+        &self,
+        change: &HostChange,
+        wish: Option<&WantedUnit>,
+        deadline: i64,
+    ) -> Result<Option<String>, HostTrialError> {
+        let other = match wish.and_then(|own| own.rolled_back_on.clone()) {
+            Some(other) => Some(other),
+            None => self.turns.rolled_back_elsewhere(change).await?,
+        };
+        if let Some(other) = other {
+            return Ok(Some(format!("the same change was rolled back on node {other}")));
+        }
+        let holder = self.turns.take(deadline).await?;
+        Ok(holder
+            .map(|holder| format!("node {holder} changes its network; one node does at a time")))
     }
 
     async fn follow(
@@ -233,7 +275,6 @@ impl HostTrials {
             is_wanted: record.is_wanted(units),
             confirmed,
             healthy_for: self.healthy_since.map(|since| since.elapsed()),
-            failure: &self.failure,
         };
         let bridge = trial.change.bridge.clone();
         match change::step(trial, &facts) {
@@ -251,17 +292,19 @@ impl HostTrials {
                 let report = restore(&self.uplinks, record).await?;
                 let targets = &trial.checks.targets;
                 let round = health::round(&self.client, &self.node, targets).await;
-                match round.judge(&trial.checks.before, targets) {
-                    Ok(()) => {
-                        self.healthy_since.get_or_insert_with(Instant::now);
-                    }
+                let mut why = String::new();
+                let judged = round.judge(&trial.checks.before, targets);
+                let judged = judged.map_err(|failure| failure.to_string());
+                match judged.and_then(|()| change::unleased(trial).map_or(Ok(()), Err)) {
+                    Ok(()) => _ = self.healthy_since.get_or_insert_with(Instant::now),
                     Err(failure) => {
                         self.healthy_since = None;
-                        self.failure = failure.to_string();
                         warn!(trial = trial.id, reason = %failure, "a check after a change fails");
+                        why = failure;
                     }
                 }
-                let record = record.clone();
+                // The watchdog reports it, too.
+                let record = self.file.on(trial.id, TrialEvent::Checked(why))?;
                 Ok(HostOutcome { wait: Some(CHECK_INTERVAL), ..outcome(record, report) })
             }
         }
@@ -291,75 +334,12 @@ impl HostTrials {
         Ok(HostOutcome { wait: Some(CHECK_INTERVAL), end, ..outcome(record, report) })
     }
 
-    /// A node that tried the same version of the uplink and rolled it back.
-    async fn rolled_back_elsewhere(
-        &self,
-        change: &HostChange,
-    ) -> Result<Option<String>, HostTrialError> {
-        let (Some(unit), Some(network)) = (&change.unit, network_of(change.bridge.as_str())) else {
-            return Ok(None);
-        };
-        let revision = unit.revision.split(';').next().unwrap_or_default();
-        if unit.uplink.is_none() || revision.is_empty() {
-            return Ok(None);
-        }
-        let resource = super::kind(GROUP, VERSION, "VlanStatus", "vlanstatuses");
-        let api = Api::<DynamicObject>::all_with(self.client.clone(), &resource);
-        let params = ListParams::default().labels(&format!("{CLUSTER_NETWORK_KEY}={network}"));
-        let listed = tokio::time::timeout(TURN_TIMEOUT, api.list(&params)).await;
-        let listed = listed.map_err(|_| HostTrialError::TurnTimeout)?;
-        let listed = listed.map_err(|failure| HostTrialError::Turn { source: Fault(failure) })?;
-        let mut others = listed.items.iter().filter(|status| {
-            let notes = status.metadata.annotations.as_ref();
-            notes.and_then(|notes| notes.get(ROLLED_BACK)).is_some_and(|own| own == revision)
-        });
-        let node = others.find_map(|status| status.data["status"]["node"].as_str());
-        Ok(node.filter(|other| *other != self.node).map(str::to_owned))
-    }
-
-    /// Takes the turn of this node; answers with the node that has it.
-    async fn take_turn(&self, deadline: i64) -> Result<Option<String>, HostTrialError> {
-        let leases = Api::<Lease>::namespaced(self.client.clone(), LEASE_NAMESPACE);
-        let taken = async {
-            let found = present(leases.get(LEASE_NAME).await)?;
-            let found = found.map(|lease| json!(lease));
-            let now = clock::now().as_second();
-            match turn(found.as_ref(), &self.node, now, deadline) {
-                Turn::Wait { holder } => Ok(Some(holder)),
-                Turn::Take(object) => write_lease(&leases, &object, found.is_some()).await,
-            }
-        };
-        let taken = tokio::time::timeout(TURN_TIMEOUT, taken).await;
-        let taken = taken.map_err(|_| HostTrialError::TurnTimeout)?;
-        match taken {
-            // Another node was faster.
-            Err(failure) if is_conflict(&failure) => Ok(Some("another".to_owned())),
-            taken => taken.map_err(|failure| HostTrialError::Turn { source: Fault(failure) }),
-        }
-    }
-
-    /// Ends the watchdog and gives the turn back; one that is not given back ends by itself.
+    /// Ends the watchdog. The turn is given back once the end was reported.
     async fn finish(&mut self) {
         self.healthy_since = None;
+        self.owes_turn = true;
         if let Some(mut watchdog) = self.watchdog.take() {
             let _ = watchdog.kill().await;
-        }
-        let leases = Api::<Lease>::namespaced(self.client.clone(), LEASE_NAMESPACE);
-        let released = async {
-            let Some(mut lease) = present(leases.get(LEASE_NAME).await)? else { return Ok(()) };
-            let spec = lease.spec.get_or_insert_default();
-            if spec.holder_identity.as_deref() != Some(self.node.as_str()) {
-                return Ok(());
-            }
-            spec.holder_identity = Some(String::new());
-            leases.replace(LEASE_NAME, &PostParams::default(), &lease).await.map(drop)
-        };
-        match tokio::time::timeout(TURN_TIMEOUT, released).await {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => {
-                warn!(error = %Chain(&Fault(failure)), "turn of this node is not given back");
-            }
-            Err(_) => warn!("turn of this node is not given back: the API server does not answer"),
         }
     }
 
@@ -384,21 +364,6 @@ impl HostTrials {
         self.watchdog = Some(child);
         Ok(())
     }
-}
-
-async fn write_lease(
-    leases: &Api<Lease>,
-    object: &Value,
-    exists: bool,
-) -> kube::Result<Option<String>> {
-    let lease: Lease = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
-    let params = PostParams::default();
-    if exists {
-        leases.replace(LEASE_NAME, &params, &lease).await?;
-    } else {
-        leases.create(&params, &lease).await?;
-    }
-    Ok(None)
 }
 
 fn outcome(record: HostRecord, report: UplinkReport) -> HostOutcome {

@@ -23,7 +23,7 @@ const SENDER_MAC: std::ops::Range<usize> = 22..28;
 const SENDER_ADDRESS: std::ops::Range<usize> = 28..32;
 
 /// The station that has the address, if one other than `mac` says so.
-pub(super) async fn probe(index: u32, mac: Mac, address: Ipv4Addr) -> io::Result<Option<Mac>> {
+pub(crate) async fn probe(index: u32, mac: Mac, address: Ipv4Addr) -> io::Result<Option<Mac>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Without a protocol it receives nothing until it is bound.
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;

@@ -51,13 +51,16 @@ pub(super) fn judge(frame: &[u8], own: &PortLease) -> FrameVerdict {
     }
     match number(frame, 12) {
         Some(ARP) => arp(frame, own).map_or(FrameVerdict::Ignore, FrameVerdict::Send),
-        Some(IPV4) => datagram(frame).map_or(FrameVerdict::Ignore, |payload| dhcp(payload, own)),
+        Some(IPV4) => {
+            let payload = payload(frame, SERVER_PORT);
+            payload.map_or(FrameVerdict::Ignore, |payload| dhcp(payload, own))
+        }
         _ => FrameVerdict::Ignore,
     }
 }
 
-/// The payload of a datagram to a DHCP server.
-fn datagram(frame: &[u8]) -> Option<&[u8]> {
+/// The payload of a datagram to a port.
+pub(super) fn payload(frame: &[u8], port: u16) -> Option<&[u8]> {
     let packet = frame.get(ETHERNET..)?;
     let first = *packet.first()?;
     let header = usize::from(first & 0x0f) * 4;
@@ -68,7 +71,7 @@ fn datagram(frame: &[u8]) -> Option<&[u8]> {
     let total = usize::from(number(packet, 2)?);
     let segment = packet.get(header..total)?;
     let length = usize::from(number(segment, 4)?);
-    (number(segment, 2)? == SERVER_PORT).then_some(())?;
+    (number(segment, 2)? == port).then_some(())?;
     segment.get(UDP_HEADER..length)
 }
 
@@ -101,26 +104,44 @@ fn checksum(parts: &[&[u8]]) -> u16 {
     !u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
-/// A datagram in a frame. Nothing for one that is too long to exist.
+/// A datagram of the server in a frame.
 fn reply(from: Ipv4Addr, guest: Mac, to: SocketAddrV4, payload: &[u8]) -> Option<Vec<u8>> {
+    let target = if to.ip().is_broadcast() { BROADCAST } else { guest.octets() };
+    let sender = Station { mac: server_mac(from), address: SocketAddrV4::new(from, SERVER_PORT) };
+    datagram(sender, target, to, payload)
+}
+
+/// The sender of a datagram.
+#[derive(Clone, Copy)]
+pub(super) struct Station {
+    pub(super) mac: Mac,
+    pub(super) address: SocketAddrV4,
+}
+
+/// A datagram to all stations in a frame. Nothing for one that is too long to exist.
+pub(super) fn datagram_to_all(sender: Station, port: u16, payload: &[u8]) -> Option<Vec<u8>> {
+    datagram(sender, BROADCAST, SocketAddrV4::new(Ipv4Addr::BROADCAST, port), payload)
+}
+
+/// A datagram in a frame. Nothing for one that is too long to exist.
+fn datagram(sender: Station, target: [u8; 6], to: SocketAddrV4, payload: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(UDP_HEADER + payload.len()).ok()?;
     let total = u16::try_from(IP_HEADER + usize::from(length)).ok()?;
-    let target = if to.ip().is_broadcast() { BROADCAST } else { guest.octets() };
     let mut header = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, UDP, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     header[2..4].copy_from_slice(&total.to_be_bytes());
-    header[12..16].copy_from_slice(&from.octets());
+    header[12..16].copy_from_slice(&sender.address.ip().octets());
     header[16..20].copy_from_slice(&to.ip().octets());
     let sum = checksum(&[&header]);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     let mut segment = [0; UDP_HEADER];
-    segment[..2].copy_from_slice(&SERVER_PORT.to_be_bytes());
+    segment[..2].copy_from_slice(&sender.address.port().to_be_bytes());
     segment[2..4].copy_from_slice(&to.port().to_be_bytes());
     segment[4..6].copy_from_slice(&length.to_be_bytes());
     let pseudo = [0, UDP];
     let sum = checksum(&[&header[12..20], &pseudo, &length.to_be_bytes(), &segment, payload]);
     // Zero would mean that there is none.
     segment[6..8].copy_from_slice(&if sum == 0 { u16::MAX } else { sum }.to_be_bytes());
-    let station = server_mac(from).octets();
+    let station = sender.mac.octets();
     Some([&target, &station, &IPV4.to_be_bytes()[..], &header, &segment, payload].concat())
 }
 

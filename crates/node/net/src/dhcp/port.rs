@@ -164,15 +164,15 @@ fn open(tap: &LinkName) -> io::Result<(UdpSocket, u32)> {
 }
 
 /// Instructions of classic BPF.
-mod code {
-    pub(super) const LOAD_WORD: u16 = 0x20;
-    pub(super) const LOAD_HALF: u16 = 0x28;
-    pub(super) const LOAD_BYTE: u16 = 0x30;
-    pub(super) const LOAD_HALF_INDEXED: u16 = 0x48;
-    pub(super) const LOAD_HEADER_LENGTH: u16 = 0xb1;
-    pub(super) const JUMP_EQUAL: u16 = 0x15;
-    pub(super) const JUMP_ANY_BIT: u16 = 0x45;
-    pub(super) const RETURN: u16 = 0x06;
+pub(super) mod code {
+    pub(in crate::dhcp) const LOAD_WORD: u16 = 0x20;
+    pub(in crate::dhcp) const LOAD_HALF: u16 = 0x28;
+    pub(in crate::dhcp) const LOAD_BYTE: u16 = 0x30;
+    pub(in crate::dhcp) const LOAD_HALF_INDEXED: u16 = 0x48;
+    pub(in crate::dhcp) const LOAD_HEADER_LENGTH: u16 = 0xb1;
+    pub(in crate::dhcp) const JUMP_EQUAL: u16 = 0x15;
+    pub(in crate::dhcp) const JUMP_ANY_BIT: u16 = 0x45;
+    pub(in crate::dhcp) const RETURN: u16 = 0x06;
 }
 
 /// Where the kernel keeps what is known of a frame beside its bytes.

@@ -2,9 +2,11 @@
 //!
 //! A check that failed before the change proves nothing when it fails afterwards, so that only those
 //! that passed are required: the gateway, and more than half of the other nodes. The API server must
-//! answer in any case. Nodes on the new path itself could not answer before; one of them must.
+//! answer in any case. Nodes on a new path could not answer before: one of them must on each interface
+//! that is new or has another address.
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +15,7 @@ use crate::name::LinkName;
 /// An address that is pinged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PingTarget {
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The interface that the ping leaves through; the routes decide without one.
     pub link: Option<LinkName>,
 }
@@ -42,14 +44,14 @@ pub enum HealthFailure {
     #[error("the API server does not answer: {reason}")]
     Api { reason: String },
     #[error("the gateway {address} does not answer any more")]
-    Gateway { address: Ipv4Addr },
+    Gateway { address: IpAddr },
     #[error("{answered} of {expected} other nodes answer, and {needed} are needed")]
     Peers { answered: usize, expected: usize, needed: usize },
-    #[error("none of the other nodes in the VLAN answers, of {}", list(.addresses))]
-    NewPath { addresses: Vec<Ipv4Addr> },
+    #[error("none of the other nodes answers on {link}, of {}", list(.addresses))]
+    NewPath { link: String, addresses: Vec<IpAddr> },
 }
 
-fn list(addresses: &[Ipv4Addr]) -> String {
+fn list(addresses: &[IpAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -80,11 +82,19 @@ impl HealthRound {
             let expected = expected.len();
             return Err(HealthFailure::Peers { answered, expected, needed });
         }
-        if !targets.new_path.is_empty() && !targets.new_path.iter().any(|own| self.has(own)) {
-            let addresses = targets.new_path.iter().map(|own| own.address).collect();
-            return Err(HealthFailure::NewPath { addresses });
+        let mut paths: BTreeMap<Option<&LinkName>, Vec<&PingTarget>> = BTreeMap::new();
+        for target in &targets.new_path {
+            paths.entry(target.link.as_ref()).or_default().push(target);
         }
-        Ok(())
+        let silent = paths.iter().find(|(_, others)| !others.iter().any(|other| self.has(other)));
+        match silent {
+            None => Ok(()),
+            Some((link, others)) => {
+                let addresses = others.iter().map(|other| other.address).collect();
+                let link = link.map(ToString::to_string).unwrap_or_default();
+                Err(HealthFailure::NewPath { link, addresses })
+            }
+        }
     }
 }
 
@@ -93,7 +103,7 @@ mod tests {
     use super::*;
 
     fn target(last: u8) -> PingTarget {
-        PingTarget { address: Ipv4Addr::new(192, 0, 2, last), link: None }
+        PingTarget { address: [192, 0, 2, last].into(), link: None }
     }
 
     fn round(answered: &[u8]) -> HealthRound {
@@ -128,6 +138,15 @@ mod tests {
         assert_eq!(round(&[22]).judge(&round(&[]), &targets), Ok(()));
         let failure = round(&[]).judge(&round(&[]), &targets).unwrap_err();
         assert!(failure.to_string().ends_with("of 192.0.2.21, 192.0.2.22"), "{failure}");
+        // An answer on one interface proves nothing about another.
+        let other = PingTarget { link: Some("lan-br.20".parse().unwrap()), ..target(23) };
+        let mut both = targets.clone();
+        both.new_path.push(other);
+        let failure = round(&[21]).judge(&round(&[]), &both).unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "none of the other nodes answers on lan-br.20, of 192.0.2.23"
+        );
         let silent = HealthRound { api: Some("timed out".into()), ..round(&[21]) };
         let failure = silent.judge(&round(&[]), &targets).unwrap_err();
         assert_eq!(failure.to_string(), "the API server does not answer: timed out");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::trial::*;
 use crate::name::LinkName;
-use crate::uplink::{BondMode, HostInterface, Uplink};
+use crate::uplink::{AddressOrigin, BondMode, HostInterface, Uplink};
 
 fn name(text: &str) -> LinkName {
     text.parse().unwrap()
@@ -57,7 +57,9 @@ fn a_confirmed_change_stays_and_another_is_rolled_back() {
     let other = units(&[("lan", unit("lan", &["eth2"], 1500))]);
     let record = begin(record, &other).on(TrialEvent::Applied).unwrap();
     assert_eq!(record.active(), other);
-    let record = record.on(TrialEvent::Late("no answer".into())).unwrap();
+    let record = record.on(TrialEvent::Checked("no answer".into())).unwrap();
+    assert_eq!(record.active(), other, "one failure is not the end");
+    let record = record.on(TrialEvent::Late("nobody confirmed it".into())).unwrap();
     assert_eq!(record.active(), wanted, "the earlier network is to be restored");
     assert!(record.clone().on(TrialEvent::Confirmed).is_err(), "too late");
     let record = record.on(TrialEvent::Restored).unwrap();
@@ -70,6 +72,29 @@ fn a_confirmed_change_stays_and_another_is_rolled_back() {
     again.get_mut(&name("lan-br")).unwrap().revision = "2".into();
     assert!(record.next(&again).is_some());
     assert_eq!(record.next(&wanted), None);
+}
+
+#[test]
+fn addresses_of_dhcp_servers_change_without_a_trial() {
+    let leased = |address: &str| {
+        let mut unit = unit("lan", &["eth1"], 1500);
+        let addresses = address.parse().into_iter().collect();
+        let (link, bridge) = (name("lan-br.20"), name("lan-br"));
+        let (vlan, origin) = (20.try_into().unwrap(), AddressOrigin::Dhcp);
+        unit.interfaces.push(HostInterface { link, bridge, vlan, origin, addresses });
+        units(&[("lan", unit)])
+    };
+    let record = begin(HostRecord::default(), &leased(""));
+    let mut record = record.on(TrialEvent::Applied).unwrap();
+    assert!(record.is_wanted(&leased("198.51.100.9/24")));
+    assert!(record.follow_vlans(&leased("198.51.100.9/24")));
+    let mut record = record.on(TrialEvent::Confirmed).unwrap();
+    assert_eq!(record.confirmed, leased("198.51.100.9/24"));
+    assert_eq!(record.next(&leased("198.51.100.7/24")), None);
+    assert!(record.follow_vlans(&leased("198.51.100.7/24")));
+    assert_eq!(record.confirmed, leased("198.51.100.7/24"));
+    record.forget_leases();
+    assert_eq!(record.confirmed, leased(""));
 }
 
 #[test]
@@ -134,6 +159,7 @@ fn random_unit(random: &mut TrialRandom, network: &str) -> Option<HostUnit> {
     let mut unit = unit(network, nics, [1500, 9000][usize::from(random.below(4) == 0)]);
     if random.below(5) > 0 {
         unit.interfaces.push(HostInterface {
+            origin: AddressOrigin::Static,
             link: name(&format!("{network}-br.5")),
             bridge: name(&format!("{network}-br")),
             vlan: 5.try_into().unwrap(),

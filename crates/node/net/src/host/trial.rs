@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::health::{HealthRound, PingTargets};
 use crate::name::LinkName;
-use crate::uplink::{HostInterface, Uplink};
+use crate::uplink::{AddressOrigin, HostInterface, Uplink};
 
 /// One bridge with its uplink and the host's interfaces on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,13 +30,28 @@ pub struct HostUnit {
 }
 
 impl HostUnit {
-    /// The part that is tried: without VLANs of guests, and without the revision.
-    fn shape(&self) -> (Option<Uplink>, &[HostInterface]) {
-        let mut uplink = self.uplink.clone();
+    /// The part that is tried: without VLANs of guests, addresses of DHCP servers, and the revision.
+    fn shape(&self) -> (Option<Uplink>, Vec<HostInterface>) {
+        let (mut uplink, mut interfaces) = (self.uplink.clone(), self.interfaces.clone());
         if let Some(uplink) = &mut uplink {
             uplink.vlans.clear();
         }
-        (uplink, &self.interfaces)
+        for own in interfaces.iter_mut().filter(|own| own.origin == AddressOrigin::Dhcp) {
+            own.addresses.clear();
+        }
+        (uplink, interfaces)
+    }
+
+    /// Takes the addresses of DHCP servers from another version of the unit.
+    fn follow_leases(&mut self, source: &Self) {
+        for own in self.interfaces.iter_mut().filter(|own| own.origin == AddressOrigin::Dhcp) {
+            let same = |other: &&HostInterface| {
+                other.link == own.link && other.origin == AddressOrigin::Dhcp
+            };
+            if let Some(other) = source.interfaces.iter().find(same) {
+                own.addresses.clone_from(&other.addresses);
+            }
+        }
     }
 
     fn is_same_attempt(&self, other: &Self) -> bool {
@@ -90,6 +105,9 @@ pub struct Trial {
     /// When it is rolled back, in seconds since 1970.
     pub deadline: i64,
     pub checks: TrialChecks,
+    /// Why the last round of checks failed; empty when it passed.
+    #[serde(default)]
+    pub failure: String,
     pub state: TrialState,
 }
 
@@ -130,7 +148,9 @@ pub enum TrialEvent {
     /// A step failed.
     Failed(String),
     Confirmed,
-    /// The deadline has passed; the text is the last failure of a check.
+    /// A round of checks ended; the text says why it failed, and is empty otherwise.
+    Checked(String),
+    /// The deadline has passed; the text is the reason unless a check failed.
     Late(String),
     /// The change is not wanted any more.
     Withdrawn,
@@ -163,9 +183,10 @@ impl HostRecord {
                 return Err(TrialError::NoTrial);
             };
             self.last_id += 1;
-            let (id, state) = (self.last_id, TrialState::Applying);
+            let (id, failure, state) = (self.last_id, String::new(), TrialState::Applying);
             self.rejected.remove(&change.bridge);
-            self.trial = Some(Trial { id, change, confirmation, boot, deadline, checks, state });
+            self.trial =
+                Some(Trial { id, change, confirmation, boot, deadline, checks, failure, state });
             return Ok(self);
         };
         let bridge = trial.change.bridge.clone();
@@ -194,7 +215,13 @@ impl HostRecord {
                 return Err(TrialError::NotApplied { bridge });
             }
             (_, TrialEvent::Failed(reason) | TrialEvent::Interrupted(reason)) => roll_back(reason),
+            (state, TrialEvent::Checked(failure)) => {
+                trial.failure = failure;
+                state
+            }
             (_, TrialEvent::Late(reason)) => {
+                let failed = !trial.failure.is_empty();
+                let reason = if failed { &trial.failure } else { &reason };
                 roll_back(format!("not confirmed before its deadline: {reason}"))
             }
             (_, TrialEvent::Withdrawn) => roll_back("the change was withdrawn".to_owned()),
@@ -263,8 +290,16 @@ impl HostRecord {
         Some(&rejected.reason)
     }
 
-    /// Gives the confirmed units, and that on trial, the VLANs of guests and the revisions of `wanted`;
-    /// returns whether any is another now. VLANs of guests are in force at once.
+    /// Addresses of DHCP servers are those of the last boot: they have to be asked for again.
+    pub fn forget_leases(&mut self) {
+        let all = self.confirmed.values_mut().flat_map(|unit| &mut unit.interfaces);
+        for own in all.filter(|own| own.origin == AddressOrigin::Dhcp) {
+            own.addresses.clear();
+        }
+    }
+
+    /// Gives the confirmed units, and that on trial, the VLANs of guests, the addresses of DHCP servers
+    /// and the revisions of `wanted`; returns whether any is another now. They are in force at once.
     pub fn follow_vlans(&mut self, wanted: &BTreeMap<LinkName, HostUnit>) -> bool {
         let before = self.clone();
         let tried = self.trial.as_mut().map(|trial| &mut trial.change);
@@ -274,6 +309,7 @@ impl HostRecord {
             if let (Some(own), Some(uplink)) = (&mut unit.uplink, &source.uplink) {
                 own.vlans.clone_from(&uplink.vlans);
             }
+            unit.follow_leases(source);
             if unit.shape() == source.shape() {
                 unit.revision.clone_from(&source.revision);
             }

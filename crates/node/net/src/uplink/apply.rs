@@ -1,5 +1,6 @@
 //! Carrying out one step of a plan for uplinks. Makes no choices; each step may be repeated.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -12,6 +13,7 @@ use rtnetlink::{
 use super::plan::UplinkStep;
 use super::{BondMode, UPLINK_GROUP};
 use crate::apply::{ApplyError, absent_is_fine, delete_link, index, set_sysctl};
+use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::observe;
 use crate::vlan::{VlanId, VlanRole};
@@ -33,6 +35,14 @@ pub enum UplinkError {
     Vlan { port: LinkName, vlan: VlanId, source: ApplyError },
     #[error("cannot change {link}")]
     Link { link: LinkName, source: ApplyError },
+    #[error("{address} of {link} is already used by the station with MAC address {mac}")]
+    InUse { link: LinkName, address: IpNet, mac: Mac },
+    #[error("{address} of {link} is already used by another station")]
+    Duplicate { link: LinkName, address: IpNet },
+    #[error("{address} of {link} cannot be checked for duplicates: no carrier")]
+    Unchecked { link: LinkName, address: IpNet },
+    #[error("cannot ask on {link} for other stations with its address")]
+    Probe { link: LinkName, source: io::Error },
 }
 
 /// Does what `step` says.
@@ -277,7 +287,11 @@ async fn create_interface(
     let lower = index(netlink, bridge).await?;
     let message = LinkVlan::new(link.as_str(), lower, vlan.number()).link_group(UPLINK_GROUP);
     let created = netlink.link().add(message.build()).execute().await;
-    created.map_err(|source| ApplyError::Link { link: link.clone(), source })
+    created.map_err(|source| ApplyError::Link { link: link.clone(), source })?;
+    // Routers in a VLAN of guests must not become those of the node.
+    set_sysctl(&format!("net/ipv6/conf/{link}/accept_ra"), "0")?;
+    // Without it the kernel removes all addresses of a subnet with the first one.
+    set_sysctl(&format!("net/ipv4/conf/{link}/promote_secondaries"), "1")
 }
 
 async fn add_address(netlink: &Handle, link: &LinkName, address: IpNet) -> Result<(), ApplyError> {

@@ -133,12 +133,13 @@ fn add(interface: &HostInterface, seen: &ObservedLinks) -> Vec<UplinkStep> {
         let (link, bridge) = (link.clone(), bridge.clone());
         steps.push(UplinkStep::CreateInterface { link, bridge, vlan: *vlan });
     }
+    // Up before it has an address, so that a trial can ask whether another station has it.
+    if !current.is_some_and(|found| found.is_up) {
+        steps.push(UplinkStep::SetUp { link: link.clone() });
+    }
     let has = |address: &IpNet| current.is_some_and(|found| found.addresses.contains(address));
     for address in interface.addresses.iter().filter(|address| !has(address)) {
         steps.push(UplinkStep::AddAddress { link: link.clone(), address: *address });
-    }
-    if !current.is_some_and(|found| found.is_up) {
-        steps.push(UplinkStep::SetUp { link: link.clone() });
     }
     steps
 }

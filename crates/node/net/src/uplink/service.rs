@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::apply::{UplinkError, apply};
+use super::duplicate::{probe_address, wait_unique};
 use super::interface::plan_host;
 use super::observe::observe;
 use super::plan::UplinkStep;
@@ -76,6 +77,24 @@ impl Uplinks {
         want: &[Uplink],
         interfaces: &[HostInterface],
     ) -> Result<UplinkReport, ObserveError> {
+        self.carry_out(want, interfaces, AddressCheck::None).await
+    }
+
+    /// The same; an address that another station has is not added, and counts as a step that failed.
+    pub async fn try_host(
+        &self,
+        want: &[Uplink],
+        interfaces: &[HostInterface],
+    ) -> Result<UplinkReport, ObserveError> {
+        self.carry_out(want, interfaces, AddressCheck::Duplicates).await
+    }
+
+    async fn carry_out(
+        &self,
+        want: &[Uplink],
+        interfaces: &[HostInterface],
+        check: AddressCheck,
+    ) -> Result<UplinkReport, ObserveError> {
         let plan = plan_host(want, interfaces, &self.observe().await?);
         let mut report = UplinkReport::default();
         for (bridge, problem) in plan.problems {
@@ -87,7 +106,7 @@ impl Uplinks {
             if failed.contains_key(&bridge) {
                 continue;
             }
-            match apply(&self.netlink, step).await {
+            match self.take(step, check).await {
                 Ok(()) => {
                     info!(%bridge, ?step, "changed an uplink");
                     report.steps += 1;
@@ -105,6 +124,24 @@ impl Uplinks {
         report.links = self.observe().await?;
         Ok(report)
     }
+
+    async fn take(&self, step: &UplinkStep, check: AddressCheck) -> Result<(), UplinkError> {
+        match (step, check) {
+            (UplinkStep::AddAddress { link, address }, AddressCheck::Duplicates) => {
+                probe_address(&self.netlink, link, *address).await?;
+                apply(&self.netlink, step).await?;
+                wait_unique(&self.netlink, link, *address).await
+            }
+            _ => apply(&self.netlink, step).await,
+        }
+    }
+}
+
+/// What is asked about an address before it counts as added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AddressCheck {
+    None,
+    Duplicates,
 }
 
 /// The text of Harvester: what failed, then why.

@@ -296,6 +296,7 @@ fn interface(network: &str, number: u64, address: &str) -> HostInterface {
         link: name(&format!("{network}-br.{number}")),
         bridge: name(&format!("{network}-br")),
         vlan: vlan(number),
+        origin: AddressOrigin::Static,
         addresses: vec![address.parse().unwrap()],
     }
 }
@@ -318,8 +319,8 @@ fn an_interface_of_the_host_gets_its_vlan_and_its_address() {
             AddVlan { port: lan-bo, vlan: VlanId(20), role: Tagged }
             AddSelfVlan { bridge: lan-br, vlan: VlanId(20) }
             CreateInterface { link: lan-br.20, bridge: lan-br, vlan: VlanId(20) }
-            AddAddress { link: lan-br.20, address: 198.51.100.1/24 }
             SetUp { link: lan-br.20 }
+            AddAddress { link: lan-br.20, address: 198.51.100.1/24 }
         "#]],
     );
     let mut seen = connected();

@@ -276,6 +276,7 @@ fn edit_interfaces(random: &mut SeededRandom, interfaces: &mut Vec<HostInterface
     }
     let address = ["203.0.113.1/28", "203.0.113.17/28", "203.0.113.33/28", "192.0.2.77/24"];
     interfaces.push(HostInterface {
+        origin: AddressOrigin::Static,
         link,
         bridge: name(&format!("{network}-br")),
         vlan: vlan(number.try_into().unwrap()),

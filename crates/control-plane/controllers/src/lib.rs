@@ -28,6 +28,7 @@ mod field_name_tests;
 mod garbage;
 mod guest_address;
 mod horizontal_pod_autoscaler;
+mod host_network;
 mod hub;
 mod image;
 mod installation;

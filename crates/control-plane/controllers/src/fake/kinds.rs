@@ -26,6 +26,7 @@ pub(super) const KINDS: &[FakeKind] = &[
     ("apps", "v1", "controllerrevisions", "ControllerRevision", true),
     ("kubevirt.io", "v1", "virtualmachines", "VirtualMachine", true),
     ("network.harvesterhci.io", "v1beta1", "clusternetworks", "ClusterNetwork", false),
+    ("network.harvesterhci.io", "v1beta1", "hostnetworkconfigs", "HostNetworkConfig", false),
     ("network.harvesterhci.io", "v1beta1", "linkmonitors", "LinkMonitor", false),
     ("network.harvesterhci.io", "v1alpha1", "ippools", "IPPool", true),
     ("network.harvesterhci.io", "v1alpha1", "virtualmachinenetworkconfigs", "Config", true),

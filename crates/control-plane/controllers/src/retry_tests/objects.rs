@@ -34,6 +34,7 @@ pub(super) const WRITTEN: &[&str] = &[
     "kubevirt.io/virtualmachines",
     "loadbalancer.harvesterhci.io/loadbalancers",
     "longhorn.io/volumes",
+    "network.harvesterhci.io/hostnetworkconfigs",
     "network.harvesterhci.io/ippools",
     "network.harvesterhci.io/linkmonitors",
     "network.harvesterhci.io/virtualmachinenetworkconfigs",
@@ -139,6 +140,9 @@ fn populate_cluster(fake: &Fake) {
         "status": {"conditions": [{"type": "ready", "status": "True"}]},
     });
     fake.create("network.harvesterhci.io/clusternetworks", "", network);
+    let host = json!({"metadata": {"name": "storage"}, "spec":
+        {"clusterNetwork": "mgmt", "vlanID": 100, "mode": "dhcp"}});
+    fake.create("network.harvesterhci.io/hostnetworkconfigs", "", host);
     let leaving = json!({"metadata": {"name": "leaving"}, "spec": {"finalizers": ["kubernetes"]}});
     fake.create("/namespaces", "", leaving);
     fake.delete("/namespaces", "", "leaving", "Background");

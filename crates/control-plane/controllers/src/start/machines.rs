@@ -5,8 +5,8 @@ use crate::hub::ChangeOutlet;
 use crate::installation::UploadProxy;
 use crate::{
     addon, alarm, announcement, balance, claim, cluster_setting, data_import_cron, data_source,
-    data_volume, dhcp, guest_address, installation, key_pair, link_monitor, load_balancer,
-    maintenance, node_requests, populator, project, snapshot_quota, storage_profile,
+    data_volume, dhcp, guest_address, host_network, installation, key_pair, link_monitor,
+    load_balancer, maintenance, node_requests, populator, project, snapshot_quota, storage_profile,
     support_bundle, upgrade, vm, vm_claims, vm_export, vm_memory_dump, vm_pool, vm_template,
     vm_template_request, vmi, vmi_migration, vmi_replica_set,
 };
@@ -99,6 +99,11 @@ impl Started<'_> {
             "snapshot-quota",
             snapshot_quota::SnapshotQuotaMapper::default(),
             snapshot_quota::SnapshotQuotaReconciler::new(client()),
+        ));
+        outlets.push(self.add(
+            "host-network",
+            host_network::HostNetworkMapper,
+            host_network::HostNetworkReconciler::new(client()),
         ));
         outlets.push(self.add(
             "link-monitor",

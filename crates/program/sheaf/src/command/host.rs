@@ -6,7 +6,9 @@ use std::time::Duration;
 use agent::{RecordFile, run_watchdog};
 use anyhow::{Context as _, Result, bail};
 use base::{Tasks, clock};
-use hci::host_network::{APPLIED, ATTEMPT, CONFIRM, CONFIRMED, DEADLINE, TRIAL, TrialReport};
+use hci::host_network::{
+    APPLIED, ATTEMPT, CONFIRM, CONFIRMED, ConfirmMode, DEADLINE, TRIAL, TrialReport,
+};
 use serde_json::{Value, json};
 
 use super::link::ClusterClient;
@@ -79,7 +81,16 @@ fn pending(trial: Option<&TrialReport>, node: &str, now: i64) -> String {
         "Trial {} of cluster network {} is {}: rolled back in {left} s unless it is confirmed.\n",
         trial.id, trial.cluster_network, trial.state
     );
-    let _ = writeln!(text, "`sheaf host network confirm {node}` keeps it.\n");
+    let _ = match trial.mode {
+        ConfirmMode::Manual => {
+            writeln!(text, "`sheaf host network confirm {node}` keeps it.\n")
+        }
+        ConfirmMode::Auto | ConfirmMode::Never => writeln!(
+            text,
+            "The node keeps it once its checks have passed for 10 s; so does `sheaf host network \
+             confirm {node}`.\n"
+        ),
+    };
     text
 }
 
@@ -100,7 +111,7 @@ fn rows(node: &str, statuses: &[Value], hosts: &[Value]) -> Vec<Vec<String>> {
         rows.push(vec![
             interface,
             text(config),
-            text(address),
+            address.as_str().unwrap_or("-").to_owned(),
             of("ready", "status"),
             of(APPLIED, "reason"),
             message,
@@ -119,8 +130,8 @@ fn rows(node: &str, statuses: &[Value], hosts: &[Value]) -> Vec<Vec<String>> {
         let network = host["spec"]["clusterNetwork"].as_str().unwrap_or_default();
         let vlan = i32::try_from(host["spec"]["vlanID"].as_i64().unwrap_or_default());
         let link = hci::network::host_interface_of(network, vlan.unwrap_or_default());
-        let address = &host["spec"]["ips"][node];
-        row(link, &host["metadata"]["name"], address, &entry["conditions"]);
+        // The address that it has: after a roll-back not the one that it was to get.
+        row(link, &host["metadata"]["name"], &entry["address"], &entry["conditions"]);
     }
     rows
 }
@@ -177,10 +188,13 @@ async fn attempt(args: &HostTryArgs) -> Result<()> {
     } else {
         "by `sheaf host network confirm NODE`, or rolled back"
     };
+    let count = match objects.len() {
+        1 => "1 object is".to_owned(),
+        count => format!("{count} objects are"),
+    };
     super::print(&format!(
-        "{} objects are tried: confirmed within {seconds} s {how}. `sheaf host network show NODE` \
-         shows the state\n",
-        objects.len()
+        "{count} tried: confirmed within {seconds} s {how}. `sheaf host network show NODE` \
+         shows the state\n"
     ))
 }
 
@@ -249,10 +263,10 @@ mod tests {
             "conditions": conditions}});
         let host = json!({"metadata": {"name": "storage"},
             "spec": {"clusterNetwork": "lan", "vlanID": 100, "ips": {"n1": "198.51.100.1/24"}},
-            "status": {"nodeStatus": {"n1": {"conditions": []}}}});
+            "status": {"nodeStatus": {"n1": {"address": "198.51.100.7/24", "conditions": []}}}});
         let rows = rows("n1", &[status], &[host]);
-        assert_eq!(rows[1], ["lan-br", "vc", "", "False", "RolledBack", "no"]);
-        assert_eq!(rows[2][..3], ["lan-br.100", "storage", "198.51.100.1/24"]);
+        assert_eq!(rows[1], ["lan-br", "vc", "-", "False", "RolledBack", "no"]);
+        assert_eq!(rows[2][..3], ["lan-br.100", "storage", "198.51.100.7/24"]);
         let trial = TrialReport {
             id: 3,
             cluster_network: "lan".into(),

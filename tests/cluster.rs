@@ -2,6 +2,7 @@
 
 mod failover;
 mod guest_network;
+mod host_network;
 mod join;
 mod lab;
 mod load_balancer;

@@ -20,7 +20,7 @@ pub(crate) use etcd::Etcd;
 pub(crate) use foreign::Foreign;
 pub(crate) use guest::{FIND, PASSWORD, Shell, disk_of_image};
 pub(crate) use hook::{Asked, Hook, Said};
-pub(crate) use http::{Http, Reply, block_on};
+pub(crate) use http::{Events, Http, Reply, block_on};
 pub(crate) use kubectl::Kubectl;
 pub(crate) use node::{Node, assemble, link};
 pub(crate) use server::{Sheaf, binary};

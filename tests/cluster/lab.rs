@@ -111,12 +111,35 @@ impl Switch {
         format!("{}p{port}", self.name)
     }
 
+    /// Connects another card of the machine at a port to a second switch, which carries all VLANs.
+    pub(super) fn add_trunk(&self, port: u8, card: &str) {
+        let (trunk, space) = (self.trunk(), self.space(port));
+        ip(&format!("link add {trunk} type bridge"));
+        run(&format!("link set {trunk} up"));
+        let link = format!("{trunk}{port}");
+        run(&format!("link add {link} type veth peer name {card} netns {space}"));
+        run(&format!("link set {link} master {trunk} up"));
+    }
+
+    /// Gives the machine at a port a card whose cable leads nowhere.
+    pub(super) fn add_loose_cable(&self, port: u8, card: &str) {
+        let (space, end) = (self.space(port), format!("{card}end"));
+        run(&format!("-n {space} link add {card} type veth peer name {end}"));
+        run(&format!("-n {space} link set {end} up"));
+    }
+
+    fn trunk(&self) -> String {
+        format!("{}x", self.name)
+    }
+
     fn remove(&self) {
         for port in 1..=self.ports {
             ip(&format!("link del {}", self.link(port)));
+            ip(&format!("link del {}{port}", self.trunk()));
             ip(&format!("netns del {}", self.space(port)));
         }
         ip(&format!("link del {}", self.name));
+        ip(&format!("link del {}", self.trunk()));
     }
 
     pub(super) fn here(&self) -> String {
@@ -150,6 +173,12 @@ impl Switch {
     pub(super) fn networked_management(&self, port: u8, name: &str) -> Node {
         let listen = format!("{}:6443", self.address(port));
         Node::networked_outsider(&self.space(port), &["--listen", &listen, "--node-name", name])
+    }
+
+    /// The same with the first objects of a cluster: it serves soon, also on an emulated machine.
+    pub(super) fn used_management(&self, port: u8, name: &str) -> Node {
+        let listen = format!("{}:6443", self.address(port));
+        Node::networked_used(&self.space(port), &["--listen", &listen, "--node-name", name])
     }
 
     pub(super) fn networked_outsider(&self, port: u8, url: &str, token: &str, name: &str) -> Node {

@@ -76,6 +76,14 @@ impl Node {
         Self { sheaf, bridge: None }
     }
 
+    /// The same on a data directory that has the first objects of a cluster.
+    pub(crate) fn networked_used(namespace: &str, arguments: &[&str]) -> Self {
+        let mut sheaf = Sheaf::used(arguments);
+        let_others_pass(&sheaf);
+        sheaf.run_with_sysfs_of(namespace);
+        Self { sheaf, bridge: None }
+    }
+
     fn with(arguments: &[&str], bridge: Option<&str>) -> Self {
         let sheaf = Sheaf::used(&[&["--node-name", "one"], arguments].concat());
         Self::begin(sheaf, bridge)

@@ -347,8 +347,8 @@ mod tests {
             bytes
         };
         let cases: [(&str, Vec<u8>); 6] = [
-            ("another transaction", change(&|own| drop(own.set_xid(8)))),
-            ("another client", change(&|own| drop(own.set_chaddr(&[2, 0, 0, 0, 0, 6])))),
+            ("another transaction", change(&|own| _ = own.set_xid(8))),
+            ("another client", change(&|own| _ = own.set_chaddr(&[2, 0, 0, 0, 0, 6]))),
             ("no mask", change(&|own| drop(own.opts_mut().remove(OptionCode::SubnetMask)))),
             ("no time", change(&|own| drop(own.opts_mut().remove(OptionCode::AddressLeaseTime)))),
             (

@@ -160,6 +160,8 @@ fn a_change_is_kept_where_the_node_is_seen_and_rolled_back_where_not() {
     switch.add_trunk(1, "eth1");
     let mut one = switch.used_management(1, "one");
     one.sheaf.begin();
+    // An emulated machine takes its time.
+    until_ready(&one, "one");
     let mut workers = [TWO, THREE].map(|(port, name)| {
         switch.add_trunk(port, "eth1");
         switch.add_loose_cable(port, "eth2");

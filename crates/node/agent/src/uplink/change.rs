@@ -220,7 +220,7 @@ mod tests {
         let boot = "b".to_owned();
         let checks = TrialChecks::default();
         let new = NewTrial { change, confirmation, boot, deadline: 100, checks };
-        HostRecord::default().on(TrialEvent::Begun(new)).unwrap()
+        HostRecord::default().on(TrialEvent::Begun(Box::new(new))).unwrap()
     }
 
     fn facts() -> TrialFacts<'static> {

@@ -225,7 +225,7 @@ impl HostTrials {
             deadline: clock::now().as_second() + policy.deadline,
             checks: TrialChecks { targets, before },
         };
-        let record = self.file.change(|record| Ok(record.on(TrialEvent::Begun(new))?))?;
+        let record = self.file.change(|record| Ok(record.on(TrialEvent::Begun(Box::new(new)))?))?;
         let id = record.last_id;
         self.healthy_since = None;
         info!(trial = id, "trying a change of the host's network");

@@ -114,13 +114,13 @@ mod tests {
         let file = RecordFile::new(dir.path());
         assert_eq!(file.load().unwrap(), HostRecord::default());
         let change = HostChange { bridge: "lan-br".parse().unwrap(), unit: None };
-        let begun = TrialEvent::Begun(NewTrial {
+        let begun = TrialEvent::Begun(Box::new(NewTrial {
             change,
             confirmation: Confirmation::Auto,
             boot: "b".into(),
             deadline: 5,
             checks: TrialChecks::default(),
-        });
+        }));
         let record = file.change(|record| Ok(record.on(begun)?)).unwrap();
         assert_eq!(RecordFile::new(dir.path()).load().unwrap(), record);
         assert!(matches!(file.on(9, TrialEvent::Applied), Err(RecordError::Over { id: 9 })));

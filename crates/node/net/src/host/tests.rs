@@ -37,13 +37,13 @@ fn begin(record: HostRecord, wanted: &BTreeMap<LinkName, HostUnit>) -> HostRecor
 }
 
 fn begun(change: HostChange) -> TrialEvent {
-    TrialEvent::Begun(NewTrial {
+    TrialEvent::Begun(Box::new(NewTrial {
         change,
         confirmation: Confirmation::Auto,
         boot: "boot".to_owned(),
         deadline: 90,
         checks: TrialChecks::default(),
-    })
+    }))
 }
 
 #[test]

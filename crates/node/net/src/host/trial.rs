@@ -142,7 +142,7 @@ pub struct HostRecord {
 /// What happens to a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrialEvent {
-    Begun(NewTrial),
+    Begun(Box<NewTrial>),
     /// All steps were carried out.
     Applied,
     /// A step failed.
@@ -177,11 +177,8 @@ impl HostRecord {
     /// The only way that trials change.
     pub fn on(mut self, event: TrialEvent) -> Result<Self, TrialError> {
         let Some(mut trial) = self.trial.take() else {
-            let TrialEvent::Begun(NewTrial { change, confirmation, boot, deadline, checks }) =
-                event
-            else {
-                return Err(TrialError::NoTrial);
-            };
+            let TrialEvent::Begun(new) = event else { return Err(TrialError::NoTrial) };
+            let NewTrial { change, confirmation, boot, deadline, checks } = *new;
             self.last_id += 1;
             let (id, failure, state) = (self.last_id, String::new(), TrialState::Applying);
             self.rejected.remove(&change.bridge);

@@ -25,7 +25,7 @@ fn begin(file: &RecordFile, unit: HostUnit, seconds: i64) -> HostRecord {
         deadline: base::clock::now().as_second() + seconds,
         checks: TrialChecks::default(),
     };
-    file.change(|record| Ok(record.on(TrialEvent::Begun(new))?)).unwrap()
+    file.change(|record| Ok(record.on(TrialEvent::Begun(Box::new(new)))?)).unwrap()
 }
 
 fn uplink() -> Uplink {

@@ -55,7 +55,7 @@ fn a_node_runs_a_new_program_and_goes_back_while_its_guest_runs() {
     assert_has(&printed, "nodes are upgraded in this order, one at a time");
 
     let printed = lab.node.sheaf.run(&format!("upgrade --binary {}", new.display()));
-    assert_has(&printed, "restarts with the new program");
+    assert_has(&printed, "with the new program");
     assert_has(&printed, "restarts its storage process with the new program");
     assert_has(&printed, "all nodes are upgraded; undo it: sheaf upgrade abort");
     assert!(is_stored(&program_of(lab.node.sheaf.pid())), "the process is the same one");

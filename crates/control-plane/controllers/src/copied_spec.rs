@@ -21,7 +21,7 @@ pub(crate) fn text_mut<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a m
     }
 }
 
-/// The volumes of a machine, `spec` being that of a VirtualMachine.
+/// The volumes in the spec of a VirtualMachine.
 pub(crate) fn volumes_mut(spec: &mut Value) -> Option<&mut Vec<Value>> {
     spec.pointer_mut("/template/spec/volumes").and_then(Value::as_array_mut)
 }

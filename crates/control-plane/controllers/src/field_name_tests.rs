@@ -13,6 +13,8 @@ use serde_json::{Map, Value};
 use types::Kind;
 use types::openapi::{OpenApiVersion, schemas};
 
+use crate::source_files;
+
 /// Paths that no schema describes, with the reason.
 const UNDESCRIBED: &[(&str, &str)] = &[
     ("/accessKeyId", "JSON in the value of the setting backup-target"),
@@ -135,23 +137,6 @@ enum PathEnd {
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-fn collect(folder: &Path, into: &mut Vec<(String, String)>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name.contains("test") || name.starts_with("fake") {
-            continue;
-        }
-        if path.is_dir() {
-            collect(&path, into);
-        } else if name.ends_with(".rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default().to_owned();
-            into.push((path.display().to_string(), code));
-        }
-    }
-}
-
 /// The fields of records that `fields!` declares.
 fn record_fields(code: &str) -> Vec<String> {
     let field = Regex::new(r#"(?m)^        ([a-z_]+)(?: as "(\w+)")?: "#).unwrap();
@@ -182,7 +167,7 @@ fn fields_of_records_are_found() {
 fn every_field_is_one_of_a_kind() {
     let schemas = Schemas::load();
     let mut files = Vec::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    source_files::collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
     let pointer = Regex::new(r#""((?:/[A-Za-z0-9]+)+)""#).unwrap();
     // A list of one text looks the same, but nothing is before it.
     let chain = Regex::new(r#"[\w)\]]((?:\["[A-Za-z0-9]+"\])+)"#).unwrap();

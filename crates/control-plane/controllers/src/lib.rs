@@ -60,6 +60,8 @@ mod selector;
 mod served_kind_tests;
 mod service_account;
 mod snapshot_quota;
+#[cfg(test)]
+mod source_files;
 mod start;
 mod storage_profile;
 mod storage_protection;

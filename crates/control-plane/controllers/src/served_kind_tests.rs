@@ -8,6 +8,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::source_files;
+
 /// Where code acts on objects.
 const ACTING: &[&str] = &[
     "control-plane/controllers/src",
@@ -31,22 +33,6 @@ const DATA: &[(&str, &str, &str)] = &[
     ("loadbalancer.harvesterhci.io", "loadbalancers", "named by a constant of hci::address_pool"),
 ];
 
-fn collect(folder: &Path, into: &mut String) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name.contains("test") || name.starts_with("fake") {
-            continue;
-        }
-        if path.is_dir() {
-            collect(&path, into);
-        } else if name.ends_with(".rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            into.push_str(text.split("#[cfg(test)]").next().unwrap_or_default());
-        }
-    }
-}
-
 fn kinds() -> BTreeSet<(String, String)> {
     let name = |definition: Value| {
         let text = |at: &str| crate::object::text(&definition, at).to_owned();
@@ -58,13 +44,14 @@ fn kinds() -> BTreeSet<(String, String)> {
 #[test]
 fn every_kind_has_an_effect_or_a_warning() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut code = String::new();
+    let mut files = Vec::new();
     for folder in ACTING {
-        collect(&crates.join(folder), &mut code);
+        source_files::collect(&crates.join(folder), &mut files);
     }
     let mut idle = Vec::new();
     for (group, plural) in kinds() {
-        let is_named = code.contains(&format!("\"{plural}\""));
+        let name = format!("\"{plural}\"");
+        let is_named = files.iter().any(|(_, code)| code.contains(&name));
         let is_data = DATA.iter().any(|own| (own.0, own.1) == (&*group, &*plural));
         let is_backup = BACKUPS.contains(&(&*group, &*plural));
         let is_warned_of = hci::inactive::concerns(&group, &plural);

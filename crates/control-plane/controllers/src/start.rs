@@ -132,7 +132,7 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
     tasks
 }
 
-/// What every controller is started with.
+/// Arguments that all controllers share.
 struct Started<'a> {
     client: &'a Client,
     catalog: &'a watch::Receiver<Arc<Catalog>>,

@@ -66,7 +66,7 @@ pub enum WaitReason {
     AnotherNodeJoins,
     /// There are enough voters; this node replaces one that is removed.
     StandBy,
-    /// The number of voters would be even.
+    /// One more voter would make their number even.
     ThirdVoter,
     Starting,
 }

@@ -33,7 +33,7 @@ pub struct VoterCandidate<'a> {
 pub enum SeatRefusal {
     /// There are enough voters; this node replaces one that is lost.
     Enough,
-    /// The number of voters would be even.
+    /// One more voter would make their number even.
     Even,
 }
 

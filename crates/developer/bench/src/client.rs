@@ -26,7 +26,7 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// The node that requests are made as, by impersonation.
+    /// Requests impersonate this node.
     node: Option<String>,
 }
 

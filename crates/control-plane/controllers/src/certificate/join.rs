@@ -121,8 +121,8 @@ pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
     JoinStep::Reserve(patch(secret, &[(JOINING, all.join(","))]))
 }
 
-/// What a node is that does not become another thing by joining once more: a worker holds no keys
-/// of the cluster, and a witness runs no machines.
+/// The role of an existing node if it differs from the requested one; joining again cannot change a
+/// role, since a worker holds no keys of the cluster and a witness runs no machines.
 fn other_role(node: &Node, wanted: &str) -> Option<&'static str> {
     let labels = node.metadata.labels.as_ref();
     let has = |role: &str| labels.is_some_and(|labels| labels.contains_key(role));

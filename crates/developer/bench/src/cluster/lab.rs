@@ -166,7 +166,7 @@ fn space(number: usize) -> String {
     format!("{BRIDGE}-{number}")
 }
 
-/// The switch between the nodes.
+/// The Linux bridge that connects the nodes.
 #[derive(Debug)]
 struct Bridge;
 

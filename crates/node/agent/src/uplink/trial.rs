@@ -68,8 +68,8 @@ pub(super) struct HostTrials {
     file: RecordFile,
     uplinks: Uplinks,
     turns: Turns,
-    /// Whether the turn of this node is to be given back: after a trial whose end was reported, and
-    /// at the start, since the watchdog cannot do it for a server that was killed.
+    /// The lease for host network changes must be released: after the end of a trial was reported,
+    /// and at start, since the watchdog cannot release it for a server that was killed.
     owes_turn: bool,
     is_started: bool,
     watchdog: Option<Child>,
@@ -98,7 +98,8 @@ impl HostTrials {
     }
 
     /// After a boot, builds what is confirmed before the API server is reached: it may be reached
-    /// through that only. Does nothing where the bridges exist. A change that was on trial is over.
+    /// through that only. Does nothing where the bridges exist. A trial of an earlier boot is rolled
+    /// back.
     pub(super) async fn build_confirmed(&mut self) -> Result<(), HostTrialError> {
         let record = self.file.load()?;
         if let Some(trial) = record.trial.as_ref().filter(|trial| trial.boot != boot_id()) {

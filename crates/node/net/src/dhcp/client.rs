@@ -25,7 +25,7 @@ use crate::mac::Mac;
 /// Between two attempts, doubled up to the last.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const LAST_RETRY: Duration = Duration::from_secs(64);
-/// Requests for one offer, or for the address of an earlier start, before a new search.
+/// DHCPREQUEST messages for one offer or an earlier lease, before DHCPDISCOVER starts again.
 const REQUESTS: u32 = 4;
 /// A lease is not renewed more often than this.
 const SHORTEST_RENEWAL: Duration = Duration::from_secs(30);

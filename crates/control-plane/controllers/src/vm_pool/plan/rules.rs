@@ -59,7 +59,7 @@ impl PoolRules {
         self.update_strategy.unmanaged.is_none()
     }
 
-    /// Whether instances follow the template only when they are restarted for another reason.
+    /// Opportunistic updates: running instances get a new template at their next restart.
     pub(super) fn updates_lazily(&self) -> bool {
         self.update_strategy.opportunistic.is_some()
     }

@@ -48,7 +48,7 @@ impl ClusterVip {
         Ok(Some(Self { address, api: beside(Some(api))?, browsers: beside(browsers)? }))
     }
 
-    /// Serves at the address, and runs for it. `node` is the name of this node.
+    /// Serves at the address, and competes for its lease. `node` is the name of this node.
     pub(super) fn start(self, node: String, api: &Api, tls: &Tls, tasks: &Tasks) {
         let Self { address, api: listener, browsers } = self;
         if let Some(listener) = listener {

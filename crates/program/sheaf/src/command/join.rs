@@ -3,6 +3,7 @@
 //! joined as a management node does so until it votes in etcd; then it is a server. A witness votes
 //! and runs nothing (`witness`).
 
+mod cluster_ca;
 pub(super) mod connection;
 mod enroll;
 mod membership;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use auth::kubeconfig::Credential;
-use auth::pki::{NodeCertificate, NodeFiles, find_pinned};
+use auth::pki::{NodeCertificate, NodeFiles};
 use auth::token::join::JoinToken;
 use base::clock;
 use http::Request;
@@ -25,15 +25,14 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use tracing::info;
 
-use super::connection;
 use super::membership::Membership;
 use super::plan::{self, JoinFacts, NameState};
+use super::{cluster_ca, connection};
 use crate::command::version::VERSION;
 use crate::data_dir::Layout;
 
 /// The controllers decide at once; a server that is just starting takes a moment.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(60);
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Joins the cluster of `token` as `node`.
 pub(super) async fn join(
@@ -42,7 +41,7 @@ pub(super) async fn join(
     urls: Vec<String>,
     node: &str,
 ) -> Result<Membership> {
-    let (url, ca_pem) = fetch_ca(&urls, &token.ca).await?;
+    let (url, ca_pem) = cluster_ca::fetch(&urls, &token.ca).await?;
     let files = NodeFiles::open(&layout.pki()).context("cannot set up the key of this node")?;
     let bearer = token.bearer();
     let client = connection::client(&url, &ca_pem, Credential::Token(&bearer)).await?;
@@ -69,45 +68,6 @@ pub(super) async fn join(
     membership.save(layout)?;
     info!(node, "joined the cluster");
     Ok(membership)
-}
-
-/// The first server that answers, and the root of its cluster if it is the pinned one.
-async fn fetch_ca(urls: &[String], pin: &str) -> Result<(String, String)> {
-    // Nothing is believed of the answer but what the pin confirms.
-    let http = reqwest::Client::builder()
-        .tls_danger_accept_invalid_certs(true)
-        .no_proxy()
-        .timeout(FETCH_TIMEOUT)
-        .build()
-        .context("cannot set up HTTPS")?;
-    let mut failures = Vec::new();
-    for url in urls {
-        let bundle = match http.get(format!("{url}/cacerts")).send().await {
-            Ok(answer) if answer.status().is_success() => answer.text().await.unwrap_or_default(),
-            Ok(answer) => {
-                failures.push(format!("{url} answers {}", answer.status()));
-                continue;
-            }
-            Err(failure) => {
-                failures.push(format!("{url}: {}", base::Chain(&failure)));
-                continue;
-            }
-        };
-        let root = find_pinned(&bundle, pin).ok_or_else(|| {
-            anyhow!(
-                "the server at {url} is not of the cluster that the token is for: its CA does not \
-                 have the pin {}…; check the URL, or create a token on that cluster: sheaf token \
-                 create",
-                &pin[..pin.len().min(12)]
-            )
-        })?;
-        return Ok((url.clone(), root));
-    }
-    bail!(
-        "cannot reach the cluster: {}; is the server running, and is its port open to this \
-         machine?",
-        failures.join("; ")
-    )
 }
 
 /// What the checks need to know.

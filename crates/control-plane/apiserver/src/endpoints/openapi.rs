@@ -6,6 +6,7 @@
 
 mod custom;
 mod document;
+mod extension_group;
 mod gnostic;
 mod operation;
 mod resource;
@@ -35,6 +36,7 @@ use crate::http::respond::{self, HttpReply};
 use crate::schemas::catalog::Catalog;
 use crate::schemas::served::{KindOrigin, ServedKind};
 use crate::status::{ApiError, ApiResult};
+use extension_group::DescribedGroup;
 use resource::{Described, OpenApiSubresource, SchemaSource};
 
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -100,6 +102,17 @@ fn hash<'a>(api: &Api, kinds: impl Iterator<Item = &'a Arc<ServedKind>>) -> Stri
     })
 }
 
+/// The groups that extensions answer for, in each of their versions.
+fn extension_groups(api: &Api) -> impl Iterator<Item = DescribedGroup> {
+    api.extensions.groups.iter().flat_map(|group| {
+        group.versions().iter().map(|version| DescribedGroup {
+            name: group.name(),
+            version,
+            resources: group.resources().to_vec(),
+        })
+    })
+}
+
 /// `api/v1` or `apis/apps/v1`.
 fn path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
@@ -115,6 +128,12 @@ pub(crate) async fn v3_index(api: &Api) -> ApiResult<HttpReply> {
             let url = format!("/openapi/v3/{path}?hash={hash}");
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
+    }
+    for group in extension_groups(api) {
+        let path = path(group.name, group.version);
+        let hash = hash(api, std::iter::empty());
+        let url = format!("/openapi/v3/{path}?hash={hash}");
+        paths.insert(path, json!({"serverRelativeURL": url}));
     }
     aggregation::with_v3(api, &mut paths);
     Ok(respond::json(StatusCode::OK, &json!({"paths": paths})))
@@ -132,7 +151,9 @@ pub(crate) async fn v3(
         ["apis", group, version] => (*group, *version),
         _ => return Err(ApiError::unknown_resource()),
     };
-    if catalog.of(group, version).next().is_none() {
+    let mut extensions = extension_groups(api);
+    let extension = extensions.find(|it| it.name == group && it.version == version);
+    if extension.is_none() && catalog.of(group, version).next().is_none() {
         return Err(ApiError::unknown_resource());
     }
     let hash = hash(api, catalog.of(group, version));
@@ -148,6 +169,9 @@ pub(crate) async fn v3(
     }
     let (group, version) = (group.to_owned(), version.to_owned());
     let zipped = rendered(api, wanted, &hash, move || {
+        if let Some(extension) = extension {
+            return serde_json::to_vec(&document::v3_of_extension(&extension)).unwrap_or_default();
+        }
         let kinds: Vec<Described<'_>> =
             catalog.of(&group, &version).filter_map(|served| described(served)).collect();
         serde_json::to_vec(&document::v3(&group, &version, &kinds)).unwrap_or_default()
@@ -184,8 +208,11 @@ pub(crate) async fn v2(api: &Api, headers: &HeaderMap) -> ApiResult<HttpReply> {
     let hash = hash_with(hash(api, catalog.all().iter()), &remotes);
     let server = api.settings.version.to_value()["gitVersion"].as_str().unwrap_or("").to_owned();
     let name = if protobuf { "v2.pb" } else { "v2" };
-    let zipped =
-        rendered(api, name, &hash, move || whole(&catalog, &server, &remotes, protobuf)).await?;
+    let extensions: Vec<DescribedGroup> = extension_groups(api).collect();
+    let zipped = rendered(api, name, &hash, move || {
+        whole(&catalog, &extensions, &server, &remotes, protobuf)
+    })
+    .await?;
     send(headers, if protobuf { V2_PROTOBUF } else { "application/json" }, &hash, zipped)
 }
 
@@ -203,10 +230,16 @@ fn hash_with(own: String, remotes: &[Value]) -> String {
     })
 }
 
-fn whole(catalog: &Catalog, server: &str, remotes: &[Value], protobuf: bool) -> Vec<u8> {
+fn whole(
+    catalog: &Catalog,
+    extensions: &[DescribedGroup],
+    server: &str,
+    remotes: &[Value],
+    protobuf: bool,
+) -> Vec<u8> {
     let kinds: Vec<Described<'_>> =
         catalog.all().iter().filter_map(|served| described(served)).collect();
-    let mut document = document::v2(server, &kinds);
+    let mut document = document::v2(server, &kinds, extensions);
     // What is ours wins where names meet.
     for remote in remotes {
         for part in ["paths", "definitions"] {

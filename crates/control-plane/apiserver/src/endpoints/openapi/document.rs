@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use types::Kind;
 use types::openapi::OpenApiVersion;
 
+use super::extension_group::{self, DescribedGroup};
 use super::resource::{Described, SchemaSource, root};
 use super::{custom, operation};
 
@@ -22,26 +23,42 @@ pub(super) fn v3(group: &str, version: &str, resources: &[Described<'_>]) -> Val
     for resource in resources {
         operation::paths(resource, OpenApiVersion::V3, &mut paths);
     }
+    v3_document(&paths, &schemas(resources, OpenApiVersion::V3))
+}
+
+/// The version 3 document of a group that an extension answers for.
+pub(super) fn v3_of_extension(group: &DescribedGroup) -> Value {
+    let mut paths = Map::new();
+    extension_group::paths(group, OpenApiVersion::V3, &mut paths);
+    v3_document(&paths, &schemas(&[], OpenApiVersion::V3))
+}
+
+fn v3_document(paths: &Map<String, Value>, schemas: &Map<String, Value>) -> Value {
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "unversioned"},
         "paths": paths,
-        "components": {
-            "schemas": schemas(resources, OpenApiVersion::V3),
-            "securitySchemes": security(),
-        },
+        "components": {"schemas": schemas, "securitySchemes": security()},
         "security": [{"BearerToken": []}],
     })
 }
 
 /// The version 2 document of everything. `server` is the version of the server.
-pub(super) fn v2(server: &str, resources: &[Described<'_>]) -> Value {
+pub(super) fn v2(
+    server: &str,
+    resources: &[Described<'_>],
+    extensions: &[DescribedGroup],
+) -> Value {
     let mut paths = Map::new();
     for (group, version) in group_versions(resources) {
         let path = format!("{}/", root(group, version));
         paths.insert(path, operation::discovery(group, version, OpenApiVersion::V2));
     }
-    roots::paths(resources.iter().map(|resource| resource.group), &mut paths);
+    let groups = resources.iter().map(|resource| resource.group);
+    roots::paths(groups.chain(extensions.iter().map(|group| group.name)), &mut paths);
+    for group in extensions {
+        extension_group::paths(group, OpenApiVersion::V2, &mut paths);
+    }
     for resource in resources {
         operation::paths(resource, OpenApiVersion::V2, &mut paths);
     }

@@ -10,6 +10,8 @@ use types::openapi::OpenApiVersion;
 use self::write::OperationWriter;
 use super::resource::{Described, OpenApiSubresource, camel, operation_group, tag};
 
+pub(super) const NAMESPACE_DESCRIPTION: &str =
+    "object name and auth scope, such as for teams and projects";
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// One operation on one path.
@@ -125,6 +127,12 @@ pub(super) fn discovery(group: &str, version: &str, form: OpenApiVersion) -> Val
     let id = format!("get{}APIResources", operation_group(group, version));
     let reply = format!("{META}.APIResourceList");
     document("get available resources", &id, &reply, &tag(group, version), form)
+}
+
+/// Parameters in a path, each with its description.
+pub(super) fn in_path(names: &[(&str, &str)], form: OpenApiVersion) -> Vec<Value> {
+    let writer = OperationWriter { form, custom: true };
+    names.iter().map(|(name, description)| writer.in_path(name, description)).collect()
 }
 
 /// A path at which one document can be read.
@@ -314,10 +322,7 @@ fn insert(
         shared.push(writer.in_path("name", &format!("name of the {}", resource.kind)));
     }
     if path.contains("{namespace}") {
-        shared.push(
-            writer
-                .in_path("namespace", "object name and auth scope, such as for teams and projects"),
-        );
+        shared.push(writer.in_path("namespace", NAMESPACE_DESCRIPTION));
     }
     shared.push(writer.in_query(PRETTY));
     item.insert("parameters".to_owned(), Value::Array(shared));

@@ -1,5 +1,6 @@
 use super::super::resource::OpenApiSubresource;
 use super::*;
+use crate::extension::ExtensionResource;
 
 const ALL: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -69,6 +70,16 @@ fn resources() -> Vec<Described<'static>> {
     ]
 }
 
+fn extensions() -> Vec<DescribedGroup> {
+    let start = ExtensionResource {
+        name: "virtualmachines/start",
+        kind: "VirtualMachine",
+        namespaced: true,
+        verbs: &["update"],
+    };
+    vec![DescribedGroup { name: "subresources.kubevirt.io", version: "v1", resources: vec![start] }]
+}
+
 fn of(group: &str) -> Value {
     let mut resources = resources();
     resources.retain(|resource| resource.group == group);
@@ -77,7 +88,7 @@ fn of(group: &str) -> Value {
 
 #[test]
 fn version_2_lists_groups_versions_and_old_watches() {
-    let document = v2("v1.38.0", &resources());
+    let document = v2("v1.38.0", &resources(), &extensions());
     let reply = |path: &str| {
         let reference = &document["paths"][path]["get"]["responses"]["200"]["schema"]["$ref"];
         reference.as_str().unwrap_or("").replace("#/definitions/", "")
@@ -114,7 +125,9 @@ fn version_2_lists_groups_versions_and_old_watches() {
 
 #[test]
 fn every_operation_has_its_own_name() {
-    for document in [of(""), of("apps"), of("kubevirt.io"), v2("v1.38.0", &resources())] {
+    for document in
+        [of(""), of("apps"), of("kubevirt.io"), v2("v1.38.0", &resources(), &extensions())]
+    {
         let mut seen = BTreeSet::new();
         for item in document["paths"].as_object().unwrap().values() {
             for operation in item.as_object().unwrap().values().filter(|value| value.is_object()) {
@@ -184,7 +197,11 @@ fn all_references_lead_somewhere() {
     for document in [of(""), of("apps"), of("kubevirt.io"), of("authorization.k8s.io")] {
         check_references(&document, &document["components"]["schemas"]);
     }
-    let document = v2("v1.38.0", &resources());
+    for group in extensions() {
+        let document = v3_of_extension(&group);
+        check_references(&document, &document["components"]["schemas"]);
+    }
+    let document = v2("v1.38.0", &resources(), &extensions());
     check_references(&document, &document["definitions"]);
 }
 

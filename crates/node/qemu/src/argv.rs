@@ -62,6 +62,8 @@ pub fn argv(machine: &Machine, wiring: &Wiring) -> Vec<OsString> {
     if let Some(layout) = &machine.layout {
         line.lay_out(layout, machine.devices.spare_ports);
     }
+    let nics = machine.nics.iter().filter_map(|nic| nic.pci_bus);
+    line.reserve(nics.chain(machine.disks.iter().filter_map(|disk| disk.pci_bus)));
     for nic in &machine.nics {
         let fds = wiring.taps.get(&nic.name).cloned().unwrap_or_default();
         nic::plug(&mut line, nic, &fds);

@@ -8,6 +8,7 @@ mod devices;
 mod disk;
 mod layout;
 mod nic;
+mod pci_bus;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ pub use disk::{
 };
 pub use layout::DeviceLayout;
 pub use nic::{Forward, LinkState, Nic, NicBackend, NicModel, Protocol};
+pub use pci_bus::{PciAddressError, PciBus};
 
 /// One virtual machine as QEMU will see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

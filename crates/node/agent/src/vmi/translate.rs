@@ -12,7 +12,7 @@ mod nic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use qemu::machine::{Accelerator, Machine, Start};
+use qemu::machine::{Accelerator, Machine, PciBus, Start};
 
 use super::object::Vmi;
 
@@ -79,6 +79,10 @@ pub(crate) enum TranslateError {
     Unsupported { field: &'static str, what: &'static str },
     #[error("disk {disk}: {problem}")]
     Disk { disk: String, problem: &'static str },
+    #[error("{device}: pciAddress: {problem}")]
+    PciAddress { device: String, problem: qemu::machine::PciAddressError },
+    #[error("{device}: pciAddress: {other} has the same address; change one of them")]
+    PciBusTaken { device: String, other: String },
     #[error("interface {interface}: {problem}")]
     Interface { interface: String, problem: String },
 }
@@ -108,7 +112,32 @@ pub(crate) fn machine(vmi: &Vmi, around: &TranslateContext<'_>) -> Result<Machin
     machine.io_threads = disk::io_threads(domain);
     machine.disks = disk::disks(vmi, around)?;
     machine.nics = nic::nics(vmi, around)?;
+    check_buses(&machine)?;
     Ok(machine)
+}
+
+/// The PCI bus that a device names.
+fn pci_bus(device: &str, address: Option<&str>) -> Result<Option<PciBus>, TranslateError> {
+    let address = address.filter(|address| !address.is_empty());
+    address
+        .map(PciBus::from_address)
+        .transpose()
+        .map_err(|problem| TranslateError::PciAddress { device: device.to_owned(), problem })
+}
+
+/// Fails if two devices name the same PCI bus.
+fn check_buses(machine: &Machine) -> Result<(), TranslateError> {
+    let mut taken = BTreeMap::new();
+    let nics = machine.nics.iter().map(|nic| (nic.pci_bus, &nic.name));
+    let disks = machine.disks.iter().map(|disk| (disk.pci_bus, &disk.name));
+    for (bus, name) in nics.chain(disks) {
+        let Some(bus) = bus else { continue };
+        if let Some(other) = taken.insert(bus, name) {
+            let (device, other) = (name.clone(), other.clone());
+            return Err(TranslateError::PciBusTaken { device, other });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ pub(super) fn growth(line: &mut Line, machine: &Machine) {
     object["prealloc"] = json!(false);
     object["reserve"] = json!(false);
     line.object(&object);
-    let bus = line.port(GROWTH_DEVICE);
+    let bus = line.port(GROWTH_DEVICE, None);
     line.device(&json!({
         "driver": "virtio-mem-pci",
         "id": GROWTH_DEVICE,

@@ -15,7 +15,7 @@ pub(super) fn plug_all(line: &mut Line, machine: &Machine, wiring: &Wiring) {
     inputs(line, machine);
     let devices = &machine.devices;
     if let Some(balloon) = &devices.balloon {
-        let bus = line.port(BALLOON);
+        let bus = line.port(BALLOON, None);
         line.device(&json!({
             "driver": "virtio-balloon-pci",
             "id": BALLOON,
@@ -27,7 +27,7 @@ pub(super) fn plug_all(line: &mut Line, machine: &Machine, wiring: &Wiring) {
         line.object(&json!({
             "qom-type": "rng-random", "id": "rng-source", "filename": "/dev/urandom",
         }));
-        let bus = line.port("rng0");
+        let bus = line.port("rng0", None);
         line.device(&json!({
             "driver": "virtio-rng-pci", "id": "rng0", "bus": bus, "rng": "rng-source",
         }));
@@ -46,7 +46,7 @@ pub(super) fn plug_all(line: &mut Line, machine: &Machine, wiring: &Wiring) {
         Some(PanicDevice::HyperV) | None => {}
     }
     if let Some(cid) = devices.vsock_cid {
-        let bus = line.port("vsock0");
+        let bus = line.port("vsock0", None);
         line.device(&json!({
             "driver": "vhost-vsock-pci", "id": "vsock0", "bus": bus, "guest-cid": cid,
         }));
@@ -65,7 +65,7 @@ fn channels(line: &mut Line, machine: &Machine, wiring: &Wiring) {
         line.device(&json!({ "driver": "isa-serial", "id": "com1", "chardev": "serial0" }));
     }
     if machine.devices.guest_agent {
-        let bus = line.port("channels");
+        let bus = line.port("channels", None);
         line.device(&json!({ "driver": "virtio-serial-pci", "id": "channels", "bus": bus }));
         let fd = wiring.guest_agent;
         line.option("-chardev", format!("socket,id=agent0,fd={fd},server=on,wait=off"));
@@ -111,7 +111,7 @@ fn inputs(line: &mut Line, machine: &Machine) {
                 line.device(&json!({ "driver": "usb-tablet", "id": id, "bus": "usb.0" }));
             }
             InputBus::Virtio => {
-                let bus = line.port(&id);
+                let bus = line.port(&id, None);
                 line.device(&json!({ "driver": "virtio-tablet-pci", "id": id, "bus": bus }));
             }
         }

@@ -36,7 +36,7 @@ pub(super) fn plug_all(line: &mut Line, machine: &Machine) {
     let (mut luns, mut sata) = (0u32, 0usize);
     for disk in &machine.disks {
         let place = match disk.bus {
-            Bus::Virtio => BusPosition::Pci(line.port(&disk.id())),
+            Bus::Virtio => BusPosition::Pci(line.port(&disk.id(), disk.pci_bus)),
             Bus::Usb => BusPosition::Usb,
             Bus::Scsi => {
                 luns += 1;
@@ -75,7 +75,7 @@ fn controllers(line: &mut Line, machine: &Machine) {
     let mut scsi = machine.disks.iter().filter(|disk| disk.bus == Bus::Scsi).peekable();
     if machine.devices.scsi || scsi.peek().is_some() {
         let mut controller =
-            json!({ "driver": "virtio-scsi-pci", "id": SCSI, "bus": line.port(SCSI) });
+            json!({ "driver": "virtio-scsi-pci", "id": SCSI, "bus": line.port(SCSI, None) });
         // Requests of all disks of a controller are handled by one thread.
         let thread = scsi.find_map(|disk| disk.io_thread.as_deref()).map(io_thread);
         set_some(&mut controller, "iothread", thread);

@@ -10,7 +10,7 @@ use crate::machine::{Nic, NicBackend, NicModel, Protocol};
 
 pub(super) fn plug(line: &mut Line, nic: &Nic, fds: &TapFds) {
     line.option("-netdev", netdev(nic, fds));
-    let bus = line.port(&nic.id());
+    let bus = line.port(&nic.id(), nic.pci_bus);
     line.device(&device(nic, &bus));
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::PciBus;
+
 /// One disk, CD or LUN of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
@@ -34,6 +36,9 @@ pub struct Disk {
     /// The thread that does its I/O: one of the machine's, or its own if it bears its name.
     #[serde(default)]
     pub io_thread: Option<String>,
+    /// The PCI bus that a virtio disk is on in the guest; any if absent.
+    #[serde(default)]
+    pub pci_bus: Option<PciBus>,
     /// Request queues; 0 leaves the number to QEMU.
     #[serde(default)]
     pub queues: u16,
@@ -58,6 +63,7 @@ impl Disk {
             block_sizes: None,
             shareable: false,
             io_thread: None,
+            pci_bus: None,
             queues: 0,
             hot_plugged: false,
         }

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::PciBus;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
     /// The interface's name; the guest's device is called `ua-<name>`.
@@ -22,6 +24,9 @@ pub struct Nic {
     /// The index that firmware tells the guest, for names such as `eno1`.
     #[serde(default)]
     pub acpi_index: Option<u32>,
+    /// The PCI bus that it is on in the guest; any if absent.
+    #[serde(default)]
+    pub pci_bus: Option<PciBus>,
     /// It was plugged into the running machine.
     #[serde(default)]
     pub hot_plugged: bool,
@@ -38,6 +43,7 @@ impl Nic {
             link: LinkState::Up,
             mtu: None,
             acpi_index: None,
+            pci_bus: None,
             hot_plugged: false,
         }
     }

@@ -83,6 +83,8 @@ pub(crate) fn disk(
     if vmi.spec.domain.devices.block_multi_queue == Some(true) && bus == Bus::Virtio {
         disk.queues = u16::try_from(super::board::cpu(&vmi.spec.domain).count()).unwrap_or(0);
     }
+    let address = spec.disk.as_ref().and_then(|target| target.pci_address.as_deref());
+    disk.pci_bus = super::pci_bus(&spec.name, address)?;
     Ok(disk)
 }
 

@@ -52,6 +52,7 @@ pub(crate) fn nic(
     nic.link = if spec.state.as_deref() == Some("down") { LinkState::Down } else { LinkState::Up };
     nic.mtu = outlet.mtu;
     nic.acpi_index = spec.acpi_index.and_then(|index| u32::try_from(index).ok());
+    nic.pci_bus = super::pci_bus(&spec.name, spec.pci_address.as_deref())?;
     Ok(nic)
 }
 

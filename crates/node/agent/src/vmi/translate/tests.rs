@@ -192,6 +192,27 @@ fn disks_have_their_bus_and_boot_in_order() {
 }
 
 #[test]
+fn a_pci_address_is_kept_or_refused_with_its_reason() {
+    let made = |addresses: [&str; 2]| {
+        let disk = |name: &str, address: &str| json!({"name": name, "disk": {"bus": "virtio", "pciAddress": address}});
+        let [first, second] = addresses;
+        let disks = json!([disk("a", first), disk("b", second)]);
+        let domain = json!({"memory": {"guest": "64Mi"}, "devices": {"disks": disks}});
+        let volume =
+            |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+        make(json!({"domain": domain, "volumes": [volume("a"), volume("b")]}))
+    };
+    let disks = made(["0000:05:00.0", ""]).unwrap().disks;
+    assert_eq!(disks[0].pci_bus, qemu::machine::PciBus::from_address("0000:05:00.0").ok());
+    assert_eq!(disks[1].pci_bus, None);
+    let refused = |addresses| made(addresses).unwrap_err().to_string();
+    let text = refused(["0000:02:01.0", ""]);
+    assert!(text.starts_with("a: pciAddress: the PCI address has to be 0000:BB:00.0"), "{text}");
+    let text = refused(["0000:05:00.0", "0000:05:00.0"]);
+    assert_eq!(text, "b: pciAddress: a has the same address; change one of them");
+}
+
+#[test]
 fn an_explicit_order_is_the_only_one() {
     let disks = with_disks(
         json!([{"name": "a", "disk": {}}, {"name": "b", "disk": {}, "bootOrder": 1}]),

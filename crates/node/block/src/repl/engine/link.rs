@@ -158,6 +158,15 @@ impl Engine {
             self.hang_up(slot);
             return self.found_stale(slot, why);
         }
+        let is_outside = matches!(self.members[slot].role, Role::Outside);
+        if is_outside
+            && matches!(self.phase, Phase::Opening { .. })
+            && hello.promised == self.generation
+        {
+            // This engine has not asked it for a promise: another one had the same generation
+            // before the record was restored, and the replica refuses to be rebuilt by this one.
+            return self.outrun_by(self.generation.next());
+        }
         let mode = match (&self.members[slot].role, self.phase) {
             (_, Phase::Standby) | (Role::Outside, Phase::Opening { .. }) => Mode::ReadOnly,
             (Role::InSync, _) => match self.resumption(slot, life) {

@@ -155,8 +155,10 @@ impl Host {
             return;
         }
         let Some(store) = &mut self.store else { return };
-        if request == DiskRequest::Reconciled {
-            self.witness.rebuilt();
+        match request {
+            DiskRequest::Reconciled => self.witness.rebuilt(),
+            DiskRequest::SetEpoch { .. } => self.witness.accepted(),
+            _ => {}
         }
         match translate::plan(request, store, &self.inherited) {
             RequestPlan::Answer(mut result) => {

@@ -106,6 +106,14 @@ impl Witness {
         }
     }
 
+    /// An engine took the replica into its in-sync set. From here on this process knows of every
+    /// change that it answered, whatever could be compared when it started.
+    pub(super) fn accepted(&mut self) {
+        if self.found == Witnessed::Unknown {
+            self.found = Witnessed::Intact;
+        }
+    }
+
     /// The replica has everything that its peers have: what it lacked does not matter any more.
     pub(super) fn rebuilt(&mut self) {
         if let (Some(counts), Witnessed::RolledBack) = (&mut self.counts, self.found) {
@@ -276,6 +284,8 @@ mod tests {
         let open = |boot| Witness::open(&replica_dir, dir.path(), replica, boot);
         let mut first = open(boot);
         assert_eq!(first.found(), Witnessed::Unknown, "it is new");
+        first.accepted();
+        assert_eq!(first.found(), Witnessed::Intact, "this process knows every change since");
         first.count();
         drop(first);
         let copied = std::fs::read(replica_dir.join(ANSWERED)).unwrap();
@@ -287,6 +297,7 @@ mod tests {
         assert_eq!(open(boot).found(), Witnessed::RolledBack);
         let mut third = open(boot);
         third.count();
+        third.accepted();
         assert_eq!(open(boot).found(), Witnessed::RolledBack);
         third.rebuilt();
         assert_eq!((third.found(), open(boot).found()), (Witnessed::Intact, Witnessed::Intact));

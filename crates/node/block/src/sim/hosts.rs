@@ -70,6 +70,9 @@ impl Host {
                 self.answered = self.witness.1;
                 self.witnessed = Witnessed::Intact;
             }
+            (DiskRequest::SetEpoch { .. }, _) if self.witnessed == Witnessed::Unknown => {
+                self.witnessed = Witnessed::Intact;
+            }
             (
                 DiskRequest::Write { .. }
                 | DiskRequest::WriteZeroes { .. }

@@ -1,5 +1,5 @@
-//! What the store costs: processor time per 4 KiB of random reads and writes through a replica
-//! in a real directory, next to plain `pread` and `pwrite` on a sparse file in the same run.
+//! The cost of the store: processor time per 4 KiB of random reads and writes through a replica in
+//! a real directory, next to plain `pread` and `pwrite` on a sparse file in the same run.
 //!
 //! `cargo run --release -p block --example store_cost [DIRECTORY]`
 

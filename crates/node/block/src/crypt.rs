@@ -1,4 +1,4 @@
-//! Encryption at rest: what leaves the engine for its replicas is ciphertext.
+//! Encryption at rest: the engine sends only ciphertext to its replicas.
 //!
 //! ```text
 //!  guest ── plain blocks ──► engine: Cipher ── AES-256-XTS ──► replicas, wire, backups
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`luks`] is the header (LUKS2, as `cryptsetup` reads it), [`xts`] the mode, [`Cipher`] both
-//! together on blocks of a volume, [`disk`] a whole one in a file. Checksums are of the ciphertext.
-//! What the guest addresses begins after the header.
+//! together on blocks of a volume, [`disk`] a whole one in a file. Checksums are of the
+//! ciphertext. Offset 0 of the guest's disk is the first byte after the header.
 //!
 //! **Holes.** A block that was never written, was discarded, or was zeroed by a command that says
 //! so, is a hole on every replica and reads as zeroes; zeroes that a guest writes as data are
@@ -17,8 +17,8 @@
 //! does; and where `cryptsetup` opens an exported volume, holes read as noise. No block of
 //! ciphertext is ever all zeroes, but for one in 2^32768.
 //!
-//! XTS hides and does not authenticate: who can write to a replica can change blocks, to noise or
-//! back to what they were. The checksums are against accidents.
+//! XTS encrypts and does not authenticate: anybody with write access to a replica can change
+//! blocks, to noise or back to earlier content. The checksums protect against accidents only.
 
 pub mod disk;
 pub mod luks;
@@ -41,7 +41,7 @@ pub const HEADER: u64 = 16 << 20;
 /// Bytes of a volume key: two keys of AES-256.
 pub const KEY: usize = 64;
 
-/// What opens a volume; forgotten when dropped, and never shown.
+/// The passphrase of a volume; erased when dropped, and never printed.
 #[derive(Clone)]
 pub struct Passphrase(Zeroizing<Vec<u8>>);
 

@@ -1,9 +1,9 @@
 //! Which nodes may open a replica over the network: the nodes of its volume's engines, and the
 //! oldest generation that is still served. Pure.
 //!
-//! A certificate proves the name of a node; whoever supervises the storage process knows which
-//! names a replica is for. A replica refuses every other node, an engine of an older generation,
-//! and, while grants are checked, everybody as long as it has no grant. Processes of the same
+//! A certificate proves the name of a node; the supervisor of the storage process knows which
+//! nodes may use a replica. A replica refuses every other node, an engine of an older generation,
+//! and, while grants are checked, every node as long as it has no grant. Processes of the same
 //! machine are not checked: they reach a replica by a socket that the file system guards.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Generation, ReplicaId};
 use crate::repl::control::NodeName;
 
-/// Whom one replica is for.
+/// The nodes and engines that may use one replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaGrant {
@@ -31,7 +31,7 @@ pub struct ReplicaGrant {
 #[serde(transparent)]
 pub struct ReplicaGrants(Option<BTreeMap<ReplicaId, ReplicaGrant>>);
 
-/// Who has connected.
+/// The process at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A process of this machine, over a unix socket or the loopback.

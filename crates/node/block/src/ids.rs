@@ -98,7 +98,7 @@ uuid_id!(
     InstanceId
 );
 uuid_id!(
-    /// One life of a node's kernel; what was not flushed in an earlier one may be lost.
+    /// One boot of a node's kernel; unflushed writes of an earlier boot may be lost.
     BootId
 );
 
@@ -133,7 +133,7 @@ impl fmt::Display for FlushMark {
     }
 }
 
-/// What a replica durably knows about flushes.
+/// The flushes that a replica durably knows of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlushMarks {

@@ -5,9 +5,9 @@
 //!                   └──ABORT──► closed
 //! ```
 //!
-//! Sans-I/O: bytes that arrived go in, requests and bytes to send come out. Payloads are never
-//! copied: a write's data is a slice of what was received, and a read's data is sent from where
-//! it is. What a request means is the business of whoever serves the export.
+//! Sans-I/O: received bytes are the input, requests and bytes to send are the output. Payloads are
+//! never copied: a write's data is a slice of the received bytes, and a read's data is sent from
+//! where it is. The server of the export gives requests their meaning.
 
 mod handshake;
 mod proto;

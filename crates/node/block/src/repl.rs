@@ -20,8 +20,8 @@
 //! member, because its compare-and-swap fails. Every member has every acknowledged write, so any
 //! one that promised is enough to go on. No clock is involved.
 //!
-//! A replica that the record names may have been replaced by an older copy of itself: what proves
-//! that it was not is kept by the record and by the other replicas ([`evidence`]).
+//! A replica that the record names may have been replaced by an older copy of itself. The record
+//! and the other replicas keep the evidence against it ([`evidence`]).
 //!
 //! Everything here is pure: events and a time go in, actions come out. [`engine`] is the side of
 //! the guest, [`session`] the side of a replica, [`disk`] what a session asks of the store under

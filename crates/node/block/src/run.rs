@@ -1,4 +1,4 @@
-//! Drivers: what carries out, with sockets and files, what the state machines decide.
+//! Drivers: they carry out the decisions of the state machines, with sockets and files.
 //!
 //! * [`Shard`] one thread with engines, replicas, their sockets and files
 //! * `witness` proves that a replica's directory was not replaced by an older copy

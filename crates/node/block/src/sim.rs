@@ -1,9 +1,9 @@
 //! A whole cluster in one thread, from a seed.
 //!
-//! Engines, replica sessions, disks, a network, a control plane and guests, driven by one queue
-//! of events in virtual time. Chance decides delays, faults and the workload, and chance comes
-//! from the seed, so a run can be repeated exactly. An [`oracle`](self) judges every read, and at
-//! the end every disk. What a seed can contain:
+//! Engines, replica sessions, disks, a network, a control plane and guests, driven by one queue of
+//! events in virtual time. Random numbers decide delays, faults and the workload, and they are
+//! derived from the seed, so a run can be repeated exactly. An [`oracle`](self) checks every read,
+//! and at the end every disk. A seed can contain:
 //!
 //! - engines that crash with or without their guest, are superseded, handed over or closed;
 //! - replica processes that crash, nodes that lose power, disks that hang, fill up or rot, and
@@ -42,7 +42,7 @@ use world::World;
 
 pub(crate) type Time = Duration;
 
-/// What a run was like, when nothing was wrong.
+/// Statistics of a run without errors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub events: u64,

@@ -17,10 +17,9 @@
 //! Engines of other nodes reach its replicas over TLS, and each replica only from the nodes that it
 //! was granted to: see `grants`.
 //!
-//! It decides nothing about where replicas belong, who may attach a volume or what is done about
-//! a failure. Whoever supervises it does, as a [`Client`]; a volume whose record is kept
-//! elsewhere ([`RecordPlace::Asked`]) asks its supervisor for it and waits as long as there is
-//! none.
+//! It does not decide where replicas belong, which node may attach a volume or how to react to a
+//! failure. Its supervisor does, as a [`Client`]; a volume whose record is kept elsewhere
+//! ([`RecordPlace::Asked`]) requests it from the supervisor and waits as long as there is none.
 
 mod access;
 mod base;
@@ -102,7 +101,7 @@ pub struct Storage {
     _lock: File,
 }
 
-/// What the threads of a storage process share.
+/// State shared by the threads of a storage process.
 #[derive(Debug)]
 struct Shared {
     dir: PathBuf,
@@ -127,7 +126,8 @@ struct Inner {
 }
 
 impl Storage {
-    /// Takes the directory. What it says is served when it [`run`](Self::run)s.
+    /// Locks the directory. [`run`](Self::run) serves the replicas and volumes that its state
+    /// lists.
     pub fn new(options: &StorageOptions) -> Result<Self, StorageError> {
         let io = |path: &Path| {
             let path = path.to_owned();

@@ -11,8 +11,8 @@
 //! process was killed is found again by what is in flight: it is asked for once more, in the
 //! order in which it was first.
 //!
-//! Memory of a guest is never trusted: what lies in it is copied before it is looked at, and
-//! what makes no sense is answered with an error, or stops the ring if it cannot be answered.
+//! Guest memory is never trusted: its content is copied before it is checked, and an invalid
+//! request is answered with an error, or stops the ring if it cannot be answered.
 
 pub(crate) mod config;
 mod device;
@@ -34,7 +34,7 @@ pub(crate) type Memory = vm_memory::GuestMemoryMmap<()>;
 /// Names a guest's device in a shard.
 pub(crate) type DeviceId = u64;
 
-/// What a ring needs to begin.
+/// Parameters for starting a ring.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) memory: Arc<Memory>,
@@ -55,7 +55,7 @@ pub(crate) struct Setup {
     pub(crate) durable: bool,
 }
 
-/// What a device asks of the shard that has its volume.
+/// Requests of a device to the shard that serves its volume.
 pub(crate) trait Attach: Send {
     /// Bytes of the volume now.
     fn size(&self) -> u64;

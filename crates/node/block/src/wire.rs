@@ -1,4 +1,4 @@
-//! What an engine and a replica say to each other: frames of a 64-byte header and a payload.
+//! The protocol between engine and replica: frames of a 64-byte header and a payload.
 //!
 //! One connection per engine and replica. The engine sends [`Call`]s, the replica sends one
 //! [`Answer`] for each, in any order. The first call is HELLO, the second OPEN; see

@@ -5,8 +5,8 @@
 //!  encrypted  │ header, 16 MiB │ the same blocks … ◄┘   each in its place, holes stay holes
 //! ```
 //!
-//! What comes out can be opened as a volume, by an engine or by `cryptsetup`; a volume may lie on
-//! it. Everything here blocks.
+//! The result can be opened as a volume, by an engine or by `cryptsetup`; a volume may be based on
+//! it. All functions here block.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::luks::{self, Cost, HeaderDisk, LuksError};
 use super::{BLOCK, HEADER, Passphrase, is_hole};
 
-/// What is read at once.
+/// Bytes that are read at once.
 const PIECE: u64 = 1 << 20;
 
 /// Why a disk was not encrypted or decrypted.

@@ -31,7 +31,7 @@ impl Export {
     }
 }
 
-/// What was agreed on.
+/// The result of the negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
     pub structured: bool,

@@ -41,7 +41,7 @@ pub(super) mod info {
     pub(in super::super) const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do.
+/// Features of an export.
 pub(super) mod export_flag {
     pub(in super::super) const HAS_FLAGS: u16 = 1;
     pub(in super::super) const READ_ONLY: u16 = 1 << 1;

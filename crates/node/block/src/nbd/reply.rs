@@ -42,7 +42,7 @@ pub struct Extent {
     pub hole: bool,
 }
 
-/// What a request came to.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     Done,
@@ -62,7 +62,7 @@ impl Replies {
         Self { structured: negotiated.structured }
     }
 
-    /// Puts the head into `out`; what is returned is sent right after it.
+    /// Puts the head into `out`; the returned bytes are sent right after it.
     pub fn put(&self, cookie: u64, reply: Reply, out: &mut BytesMut) -> Option<Bytes> {
         if !self.structured {
             return simple(cookie, reply, out);

@@ -6,7 +6,7 @@ use super::handshake::Negotiated;
 use super::proto::{self, command, command_flag};
 use super::reply::Errno;
 
-/// The most that is read or written at once; what QEMU and libnbd assume by themselves.
+/// The most that is read or written at once; QEMU and libnbd assume the same limit by default.
 pub const MAX_PAYLOAD: u32 = 32 * 1024 * 1024;
 const HEADER: usize = 28;
 

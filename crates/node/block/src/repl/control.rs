@@ -1,4 +1,4 @@
-//! What the control plane knows of a volume, and how an engine changes it.
+//! The control plane's record of a volume, and how an engine changes it.
 //!
 //! One small record per volume, read and replaced by compare-and-swap. It is the only thing that
 //! engines of different nodes agree through, so everything that must not be forgotten about who
@@ -124,8 +124,9 @@ impl Record {
         Self { epoch, ..self.clone() }
     }
 
-    /// The record after `replica` alone was declared to be the truth. An act of a person: what
-    /// only the others have is lost. The new generation fences an engine that still runs.
+    /// The record after `replica` alone was declared to be the truth. Done by an administrator:
+    /// data that only the others have is lost. The new generation fences an engine that still
+    /// runs.
     pub fn salvaged(&self, replica: ReplicaId) -> Self {
         // Above what a replica can know that cannot be reached now, if the record is an older copy.
         let epoch = Epoch(self.epoch.0.saturating_add(SALVAGE_EPOCHS));
@@ -139,7 +140,7 @@ impl Record {
             isr: BTreeSet::from([replica]),
             epoch,
             salvages,
-            // What is known of flushes is about replicas that were given up.
+            // The flush marks belong to replicas that were given up.
             confirmed: Generation::default(),
             flushed: FlushMark::default(),
             disputed: Vec::new(),

@@ -1,7 +1,7 @@
-//! What a replica's session asks of the store beneath it.
+//! Requests of a replica's session to the store beneath it.
 //!
-//! The session knows a store only through these requests, so the same session runs over the
-//! store on a disk and over a model of one. What the rules of replication need of a store:
+//! The session knows a store only through these requests, so the same session runs over the store
+//! on a disk and over a model of one. The rules of replication need of a store:
 //!
 //! - A region enters the dirty-region log durably before the first change in it, and leaves it
 //!   on [`DiskRequest::Settle`] only: a local flush says nothing about the other replicas.
@@ -68,7 +68,7 @@ pub enum DiskRequest {
         offset: u64,
         length: u32,
     },
-    /// What a block of a snapshot is, where that was damaged.
+    /// The right content of a damaged block of a snapshot.
     Repair {
         snapshot: SnapshotId,
         offset: u64,
@@ -88,8 +88,8 @@ pub enum DiskRequest {
     SetEpoch {
         epoch: Epoch,
     },
-    /// What was dirty before this session has been compared with the other replicas: what is
-    /// here is what they have.
+    /// The regions that were dirty before this session have been compared with the other replicas:
+    /// the content is the same.
     Reconciled,
     CloseClean,
     Describe,
@@ -105,7 +105,7 @@ pub enum DiskReply {
     Description(Box<Description>),
 }
 
-/// What a store knows of itself.
+/// A store's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     pub promised: Generation,

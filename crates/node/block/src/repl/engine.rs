@@ -150,7 +150,7 @@ pub struct Engine {
     barrier: Option<Barrier>,
     barriers: VecDeque<(GuestId, GuestRequest)>,
     scrub: Option<Scrub>,
-    /// What the last one found: the blocks, and what is left in snapshots.
+    /// Result of the last scrub: the number of blocks, and the damage left in snapshots.
     last_scrub: Option<(u64, DamageList)>,
     throttle: Throttle,
     last_guest: Time,
@@ -331,7 +331,7 @@ impl Engine {
         (0..self.members.len()).filter(|slot| fits(&self.members[*slot])).collect()
     }
 
-    /// Who must answer before anything is acknowledged: everybody that the record names, or may
+    /// Members that must answer before anything is acknowledged: all that the record names, or may
     /// name because a change of it was not answered.
     fn required(&self) -> Slots {
         self.slots(|member| {

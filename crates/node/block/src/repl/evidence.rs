@@ -20,7 +20,7 @@ use crate::ids::{Epoch, FlushMark, FlushMarks, Generation};
 use crate::repl::control::Record;
 use crate::wire::Witnessed;
 
-/// What a replica says of itself when it is opened.
+/// The state that a replica reports when it is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// The newest generation that it had promised before.
@@ -103,7 +103,7 @@ pub(crate) fn is_restored(record: &Record, claims: &[Claim]) -> bool {
 }
 
 /// For each replica of the record's in-sync set that was opened, why it is stale, if it is.
-/// `others` are replicas outside of the set. What they say counts if they belonged to a later set
+/// `others` are replicas outside of the set. Their reports count if they belonged to a later set
 /// than the record names. If they did not, then the record is right about them: they left it, and
 /// their flushes may be ones that were given up.
 pub(crate) fn judge(record: &Record, claims: &[Claim], others: &[Claim]) -> Vec<Option<Stale>> {

@@ -1,10 +1,10 @@
 //! The rules R1 to R5 alone, explored to the end.
 //!
 //! A small model of replicas, engines and the record, without time, messages or disks: every step
-//! that the rules allow, in every order. Two things must be true in every state that can be
-//! reached: what was acknowledged is on every replica that the record names (AckedDurable), and
-//! an engine that has been followed by another cannot get a new write acknowledged (NoTwoWriters).
-//! Leaving out a rule must make one of them false.
+//! that the rules allow, in every order. Two things must be true in every reachable state: every
+//! acknowledged write is on every replica that the record names (AckedDurable), and an engine that
+//! was superseded by another cannot get a new write acknowledged (NoTwoWriters). Leaving out a
+//! rule must make one of them false.
 
 use std::collections::{HashSet, VecDeque};
 

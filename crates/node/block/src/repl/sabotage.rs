@@ -22,7 +22,8 @@ pub enum Sabotage {
     /// A promise does not wait for the writes of the old engine.
     #[cfg(test)]
     NoDrain,
-    /// What waits for a lost member is acknowledged before the record says that it is lost.
+    /// Requests that wait for a lost member are acknowledged before the record says that it is
+    /// lost.
     #[cfg(test)]
     EarlyShrink,
     /// A flush is acknowledged without asking anybody.

@@ -1,4 +1,4 @@
-//! The replica's side of replication: who may ask this replica for what.
+//! The replica's side of replication: which engines may send which requests to this replica.
 //!
 //! ```text
 //!             OPEN, generation ≥ promised
@@ -37,7 +37,7 @@ use crate::wire::{
 /// Names a connection; the driver numbers them upwards.
 pub type ConnectionId = u64;
 
-/// What this replica is.
+/// The identity of this replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     pub volume: VolumeId,
@@ -90,7 +90,7 @@ pub struct Session {
     greeted: BTreeMap<ConnectionId, EngineId>,
     /// Connections that read beside the engine, with the generation they opened at.
     readers: BTreeMap<ConnectionId, Generation>,
-    /// What the store is working on.
+    /// Requests that the store is working on.
     pending: BTreeMap<u64, Pending>,
     next: u64,
     /// Calls may be under way whose connection broke; looked for only then.
@@ -129,7 +129,7 @@ struct Writer {
 struct Pending {
     /// Nobody, when the connection broke and the call has not been sent again yet.
     connection: Option<ConnectionId>,
-    /// Who asked: each engine numbers its calls for itself.
+    /// The engine that sent the call: each engine numbers its calls for itself.
     engine: EngineId,
     call: u64,
     generation: Generation,
@@ -171,7 +171,7 @@ impl Session {
         }
     }
 
-    /// What the next heartbeats tell.
+    /// Sets the statistics that the next heartbeats report.
     pub fn set_stats(&mut self, stats: Pong) {
         self.stats = stats;
     }

@@ -20,7 +20,7 @@ pub struct TlsFiles {
     /// This node's chain and its key.
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// What the certificates of others must say.
+    /// The requirements for the certificates of peers.
     pub peers: Role,
 }
 
@@ -40,7 +40,7 @@ impl TlsFiles {
         used.map_err(|source| TlsFilesError::Use { path: self.certificate.clone(), source })
     }
 
-    /// What tells a replaced file from the one before; nothing if one of them is missing.
+    /// Distinguishes a replaced file from the one before; nothing if one of them is missing.
     fn stamp(&self) -> Option<Stamp> {
         let one = |path: &Path| {
             let found = std::fs::metadata(path).ok()?;
@@ -56,13 +56,13 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsFilesError> {
 
 type Stamp = [(u64, u64, u64, i64, i64); 3];
 
-/// What connections are made with now.
+/// The certificates that new connections use.
 #[derive(Debug)]
 pub(super) struct Certificates {
     current: Tls,
     /// Nothing for certificates that came from no files.
     files: Option<TlsFiles>,
-    /// What was tried last, with or without success.
+    /// The files that were loaded last, with or without success.
     seen: Option<Stamp>,
 }
 
@@ -72,7 +72,7 @@ impl Certificates {
     }
 
     pub(super) fn from_files(files: TlsFiles) -> Result<Self, TlsFilesError> {
-        // Looked at first: what is replaced meanwhile is read again.
+        // Taken first: a file that is replaced meanwhile is read again.
         let seen = files.stamp();
         Ok(Self { current: files.load()?, files: Some(files), seen })
     }

@@ -18,7 +18,7 @@ use crate::store::{IoOp, IoResult};
 /// than a hand-over.
 const INLINE: usize = 256 << 10;
 
-/// What became of an operation.
+/// State of an operation after its start.
 pub(super) enum Started {
     Done(IoResult),
     /// To be carried out elsewhere.

@@ -5,9 +5,9 @@
 //!  answers ◄───────── DiskReply ◄──────────────── Reply ◄────────── results ◄──┘
 //! ```
 //!
-//! A store that was closed is opened again when the next engine comes. One that stopped because
-//! its disk failed is opened again too, as another life of the replica: what it answered before
-//! may be gone.
+//! A closed store is opened again when the next engine connects. One that stopped because its disk
+//! failed is opened again too, as another instance of the replica: writes that it answered before
+//! may be lost.
 
 mod translate;
 
@@ -53,7 +53,7 @@ pub(super) struct Host {
     table: Table,
     /// Regions that were being written when an earlier process ended.
     inherited: Vec<Region>,
-    /// What the session waits for.
+    /// Requests that the session waits for.
     asked: BTreeMap<u64, Asked>,
     next: u64,
     requests: BTreeMap<RequestId, u64>,
@@ -74,14 +74,14 @@ pub(super) struct Host {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotServed {
     pub why: String,
-    /// What is wrong with its files, if anything is.
+    /// The fault of its files, if there is one.
     pub fault: Option<ReplicaFault>,
 }
 
-/// What a store answers.
+/// A store's answer.
 pub(super) type StoreResult = Result<crate::store::Reply, RequestError>;
 
-/// What a host wants of its shard.
+/// Work that a host hands to its shard.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) actions: Vec<SessionAction>,
@@ -367,7 +367,7 @@ impl Host {
         self.pump(wanted);
     }
 
-    /// What the store says of itself, while it is open.
+    /// The status of the store, while it is open.
     pub(super) fn status(&self) -> Option<crate::store::Status> {
         self.store.as_ref().map(Replica::status)
     }

@@ -9,10 +9,10 @@
 //!  DIR/standby.sock     the same of an engine that stands by
 //! ```
 //!
-//! The engine runs in this process, each replica in one of its own, unless they are to be
-//! in this one too. Any of them may be killed: what runs is found by its socket, and what does
-//! not is started. A volume is held by one engine at a time, by a lock on its directory; another
-//! may stand by, and is the heir of the lock.
+//! The engine runs in this process, each replica in one of its own, unless they are to be in this
+//! one too. Any of them may be killed: a running process is found by its socket, and a missing one
+//! is started. A volume is held by one engine at a time, by a lock on its directory; another may
+//! be on standby, and is the heir of the lock.
 
 mod control;
 mod description;
@@ -49,7 +49,7 @@ use crate::store::{CreateError, CreateOptions, OpenError};
 /// More copies than this are a mistake.
 pub const MAX_REPLICAS: usize = 8;
 
-/// What is to run.
+/// Options of a laboratory.
 pub struct LabOptions {
     pub dir: PathBuf,
     /// Needed for a new volume.
@@ -155,7 +155,7 @@ impl std::fmt::Debug for End {
     }
 }
 
-/// What the threads of a laboratory share.
+/// State shared by the threads of a laboratory.
 pub(super) struct Shared {
     dir: PathBuf,
     description: Mutex<Description>,

@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, p
 /// Names what is waited for; chosen by the caller.
 pub(super) type Token = u64;
 
-/// What happened to one of them.
+/// The readiness of one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub(super) token: Token,
@@ -19,7 +19,7 @@ pub(super) struct Ready {
     pub(super) writable: bool,
 }
 
-/// What is wanted of a socket.
+/// The events of a socket to poll for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PollInterest {
     pub(super) read: bool,

@@ -6,9 +6,9 @@
 //!   └────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A shard owns engines, replicas and sockets alone: nothing on the way of a request takes a
-//! lock or changes threads. Other threads speak to it through a [`Handle`]. What it must not
-//! wait for (syncs, cold reads, the control plane) happens elsewhere and comes back as an event.
+//! A shard owns engines, replicas and sockets alone: nothing in the path of a request takes a lock
+//! or changes threads. Other threads use a [`Handle`]. Operations that it must not wait for
+//! (syncs, cold reads, the control plane) are carried out elsewhere and return as an event.
 
 mod admin;
 mod away;
@@ -94,7 +94,7 @@ pub struct Shard {
     volumes: Vec<Volume>,
     next_life: u64,
     hosts: BTreeMap<ReplicaId, Host>,
-    /// Who an operation that is carried out elsewhere belongs to.
+    /// The owners of operations that are carried out elsewhere.
     away: BTreeMap<u64, (ReplicaId, u64)>,
     next_away: u64,
     /// Long writes of this turn.
@@ -242,8 +242,7 @@ impl Shard {
         self.drop_connections_to(replica);
     }
 
-    /// What a replica says of itself; nothing if it is not here, or closed because no engine
-    /// uses it.
+    /// The status of a replica; nothing if it is not here, or closed because no engine uses it.
     pub fn replica_status(&self, replica: ReplicaId) -> Option<crate::store::Status> {
         self.hosts.get(&replica)?.status()
     }

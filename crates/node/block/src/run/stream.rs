@@ -49,7 +49,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// What reading gave.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     /// There may be more.
@@ -69,7 +69,7 @@ pub(super) struct Stream {
     tls: Option<Box<Session>>,
     /// The other end is on another machine, or may be.
     is_remote: bool,
-    /// What the poll was last told.
+    /// The interest that the poll was last given.
     pub(super) interest: PollInterest,
 }
 
@@ -127,7 +127,7 @@ impl Stream {
         self.tls = Some(Box::new(session));
     }
 
-    /// Who is at the other end of a connection that was accepted.
+    /// The peer of a connection that was accepted.
     pub(super) fn peer(&self) -> Peer {
         match &self.tls {
             Some(session) => session.peer_node().map_or(Peer::Unknown, Peer::Node),
@@ -163,7 +163,7 @@ impl Stream {
     pub(super) fn fill(&mut self, buffer: &mut BytesMut, want: usize) -> io::Result<Filled> {
         if let Some(session) = &mut self.tls {
             let filled = session.fill(self.fd.as_fd(), buffer)?;
-            // What the peer sent may be what our side has waited for.
+            // The received bytes may be the ones that our side has waited for.
             self.flush()?;
             return Ok(filled);
         }

@@ -19,8 +19,8 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut BytesMut) -> rustix::io::
     Ok(count)
 }
 
-/// Reads what the kernel has in memory; nothing if the disk would have to be asked, or if
-/// anything else is not as it should be. What is past the end of the file reads as zeroes.
+/// Reads from the kernel's page cache; nothing if the disk would have to be read, or on any error.
+/// Data past the end of the file reads as zeroes.
 pub(super) fn read_cached(file: &File, offset: u64, len: usize) -> Option<Bytes> {
     let mut data = BytesMut::with_capacity(len);
     while data.len() < len {

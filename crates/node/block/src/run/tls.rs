@@ -1,4 +1,4 @@
-//! Who speaks on the wire between nodes, and that nobody else listens.
+//! Authentication and encryption of connections between nodes.
 //!
 //! Both ends show the certificate that the cluster gave to their node, and want to see one of the
 //! same authority with a node's name and role: an engine is no more trusted than a replica. TLS 1.3
@@ -45,12 +45,12 @@ pub enum TlsError {
     Node { source: rustls::Error },
 }
 
-/// What a certificate must say of its owner.
+/// Required properties of a peer's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
     /// One of its organisations.
     pub organisation: String,
-    /// What its name begins with.
+    /// The prefix of its name.
     pub name_prefix: String,
 }
 
@@ -139,7 +139,7 @@ pub(super) struct Session {
 
 impl Session {
     fn new(mut connection: Connection, peers: Arc<Role>) -> Self {
-        // What waits to be sent is bounded by who sends it.
+        // The sender bounds the data that waits to be sent.
         connection.set_buffer_limit(None);
         Self { connection, received: BytesMut::new(), peers }
     }
@@ -155,7 +155,7 @@ impl Session {
         (!node.is_empty()).then(|| node.to_owned())
     }
 
-    /// Whether the socket's room is waited for. What is to be sent waits for the peer at first.
+    /// Whether to poll for writability. Data to send waits for the peer during the handshake.
     pub(super) fn wants_write(&self, waiting: usize) -> bool {
         self.connection.wants_write() || (waiting > 0 && !self.connection.is_handshaking())
     }

@@ -1,12 +1,12 @@
 //! Whether a replica's directory is the one that this machine used last.
 //!
-//! A directory can be replaced by an older copy of itself while nobody serves it. What was flushed
-//! is proven by the peers and the record; what was only answered is not, and a volume with a single
-//! replica has no peers. So every change that a replica answers is counted twice, in two files: one in
-//! the replica's directory, which is copied and restored with it, and one outside, the witness. The
-//! end of the process loses neither. The witness is mapped and needs no system call. The file in the
-//! directory is written: a mapping of a file that somebody truncates ends the process, and with it
-//! all other replicas of the node.
+//! A directory can be replaced by an older copy of itself while no process serves it. The peers
+//! and the record prove flushed writes, but not writes that were only answered, and a volume with
+//! a single replica has no peers. So every change that a replica answers is counted twice, in two
+//! files: one in the replica's directory, which is copied and restored with it, and one outside,
+//! the witness. The end of the process loses neither. The witness is mapped and needs no system
+//! call. The file in the directory is written: truncating a mapped file ends the process, and with
+//! it all other replicas of the node.
 //!
 //! ```text
 //!  REPLICA/answered          boot id (16 bytes), changes answered (8 bytes), checksum (8 bytes)
@@ -114,7 +114,7 @@ impl Witness {
         }
     }
 
-    /// The replica has everything that its peers have: what it lacked does not matter any more.
+    /// The replica has the same content as its peers: earlier losses do not matter any more.
     pub(super) fn rebuilt(&mut self) {
         if let (Some(counts), Witnessed::RolledBack) = (&mut self.counts, self.found) {
             let outside = counts.outside.get().map(|(_, count)| count);
@@ -148,7 +148,7 @@ impl Counts {
     }
 }
 
-/// A file of a page; what it lacks is filled with zeroes.
+/// A file of one page; a shorter one is filled with zeroes.
 fn open_page(path: &Path) -> io::Result<File> {
     let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
     let used = file.metadata()?.len();

@@ -48,7 +48,8 @@ impl World {
         self.outcome.restored_records += 1;
     }
 
-    /// What a person does when an engine says that no replica of the record is current.
+    /// Acts as an administrator does when an engine reports that no replica of the record is
+    /// current.
     pub(crate) fn salvage_if_refused(&mut self) {
         if !std::mem::take(&mut self.backup.refused) {
             return;

@@ -1,8 +1,8 @@
 //! A model of a replica's store on a disk with a cache.
 //!
-//! What is written is readable at once and durable after a flush. The end of the process loses
-//! nothing that was answered; a power cut loses any part, sector by sector, of what was not
-//! flushed, and data and checksum separately. The dirty-region log is durable before the data.
+//! Written data is readable at once and durable after a flush. The end of the process loses no
+//! answered write; a power cut loses any part, sector by sector, of unflushed writes, and data and
+//! checksum separately. The dirty-region log is durable before the data.
 
 use std::collections::BTreeSet;
 
@@ -25,9 +25,9 @@ pub(crate) struct ModelDisk {
     marks: Option<FlushMarks>,
     size: u64,
     region: u64,
-    /// What is read.
+    /// The content that reads return.
     now: Blocks,
-    /// What a power cut leaves for certain.
+    /// The content that surely survives a power cut.
     durable: Blocks,
     unflushed: BTreeSet<u64>,
     log: BTreeSet<u32>,

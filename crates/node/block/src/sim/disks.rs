@@ -1,4 +1,4 @@
-//! What a replica is stored on: a model, or the real store.
+//! The storage of a replica: a model, or the real store.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ impl Disk {
         self.description().marks.unwrap_or_default().complete
     }
 
-    /// What a copy of its directory would hold, made while it may be in use.
+    /// A copy of its directory, made while it may be in use.
     pub(crate) fn copy(&self) -> Self {
         match self {
             Self::Model(disk) => Self::Model(disk.clone()),

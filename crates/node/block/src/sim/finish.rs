@@ -119,7 +119,7 @@ impl World {
     /// The other in-sync replicas burn down, and so does the engine.
     fn lose_all_but_one(&mut self) {
         self.crash_all_engines();
-        // What was on its way to the control plane arrives.
+        // Messages in flight to the control plane arrive.
         self.control_away = false;
         let settled = self.now + Time::from_millis(5);
         self.run_until(|world| world.now >= settled);

@@ -1,4 +1,4 @@
-//! Guests: what they ask for, and whether they like the answers.
+//! Guests: their requests, and the check of the answers.
 
 use bytes::Bytes;
 

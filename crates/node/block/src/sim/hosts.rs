@@ -1,4 +1,4 @@
-//! The machines of the cluster: what runs on them and what is on their disks.
+//! The machines of the cluster: their processes and the content of their disks.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ pub(crate) struct Host {
     pub(crate) session: Option<Session>,
     pub(crate) instance: InstanceId,
     pub(crate) boot: BootId,
-    /// Counts the lives of the process: what was meant for an earlier one is dropped.
+    /// Counts the restarts of the process: messages for an earlier one are dropped.
     pub(crate) life: u64,
-    /// What the disk is working on.
+    /// Requests that the disk is working on.
     pub(crate) working: BTreeMap<u64, DiskRequest>,
     /// The disk answers nothing before this.
     pub(crate) hangs_until: Time,
@@ -98,7 +98,7 @@ pub(crate) struct EngineHost {
     /// The machine it runs on; may be one without a replica.
     pub(crate) host: usize,
     pub(crate) deadline: Time,
-    /// What the guest waits for.
+    /// Requests whose answers the guest waits for.
     pub(crate) waiting: BTreeMap<GuestId, Asked>,
     /// The guest makes new requests.
     pub(crate) busy: bool,
@@ -154,8 +154,8 @@ impl World {
     }
 
     pub(crate) fn start_engine(&mut self, start: &Start) -> usize {
-        // A guest that died is followed by another that believes in nothing; who stands by does
-        // so for one that lives.
+        // A guest that died is followed by another one without expectations; a standby engine
+        // serves a guest that is alive.
         let guest_survived =
             start.standby || (!self.guest_is_dead && self.served.0 > Generation(0));
         let host = self.rng.index(self.hosts.len() + 1);

@@ -180,8 +180,8 @@ impl World {
         }
     }
 
-    /// Whose disk rots: never the last one's, and only while that one is whole and in sync, so that
-    /// there is a good copy.
+    /// The host whose disk gets rotten blocks: never the last one, and only while that one is
+    /// whole and in sync, so that there is a good copy.
     fn rotting_host(&mut self) -> Option<usize> {
         let isr = &self.record.record.isr;
         let last = self.hosts.last().filter(|_| self.hosts.len() > 1)?;

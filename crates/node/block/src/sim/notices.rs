@@ -1,4 +1,4 @@
-//! What engines say of themselves, counted and judged.
+//! Notices of engines, counted and checked.
 
 use super::oracle::SECTOR;
 use super::world::World;

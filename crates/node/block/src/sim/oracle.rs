@@ -1,4 +1,4 @@
-//! What a guest may read: the judge of a simulation.
+//! The values that a guest may read: the oracle of a simulation.
 //!
 //! Every sector is a register. The oracle keeps, for each, the values that it may have: each
 //! write since the last one that is certainly on all in-sync replicas, with when it was asked for
@@ -33,7 +33,7 @@ struct Sector {
     crash: Crash,
 }
 
-/// What a crash of the guest means for a sector.
+/// The effect of a crash of the guest on a sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Crash {
     None,
@@ -41,7 +41,7 @@ enum Crash {
     Down {
         since: Time,
     },
-    /// Served again, but nobody has read the sector: what is found first stays.
+    /// Served again, but not read since: the first value that is read stays.
     Unread {
         since: Time,
     },
@@ -153,7 +153,7 @@ impl Oracle {
         }
     }
 
-    /// An engine serves the volume again. What was lost by now is lost.
+    /// An engine serves the volume again. Writes that are lost by now stay lost.
     pub(crate) fn activated(&mut self) {
         let power_cut = self.power_cut;
         for sector in &mut self.sectors {
@@ -209,7 +209,7 @@ impl Oracle {
             return Ok(());
         }
         let crash = std::mem::replace(&mut sector.crash, Crash::None);
-        // What a guest finds after a crash stays, also over the next one.
+        // A value that a guest reads after a crash stays, also over the next crash.
         let settled = matches!(crash, Crash::Unread { since } if seen.asked < since);
         for entry in sector.log.iter_mut().filter(|it| it.value() != seen.value()) {
             let ended = entry.acked.is_some_and(|at| at < asked || at < seen.asked)
@@ -222,7 +222,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// What somebody may see who looked at some moment since `asked`.
+    /// The values that a read may return at any moment since `asked`.
     pub(crate) fn view(&self, asked: Time) -> View {
         let fits = |it: &&Entry| it.over.is_none_or(|since| asked <= since);
         let values = |it: &Sector| it.log.iter().filter(fits).map(Entry::value).collect();
@@ -252,7 +252,7 @@ impl View {
 }
 
 impl Sector {
-    /// What is over and ended before `time` is gone for good.
+    /// Superseded values that ended before `time` are gone for good.
     fn forget_before(&mut self, time: Time) {
         for it in self.log.iter_mut().filter(|it| it.over.is_some()) {
             it.gone |=
@@ -268,8 +268,8 @@ impl Sector {
         oldest.is_some_and(|oldest| cut >= oldest)
     }
 
-    /// What was over may be there again, but for what ended before a write that was asked for
-    /// after the loss of power and acknowledged: nobody has lost that one.
+    /// Superseded values may return, except those that ended before a write that was requested
+    /// after the power cut and acknowledged: that write was not lost.
     fn bring_back(&mut self, cut: Time) {
         let kept = self.log.iter().filter(|it| it.acked.is_some() && it.asked > cut);
         let kept = kept.map(|it| it.asked).max().unwrap_or(Time::ZERO);
@@ -297,7 +297,7 @@ impl Sector {
 }
 
 impl Entry {
-    /// What the sector reads as: zeroes have no name.
+    /// The value that the sector reads as; a write of zeroes has no tag.
     fn value(&self) -> Tag {
         if self.tag & 1 == 1 { 0 } else { self.tag }
     }

@@ -1,4 +1,5 @@
-//! What a seed stands for: the size of the cluster, the workload, and which faults may happen.
+//! The plan that a seed encodes: the size of the cluster, the workload, and which faults may
+//! happen.
 
 use super::{Rng, Time};
 use crate::repl::sabotage::Sabotage;
@@ -80,14 +81,13 @@ impl Plan {
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let rot = rng.chance(80);
-        // What came later does not change what older seeds stand for.
+        // Options that were added later do not change the meaning of older seeds.
         let mut later = Rng::new(seed ^ 0x5eed);
         let (rollback, witness) = (later.chance(100) && !rot, later.chance(500));
         let partial = later.chance(400);
         let damaged_map = rot && later.chance(500);
-        // What proves a copy old must be within reach when the volume is opened.
-        // A rotten block can be repaired while another copy is whole, so nothing else may take
-        // copies away.
+        // The evidence that a copy is old must be reachable when the volume is opened. A rotten
+        // block can be repaired while another copy is whole, so nothing else may take copies away.
         let mut on = |per_mille: u64| rng.chance(per_mille) && !rot && !rollback;
         let faults = Faults {
             replica_crash: on(400),
@@ -117,7 +117,8 @@ impl Plan {
             ..faults
         };
         let faults = if later.chance(60) && !rot && !rollback {
-            // Members come and go, and nothing else is lost: what proves the record old is there.
+            // Members leave and return, and nothing else is lost: the evidence that the record is
+            // old exists.
             Faults {
                 replica_crash: true,
                 record_restored: true,

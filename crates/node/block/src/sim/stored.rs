@@ -1,8 +1,8 @@
 //! The real store in the simulated cluster, over files that forget as disks do.
 //!
-//! A request is carried out at one moment, all its operations on files at once: what happens
-//! when they interleave is the business of the store's own tests. The end of the process or of
-//! the power comes in the middle of one.
+//! A request is carried out at one moment, all its operations on files at once: the store's own
+//! tests cover interleaved operations. The process or the power may end in the middle of a
+//! request.
 
 use super::disk::{Blocks, Cell};
 use super::rng::Rng;
@@ -180,8 +180,8 @@ impl StoredDisk {
         })
     }
 
-    /// Carries a request out with at most so many operations on files. What follows a snapshot is
-    /// left for the next request, so that some come before it is sealed.
+    /// Carries a request out with at most so many operations on files. Work that follows a
+    /// snapshot is left for the next request, so that some requests arrive before it is sealed.
     fn carry_out(&mut self, request: Request, most: u64) -> Option<Result<Reply, RequestError>> {
         let number = RequestId(self.next);
         self.next += 1;
@@ -234,7 +234,7 @@ impl StoredDisk {
         if let Some(request) = self.translate(request) {
             self.carry_out(request, most);
         }
-        // What the store still wanted to do it does not.
+        // The store does not finish its remaining operations.
         self.stopped();
     }
 

@@ -78,8 +78,8 @@ impl World {
         }
     }
 
-    /// The end of an engine: what it had not handed to the kernel is lost, on each connection
-    /// from another point on.
+    /// The end of an engine: frames that it had not given to the kernel are lost, from a different
+    /// point on for each connection.
     pub(crate) fn lose_unsent(&mut self, wire: Wire) {
         let most = self.plan.delay * 2;
         let from = self.now + self.rng.micros(0, most);

@@ -105,7 +105,7 @@ pub(crate) struct World {
     pub(crate) troubled: Time,
     pub(crate) volume: VolumeId,
     pub(crate) notices: Vec<Notice>,
-    /// What snapshots that were acknowledged may hold.
+    /// The content that acknowledged snapshots may have.
     pub(crate) snapshots: BTreeMap<SnapshotId, View>,
     /// Blocks that an engine found disputed at some time.
     pub(crate) disputed: BTreeSet<u64>,
@@ -300,8 +300,9 @@ impl World {
         }
     }
 
-    /// What an engine was asked after a newer one had taken over must not succeed. What it was
-    /// asked before may: the replicas did it before they promised anything to the newer one.
+    /// A request that an engine received after a newer one had taken over must not succeed. An
+    /// earlier one may: the replicas carried it out before they promised anything to the newer
+    /// one.
     pub(crate) fn acknowledged(&mut self, generation: Generation, asked: Time) {
         let (newest, since) = self.served;
         if generation < newest && asked > since {

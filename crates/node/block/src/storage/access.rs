@@ -1,4 +1,5 @@
-//! Who may use a volume: those that its socket is given to, and nobody before its passphrase came.
+//! Access to a volume: only for the owners of its socket, and for nobody before its passphrase
+//! arrived.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Replicas that lie on something: a snapshot of another replica here, or an image.
 //!
-//! A snapshot is pinned before anything is made on it, and let go after that is gone. What a
-//! crash leaves between is a pin that nobody needs: it is found when it is in the way.
+//! A snapshot is pinned before a clone is made on it, and unpinned after the clone is deleted. A
+//! crash in between leaves an unused pin: it is found when it prevents an operation.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -33,7 +33,7 @@ pub(super) enum OnBaseError {
 }
 
 impl Shared {
-    /// What a new replica lies on, kept as it is from now on.
+    /// The base of a new replica, pinned from now on.
     pub(super) fn prepare_base(
         &self,
         new: &NewReplica,
@@ -60,7 +60,7 @@ impl Shared {
         Ok(Some(Base::Replica { path, volume: kept.volume, replica, snapshot }))
     }
 
-    /// A clone is gone; what it lay on need not be kept for it.
+    /// A clone was deleted; its base need not be retained for it.
     pub(super) fn let_go_of_base(&self, clone: ReplicaId, base: Option<&Base>) {
         let Some(Base::Replica { replica, .. }) = base else { return };
         if let Err(error) = self.ask_replica(*replica, Request::Unpin { replica: clone }) {
@@ -68,8 +68,8 @@ impl Shared {
         }
     }
 
-    /// Names a clone that needs a replica, and has it copied what it needs: then it does not any
-    /// more. What was pinned for others is let go.
+    /// Returns a clone that needs a replica, and makes it copy the data it needs, after which it
+    /// depends on the replica no more. Pins for other clones are released.
     pub(super) fn pinned_by(
         &self,
         replica: ReplicaId,

@@ -29,8 +29,8 @@ pub enum ClientError {
     Refused { message: String },
 }
 
-/// A connection to the storage process of a directory. Calls wait for their answers; who must
-/// not wait makes them from a thread of its own.
+/// A connection to the storage process of a directory. Calls block until they are answered; a
+/// caller that must not block makes them from a thread of its own.
 #[derive(Debug)]
 pub struct Client {
     reader: BufReader<UnixStream>,

@@ -1,5 +1,5 @@
-//! What a storage process is asked and what it answers: one JSON value per line, in both
-//! directions, any number of them on a connection, answered in order.
+//! Requests to a storage process and its answers: one JSON value per line, in both directions, any
+//! number of them on a connection, answered in order.
 //!
 //! ```text
 //!  ► {"do":"create","volume":"6f…","size":1073741824}
@@ -12,7 +12,8 @@
 //!  ◄ {"is":"error","message":"volume 00… is not attached"}
 //! ```
 //!
-//! Everything may be repeated: what is so already is left as it is and answered with `done`.
+//! All requests are idempotent: a state that is already reached is left unchanged and answered
+//! with `done`.
 //!
 //! A connection that says `{"do":"records","grants":true}` is answered with `done` and asked from then on:
 //!
@@ -45,7 +46,7 @@ pub(super) const MAX_LINE: u64 = 1 << 20;
 /// The longest answer that anybody gets.
 pub const MAX_ANSWER: u64 = MAX_LINE * 16;
 
-/// What a storage process can be asked.
+/// Requests to a storage process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Request {
@@ -71,8 +72,8 @@ pub enum Request {
     Detach {
         volume: VolumeId,
     },
-    /// Who but the process's own user may connect to the volume's socket, now, after each
-    /// restart and when it is attached again. Without both: nobody.
+    /// The user and group that may connect to the volume's socket besides the process's own user,
+    /// now, after each restart and when it is attached again. Without both: none.
     Grant {
         volume: VolumeId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,12 +121,12 @@ pub struct NewReplica {
     /// Serves what is there and makes nothing: an empty replica would be one that lost its data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub existing: bool,
-    /// What it shows where nothing was written to it.
+    /// The source of reads where the replica was not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<BaseOf>,
 }
 
-/// What lies under a new replica, and is not copied.
+/// The base of a new replica, which is not copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BaseOf {
@@ -154,7 +155,7 @@ pub struct Attachment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vhost: Option<PathBuf>,
     pub record: RecordPlace,
-    /// What the replicas hold is ciphertext. Whoever sent [`Request::Records`] is asked for the
+    /// The replicas hold ciphertext. The client that sent [`Request::Records`] is asked for the
     /// passphrase at each start: it is nowhere on disk.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub encrypted: bool,
@@ -180,7 +181,7 @@ pub struct ReplicaAt {
 pub enum RecordPlace {
     /// In a file of this process: no other node knows the volume.
     File,
-    /// Whoever sent [`Request::Records`] is asked.
+    /// Read from the client that sent [`Request::Records`].
     Asked,
 }
 
@@ -254,7 +255,7 @@ pub struct ReplicaState {
     /// Why it is not served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What is wrong with its files, if that is why.
+    /// The fault of its files, if that is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<ReplicaFault>,
     /// The nodes that may open it.
@@ -269,7 +270,7 @@ pub struct WorkProgress {
     pub total: u32,
 }
 
-/// What is asked of who knows the records.
+/// A question to the client that keeps the records.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Question {
@@ -286,11 +287,11 @@ pub enum RecordQuestion {
         expect: Version,
         record: Box<Record>,
     },
-    /// What opens an encrypted volume.
+    /// The passphrase of an encrypted volume.
     Passphrase,
 }
 
-/// What is answered.
+/// The answer to a [`Question`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answered {
     pub ask: u64,

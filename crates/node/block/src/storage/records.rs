@@ -1,4 +1,4 @@
-//! Records that are kept elsewhere: whoever knows them is asked over its connection.
+//! Records that are kept elsewhere: they are requested from a client over its connection.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::repl::control::{ControlError, ControlPlane, Record, Version, Versione
 /// depends on the answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Who knows the records, and what was asked.
+/// The client that keeps the records, and the questions that wait for its answers.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     asking: Mutex<Asking>,
@@ -88,7 +88,7 @@ impl Records {
 }
 
 impl Records {
-    /// What opens a volume, if somebody knows it.
+    /// The passphrase of a volume, if a client knows it.
     pub(super) fn passphrase(&self, volume: VolumeId) -> Option<Secret> {
         match self.ask(volume, RecordQuestion::Passphrase) {
             RecordAnswer::Passphrase(secret) => Some(secret),

@@ -1,7 +1,7 @@
 //! Replicas of this node: made, opened, removed.
 //!
-//! A replica is in the state when its files are complete, and its files go after it has left the
-//! state: what a crash leaves between is made or removed again.
+//! A replica is added to the state when its files are complete, and its files are removed after it
+//! has left the state: after a crash in between they are created or removed again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub(super) enum ReplicaError {
 }
 
 impl ReplicaError {
-    /// What is wrong with the replica's files, if anything is.
+    /// The fault of the replica's files, if there is one.
     fn fault(&self) -> Option<ReplicaFault> {
         match self {
             Self::Open { source, .. } => Some(source.fault()),
@@ -67,8 +67,8 @@ impl ReplicaError {
 }
 
 impl Shared {
-    /// Opens everything that the state names. What cannot be opened is told in the status, and
-    /// tried again when somebody asks for the replica to be made.
+    /// Opens all replicas that the state names. A replica that cannot be opened is reported in the
+    /// status, and tried again with the next request to create it.
     pub(super) fn open_replicas(&self) {
         let kept: Vec<(ReplicaId, PathBuf)> = {
             let inner = self.inner();
@@ -202,7 +202,8 @@ impl Shared {
         Ok(())
     }
 
-    /// What a crash left in our own directory of replicas that are no more, or never were.
+    /// Removes files that a crash left in our own directory, of replicas that were deleted or
+    /// never completed.
     fn remove_leftovers(&self) {
         let Ok(entries) = std::fs::read_dir(self.dir.join("replicas")) else { return };
         for entry in entries.filter_map(Result::ok) {

@@ -17,7 +17,7 @@ use crate::run::{MemberState, MemberStatus, VolumeStatus, chain};
 /// Supervisors have some at a time.
 const MAX_CONNECTIONS: usize = 64;
 
-/// What comes together is told together.
+/// Changes within this time are reported together.
 const GATHER: Duration = Duration::from_millis(5);
 /// How often watchers are told while a volume is being opened, while something long is under way, and
 /// while nothing is: amounts

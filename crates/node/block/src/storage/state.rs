@@ -1,4 +1,4 @@
-//! What a storage process is to serve, on disk.
+//! The replicas and volumes that a storage process is to serve, on disk.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ pub(super) struct StoredState {
     pub(super) boot: String,
     pub(super) replicas: BTreeMap<ReplicaId, Kept>,
     pub(super) volumes: BTreeMap<VolumeId, Attachment>,
-    /// Who may connect to which volume.
+    /// The users that may connect to each volume.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) grants: BTreeMap<VolumeId, Grant>,
     /// Which nodes may open which replica. Programs that do not know it leave it out.
@@ -32,7 +32,7 @@ pub(super) struct StoredState {
     pub(super) replica_grants: ReplicaGrants,
 }
 
-/// Whom a socket belongs to beside the process's own user.
+/// User and group that may use a socket besides the process's own user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Grant {
     #[serde(default, skip_serializing_if = "Option::is_none")]

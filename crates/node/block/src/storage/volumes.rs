@@ -79,7 +79,7 @@ impl Shared {
         };
         for attachment in attachments {
             if attachment.encrypted {
-                // Whoever knows the passphrase is not connected yet.
+                // The client that knows the passphrase is not connected yet.
                 let (shared, thread) = (Arc::clone(self), std::thread::Builder::new());
                 let reopen = move || shared.reopen(&attachment, survived);
                 if let Err(error) = thread.name("storage-unlock".to_owned()).spawn(reopen) {
@@ -336,7 +336,7 @@ fn bind(addresses: impl Iterator<Item = Address>) -> Result<Vec<Listener>, Volum
     addresses.map(one).collect()
 }
 
-/// What can be said about an attachment without looking at anything else.
+/// Checks an attachment without looking at anything else.
 fn check(attachment: &Attachment) -> Result<(), VolumeError> {
     let Attachment { nbd, nbd_tcp, vhost, .. } = attachment;
     if nbd.is_none() && nbd_tcp.is_none() && vhost.is_none() {

@@ -71,7 +71,7 @@ impl Page {
             changed: false,
             flushing: false,
             lost_blocks: 0,
-            // Whatever was written once has its place.
+            // A page that was written before has its space allocated.
             allocated: seq > 1,
             used: true,
         }
@@ -82,7 +82,7 @@ impl Page {
     }
 }
 
-/// What is known about a page without asking the disk.
+/// Information about a page that needs no read from disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The layer has nothing of the region.
@@ -201,8 +201,8 @@ impl Cache {
         }
     }
 
-    /// Forgets a file that is being removed, with pages that somebody still has pinned: whoever
-    /// looks for them finds that they are gone.
+    /// Forgets a file that is being removed, with pages that are still pinned: later lookups find
+    /// that they are gone.
     pub(crate) fn forget(&mut self, map: FileId) {
         for slot in 0..self.pages.len() {
             if let Some(page) = &self.pages[slot]
@@ -250,7 +250,7 @@ impl Cache {
     fn trim_blanks(&mut self) {
         let chunks: usize = self.blanks.values().map(|blanks| blanks.chunks.len()).sum();
         if chunks > MAX_CHUNKS {
-            // They only save reads; what is on disk says the same.
+            // They only save reads; the same information is on disk.
             self.blanks.clear();
         }
     }

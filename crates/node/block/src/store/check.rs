@@ -1,11 +1,12 @@
 //! Verifying a replica's directory without changing it, and saying what was found.
 //!
-//! It reads what [`super::open`] reads and, beyond that, every map and, if asked, every block. What
-//! the next open will put right by itself is a *note*: a replica that was not stopped cleanly
-//! has a log to replay, and may have a torn page in a region that the log names. An *error* is
-//! something that opening does not mend: the replica needs a rebuild, or a block a repair.
+//! It reads the same files as [`super::open`] and, beyond that, every map and, if requested, every
+//! block. Damage that the next open will repair by itself is a *note*: a replica that was not
+//! stopped cleanly has a log to replay, and may have a torn page in a region that the log names.
+//! An *error* is damage that opening does not repair: the replica needs a rebuild, or a block a
+//! repair.
 //!
-//! It must not run on a directory that is in use: what it reads would change under it.
+//! It must not run on a directory that is in use: the files would change while they are read.
 
 mod finding;
 mod layers;
@@ -47,11 +48,11 @@ pub struct CheckProgress {
     pub total_regions: u64,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub findings: Vec<Finding>,
-    /// What the replica says about itself, if that could be read.
+    /// The super block of the replica, if that could be read.
     pub meta: Option<SuperBlock>,
     pub layers: Vec<LayerReport>,
     pub checked_blocks: u64,
@@ -77,7 +78,7 @@ impl Report {
         !self.findings.iter().any(|finding| finding.problem == Problem::NotReplica)
     }
 
-    /// What to do about damage.
+    /// Recommended action after damage.
     pub fn remedy(&self) -> Option<&'static str> {
         let repairable = |finding: &Finding| {
             finding.severity() != Severity::Error
@@ -119,8 +120,8 @@ impl Report {
     }
 }
 
-/// Reads a directory and reports. What only matters under the kernel that it was used with is left
-/// out.
+/// Reads a directory and reports. State that only matters under the kernel that it was used with
+/// is left out.
 pub fn check(
     files: &mut dyn Files,
     depth: Depth,

@@ -21,7 +21,7 @@ pub const RECENT: u32 = 1568;
 /// The usual reserve: a page for each region that may be active.
 pub const RESERVE: u64 = 4 << 20;
 
-/// What the new replica is.
+/// Properties of the new replica.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     pub volume: VolumeId,
@@ -33,7 +33,7 @@ pub struct CreateOptions {
     pub recent: u32,
     /// Bytes that are kept free for replay after an unclean stop on a full disk.
     pub reserve: u64,
-    /// What shows through where nothing was written. A snapshot must be pinned before.
+    /// The base, which is read where nothing was written. A snapshot must be pinned before.
     pub base: Option<Base>,
     /// Snapshots that a rebuild will fill, from the oldest to the newest.
     pub snapshots: Vec<SnapshotInfo>,

@@ -133,7 +133,7 @@ impl fmt::Display for FileId {
 
 /// The files of one directory. `file` is always a local one.
 pub trait Files {
-    /// What is past the end reads as zeroes; so does a file that does not exist.
+    /// Reads past the end return zeroes; so do those of a file that does not exist.
     fn read(&mut self, file: FileId, offset: u64, len: u64) -> Result<Bytes, IoFault>;
     fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), IoFault>;
     /// As [`Files::write`] and durable when it returns.

@@ -19,7 +19,7 @@ pub const REGION_BLOCKS: u32 = 512;
 /// Bytes in a region.
 pub const REGION: u64 = BLOCK * REGION_BLOCKS as u64;
 
-/// The largest volume: what a region number of 32 bits and a file of ext4 can both hold.
+/// The largest volume: the limit of both a region number of 32 bits and a file of ext4.
 pub const MAX_VOLUME: u64 = 15 << 40;
 
 /// The largest single read or write. Larger ones are split by the caller.

@@ -80,7 +80,7 @@ fn encode(bytes: u64, sums: &[u32]) -> Vec<u8> {
     header
 }
 
-/// What went wrong with the bytes of a file of checksums.
+/// Errors of decoding a file of checksums.
 #[derive(Debug, PartialEq, Eq)]
 enum DecodeError {
     Other,

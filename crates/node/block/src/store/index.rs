@@ -21,10 +21,10 @@
 //! | 64 | 4000 | for each region: sequence u32 (zero: no page), checksum u32, blocks of data u16 |
 //!
 //! **Roots.** An older index would vouch for an older map. A [`Root`] is a digest over all entries
-//! of a layer and the number of the clean that made them; it is in the log, and in the super
-//! block after a clean stop. A clean writes pages of maps and indexes, makes them durable, and
-//! then puts the new roots into the log. What a crash leaves of an unfinished clean carries a
-//! greater number than the root, and the version before is in the other slot.
+//! of a layer and the number of the clean that made them; it is in the log, and in the super block
+//! after a clean stop. A clean writes pages of maps and indexes, makes them durable, and then puts
+//! the new roots into the log. Pages of a clean that a crash interrupted carry a greater number
+//! than the root, and the version before is in the other slot.
 //!
 //! An index that was lost is read from the map again: the digest says whether the result is
 //! what it was.
@@ -84,7 +84,7 @@ impl Entry {
     }
 }
 
-/// What the index of a layer must add up to.
+/// The expected digest of a layer's index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
     /// The last clean that changed the index. Pages of later ones do not count.
@@ -182,10 +182,10 @@ pub(crate) struct Due {
     pub(crate) copy: u64,
 }
 
-/// What is known about a region of a map.
+/// The index's statement about a region of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stated {
-    /// The map has no index: what it says is true. Only where a test leaves the check out.
+    /// The map has no index and is trusted. Only where a test leaves the check out.
     Unindexed,
     /// The layer has nothing of the region.
     Blank,
@@ -198,7 +198,7 @@ pub(crate) struct Index {
     layers: BTreeMap<FileId, LayerIndex>,
     /// The last clean that came to its end.
     clean: u64,
-    /// What the clean that runs writes.
+    /// Entries that the running clean writes.
     writing: Vec<(FileNo, Region, Entry)>,
     /// The pages of indexes that go with it.
     begun: BTreeSet<(FileNo, u32)>,
@@ -333,7 +333,7 @@ impl Index {
         files
     }
 
-    /// What was begun does not count.
+    /// Discards the entries of a clean that was begun.
     pub(crate) fn abandon(&mut self) {
         self.writing.clear();
         for (file, number) in std::mem::take(&mut self.begun) {

@@ -25,8 +25,8 @@
 //!       files
 //! ```
 //!
-//! What shows through is the same at every moment of both. The direction is the one with less
-//! to copy. A layer under a pin, or being filled, is left alone.
+//! The visible content is the same at every moment of both. The direction is the one with less to
+//! copy. A layer under a pin, or being filled, is left alone.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ pub struct Layer {
     pub unverified: bool,
     /// Blocks of data in it. The log has the newer number after an unclean stop.
     pub blocks: u64,
-    /// What its index must add up to. The log has the newer one after an unclean stop.
+    /// The expected digest of its index. The log has the newer one after an unclean stop.
     #[serde(default)]
     pub root: Option<Root>,
 }
@@ -92,7 +92,7 @@ pub struct LayerTable {
 #[serde(transparent)]
 pub struct ImageIdentity(pub String);
 
-/// What lies under the oldest own layer.
+/// The base under the oldest own layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
@@ -198,7 +198,7 @@ pub(crate) fn written_files(layers: &LayerTable, work: Option<&Work>) -> Vec<Fil
     written.map(|layer| layer.file).collect()
 }
 
-/// What to do about a removed layer.
+/// How a removed layer is disposed of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposal {
     Drop(LayerNo),
@@ -290,7 +290,7 @@ impl LayerTable {
         self.head = no;
     }
 
-    /// What can be done about a removed layer now, if anything.
+    /// The disposal of a removed layer that is possible now, if any.
     pub fn disposal(&self, pins: &[Pinned]) -> Option<Disposal> {
         let frozen = self.frozen(pins);
         self.layers.iter().filter(|layer| layer.removed).find_map(|layer| {
@@ -394,8 +394,8 @@ impl Layer {
         }
     }
 
-    /// The power went before the snapshot was durable, and with it some of what it holds: it was
-    /// never taken. What the head shows through it is as durable as ever.
+    /// The power failed before the snapshot was durable, and some of its content was lost: it
+    /// counts as never taken. The content that the head shows through it is as durable as ever.
     pub fn take_back(&mut self) {
         self.unsealed = false;
         self.snapshot = None;

@@ -262,7 +262,7 @@ pub enum LogError {
     Record { seq: u64 },
 }
 
-/// What a log says.
+/// The content of a log.
 #[derive(Debug, PartialEq)]
 pub struct Replay {
     pub records: Vec<Record>,

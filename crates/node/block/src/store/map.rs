@@ -44,8 +44,8 @@ const LOST: usize = 192 + 4 * REGION_BLOCKS as usize;
 pub struct Presence {
     pub data: Blocks,
     pub zero: Blocks,
-    /// Nobody knows: what said so was damaged. The log has no field for them: a block is lost
-    /// until it is one of the others.
+    /// Unknown: the metadata was damaged. The log has no field for them: a block is lost until it
+    /// is one of the others.
     pub lost: Blocks,
 }
 
@@ -97,7 +97,7 @@ impl Presence {
     }
 }
 
-/// Whose page it is.
+/// The layer and region that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub tag: u64,
@@ -156,7 +156,7 @@ pub(crate) fn crc_of(page: &[u8]) -> u32 {
     get_u32(page, 4)
 }
 
-/// What is in one slot.
+/// The content of one slot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Slot {
     Blank,
@@ -223,7 +223,7 @@ pub(crate) fn find_newest(pair: &[u8], owner: Owner, entry: Option<Entry>) -> Op
     slots.filter(counts).max_by_key(|page| page.seq)
 }
 
-/// What a pair of slots says about a region if there is no index.
+/// The state of a region by its pair of slots, if there is no index.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pair {
     /// The layer has nothing here.

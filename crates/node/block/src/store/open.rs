@@ -1,4 +1,4 @@
-//! Opening a replica: who is it, how did it stop, and what does its log say.
+//! Opening a replica: its identity, how it stopped, and the content of its log.
 //!
 //! ```text
 //! super ─► identity ─► base ─┬─ stopped cleanly ──────────────────────────────┐
@@ -44,7 +44,7 @@ use super::request::IoFault;
 use super::super_block::{SLOT, SLOTS, SlotError, SuperBlock};
 use crate::ids::{BootId, ReplicaId, VolumeId};
 
-/// What the caller expects and allows.
+/// Expectations and permissions of the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Refuse any other.
@@ -89,7 +89,7 @@ pub fn open(
 ) -> Result<Replica, OpenError> {
     let slots = read_slots(files)?;
     let both_valid = slots.iter().all(Result::is_ok);
-    // What is newest is in one slot perhaps: the other one is written first.
+    // The newest version is perhaps in one slot only: the other one is written first.
     let order = match &slots {
         [Ok(a), Ok(b)] if a.seq > b.seq => [SLOTS[1], SLOTS[0]],
         [Ok(_), Err(_)] => [SLOTS[1], SLOTS[0]],

@@ -1,9 +1,9 @@
 //! Recent changes: presence that no flush has made durable yet, for the process that follows if
 //! this one is killed.
 //!
-//! What a process wrote to a file outlives it in the kernel's cache. The blocks of a write that was
-//! answered are there; this file says that they belong to the layer. It is never synced, and what a
-//! power cut leaves of it is not read: each record carries the id of the boot it was made in.
+//! Data that a process wrote to a file stays in the kernel's cache after its end. The blocks of a
+//! write that was answered are there; this file says that they belong to the layer. It is never
+//! synced, and not read after a power cut: each record carries the id of the boot it was made in.
 //!
 //! The file `recent` has places of 256 bytes, so that no record crosses a page of the cache. Places
 //! that were never used are zeroes.
@@ -23,8 +23,8 @@
 //!
 //! After the last place follows a stamp, which [`stamp`] describes: the file belongs to a session.
 //!
-//! [`Recent`] decides which place a page has, and what is written next. One record is written at a
-//! time: what a killed process leaves is what it wrote up to a moment, without gaps.
+//! [`Recent`] decides which place a page has, and which record is written next. One record is
+//! written at a time: a killed process leaves all records up to a moment, without gaps.
 //!
 //! **Invariant.** A record is never older than what is committed for its page: every change is
 //! recorded, a flush commits only what was recorded, and a change is answered after either. A
@@ -143,7 +143,7 @@ pub(crate) fn read(file: &[u8], boot: Option<BootId>, tag: u64) -> Vec<Option<Re
     records
 }
 
-/// What the next write to the file is.
+/// The next write to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     pub page: PageName,
@@ -160,7 +160,7 @@ struct Slot {
     written: Ticket,
 }
 
-/// The file in memory: who has which place.
+/// The file in memory: the pages that have each place.
 #[derive(Debug)]
 pub(crate) struct Recent {
     slots: Vec<Slot>,
@@ -264,7 +264,7 @@ impl Recent {
         self.outstanding.first().is_none_or(|(first, _)| *first > upto)
     }
 
-    /// What to write now. [`Self::written`] must follow before there is more.
+    /// The next write. [`Self::written`] must follow before there is another.
     pub(crate) fn next_due(&mut self) -> Option<Due> {
         if self.writing.is_some() {
             return None;

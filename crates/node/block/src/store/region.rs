@@ -140,8 +140,8 @@ impl Regions {
         true
     }
 
-    /// Something is written to an active region. Whatever its peers agreed on, this they may not
-    /// have.
+    /// An active region is written to. Its peers may not have this write, even if they agreed
+    /// before.
     pub(crate) fn touch(&mut self, region: Region) -> &mut Entry {
         let holds = self.holds;
         let entry = self.entry(region);
@@ -232,7 +232,7 @@ impl Regions {
         found.map(|(region, _)| *region)
     }
 
-    /// A write failed: what it left is not known, and is found out before the region is used.
+    /// A write failed: the content is unknown, and is verified before the region is used.
     pub(crate) fn doubt(&mut self, region: Region) {
         let entry = self.entry(region);
         entry.unreadable = false;

@@ -16,9 +16,9 @@
 //!  work     merges and hydration, region by region                        (replica/work.rs)
 //! ```
 //!
-//! An operation that has to wait is parked in one list; whatever it waits for puts it back on
-//! the ready list, and it looks at everything again from the start. It holds nothing while it
-//! is parked, so there is nothing to deadlock on.
+//! An operation that has to wait is parked in one list; the event that it waits for puts it back
+//! on the ready list, and it checks everything again from the start. It holds nothing while it is
+//! parked, so there is nothing to deadlock on.
 //!
 //! When metadata cannot be written the replica stops: memory and disk differ, and opening it anew
 //! is the only way to know what is true.
@@ -119,7 +119,7 @@ pub struct Replica {
     boot: BootId,
     recent: Recent,
     log_mark: LogMark,
-    /// Who waits for a record to be written.
+    /// Operations that wait for a record to be written.
     record_waiters: Vec<Key>,
     regions: Regions,
     log: LogWriter,
@@ -144,7 +144,7 @@ pub struct Replica {
     allocating: BTreeMap<PageKey, Vec<Key>>,
     /// Pages of indexes that have a place since the replica was opened.
     index_places: BTreeSet<(FileId, u32)>,
-    /// Who waits for a region to become inactive.
+    /// Operations that wait for a region to become inactive.
     room_waiters: Vec<Key>,
     /// Regions of layers with space to give back.
     to_punch: BTreeSet<(FileNo, Region)>,
@@ -176,7 +176,7 @@ enum LogWaiter {
     Op(Key),
 }
 
-/// What an operation on a file is for.
+/// The purpose of an operation on a file.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Op { op: Key, part: u32 },

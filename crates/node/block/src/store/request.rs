@@ -1,4 +1,4 @@
-//! What a replica is asked, what it answers, and what it asks of its driver.
+//! Requests to a replica, its replies, and its actions for the driver.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ pub enum Request {
     /// As [`Request::Flush`], and the marks are durable with it: evidence, for whoever compares
     /// replicas, of how far this one has come.
     FlushMarked { marks: FlushMarks },
-    /// A snapshot is going to be taken: what needs no hold of writes is done now.
+    /// A snapshot is going to be taken: work that needs no hold of writes is done now.
     Prepare,
     /// Takes a snapshot of everything answered before. When it is answered, what is written goes
     /// on top of it, and the end of the process does not undo it; it is durable after
@@ -85,7 +85,7 @@ pub enum Request {
     Revert { to: SnapshotId },
     /// Grows the volume.
     Expand { size: u64 },
-    /// Answered by [`Reply::Map`]: what `view` shows, or what `layer` alone holds.
+    /// Answered by [`Reply::Map`]: the blocks of `view`, or those that `layer` alone holds.
     ReadMap { of: MapOf, offset: u64, len: u64 },
     /// Answered by [`Reply::Regions`]: regions whose content may differ between replicas.
     DirtyRegions,
@@ -119,14 +119,14 @@ pub enum Request {
     CloseClean,
 }
 
-/// What [`Request::ReadMap`] looks at.
+/// The target of [`Request::ReadMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MapOf {
     View(View),
     Layer(LayerRef),
 }
 
-/// Who holds a snapshot.
+/// A pin on a snapshot, with its holder.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pin {
     pub volume: VolumeId,
@@ -145,7 +145,7 @@ pub enum Reply {
     Scrubbed(Vec<BadBlock>),
 }
 
-/// What a map says about a block.
+/// The state of a block according to a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockInfo {
     /// Nothing here: reads as zeroes in a view, shows what is below in a layer.
@@ -259,7 +259,7 @@ pub enum StopReason {
     Sync { file: FileId, errno: i32 },
 }
 
-/// What the driver must do next.
+/// The next operation of the driver.
 #[derive(Debug)]
 pub enum Action {
     Io(Io),
@@ -276,7 +276,7 @@ pub struct Io {
 
 #[derive(Clone, Debug)]
 pub enum IoOp {
-    /// What is past the end of the file reads as zeroes.
+    /// Data past the end of the file reads as zeroes.
     Read { offset: u64, len: u64 },
     /// With `durable` it completes when the data is on stable storage (as `RWF_DSYNC`).
     Write { offset: u64, data: Bytes, durable: bool },

@@ -1,6 +1,6 @@
 //! Checks that a test leaves out, to show that the tests of damage notice it. Elsewhere none is.
 
-/// What finds damage.
+/// The checks that find damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     /// An index adds up to its root.

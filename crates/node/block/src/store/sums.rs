@@ -1,8 +1,8 @@
 //! The mark: how far the log of a replica was durable, and recent changes were recorded, at least.
 //!
-//! It is the beginning of the file `sums`, written after every batch of the log and never synced. A
-//! log that ends earlier is an older copy. What is found is true, also after a power cut; without the
-//! file less is known.
+//! It is the beginning of the file `sums`, written after every batch of the log and never synced.
+//! A log that ends earlier is an older copy. Its content is true whenever it is found, also after
+//! a power cut; without the file less is known.
 //!
 //! | at | size | field |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! The super block: who this replica is and what its directory holds.
+//! The super block: the identity of this replica and the files of its directory.
 //!
 //! The file `super` has two slots of 256 KiB. A change is written to the first slot, and once
 //! that is durable it is true; then it is written to the second. A power cut leaves at least one

@@ -1,4 +1,4 @@
-//! What a virtual disk says of itself.
+//! The configuration space of a virtual disk.
 
 /// So many queues are more than guests have processors.
 pub(crate) const QUEUES: u16 = 256;

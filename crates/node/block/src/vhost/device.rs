@@ -1,5 +1,5 @@
-//! The conversation with QEMU about a device: what it can, where the guest's memory and rings
-//! are, when they begin and end. What rings carry is none of its business.
+//! The vhost-user protocol with QEMU about a device: its features, where the guest's memory and
+//! rings are, when they start and stop. The content of the rings is not handled here.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! What a guest asked and was not answered, in memory that QEMU keeps while this process is
+//! Requests of a guest that were not answered, in memory that QEMU keeps while this process is
 //! killed and started again.
 //!
 //! The layout is vhost-user's, for split queues: of each queue 16 bytes and 16 for each of its
@@ -97,7 +97,7 @@ impl Region {
     }
 }
 
-/// What is in flight in one queue.
+/// Requests in flight in one queue.
 #[derive(Debug)]
 pub(crate) struct Queue {
     memory: Arc<MmapRegion<()>>,

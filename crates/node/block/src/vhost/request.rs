@@ -11,13 +11,13 @@ const MAX_BYTES: usize = 32 << 20;
 
 const SECTOR: u64 = 512;
 const HEADER: usize = 16;
-/// What discards and zeroing name their range with.
+/// Size of the range descriptor of discards and write-zeroes.
 const RANGE: usize = 16;
 
 /// The name of the disk, for guests that ask.
 const SERIAL: &[u8; 20] = b"sheaf\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-/// What a guest asks for.
+/// Type of a guest's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read {

@@ -42,7 +42,7 @@ pub(crate) struct Ring {
     inflight: Option<inflight::Queue>,
     /// Requests that were taken and not answered.
     open: BTreeMap<u16, Room>,
-    /// What another process was asked, to be taken first.
+    /// Requests that another process had taken and not answered; they are taken first.
     left: VecDeque<u16>,
     /// Answers were put in since the guest was last told.
     told: bool,
@@ -51,14 +51,14 @@ pub(crate) struct Ring {
     pub(crate) durable: bool,
     /// Takes nothing more.
     closed: bool,
-    /// Who waits for the last answer is told where the next request begins.
+    /// Waits for the last answer, and receives the index of the next request.
     draining: Option<mpsc::Sender<u16>>,
 }
 
 impl Ring {
     pub(crate) fn new(setup: Setup) -> Result<Self, RingError> {
         let Setup { memory, kick, call, mut inflight, durable, .. } = setup;
-        // Whoever made it may have meant to wait for it.
+        // Its creator may have made it blocking.
         let flags = rustix::fs::fcntl_getfl(&kick).map_err(|_| RingError::Invalid)?;
         rustix::fs::fcntl_setfl(&kick, flags | rustix::fs::OFlags::NONBLOCK)
             .map_err(|_| RingError::Invalid)?;
@@ -77,7 +77,7 @@ impl Ring {
         let left: VecDeque<u16> =
             inflight.as_mut().map(|queue| queue.resume(used)).unwrap_or_default().into();
         queue.set_next_used(used);
-        // Who knows what is in flight knows better than QEMU where the rest begins.
+        // The inflight log gives a more exact start of the remaining requests than QEMU does.
         queue.set_next_avail(match inflight {
             Some(_) => used.wrapping_add(left.len() as u16),
             None => setup.base,
@@ -209,7 +209,7 @@ impl Ring {
 
     pub(crate) fn set_call(&mut self, call: Option<File>) {
         self.call = call;
-        // What was answered while nobody could be told.
+        // Notify the guest of answers that were given while there was no call descriptor.
         if let Some(call) = &self.call {
             let _ = rustix::io::write(call, &1u64.to_ne_bytes());
         }

@@ -8,7 +8,7 @@ pub const HEADER: usize = 64;
 /// `SHB` and the version of the framing.
 const MAGIC: u32 = u32::from_le_bytes(*b"SHB\x01");
 
-/// What a frame is about.
+/// The operation of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Op {
@@ -74,7 +74,7 @@ pub(super) mod flag {
     pub(in crate::wire) const ANSWER: u8 = 1;
     /// The write is durable before its answer.
     pub(in crate::wire) const FUA: u8 = 2;
-    /// What is found is the truth from now on.
+    /// The content that is found counts as right from now on.
     pub(in crate::wire) const ADOPT: u8 = 4;
     /// The call is about a snapshot, whose id is in the payload.
     pub(in crate::wire) const VIEW: u8 = 8;

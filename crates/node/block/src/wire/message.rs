@@ -12,7 +12,7 @@ use crate::ids::{
     VolumeId,
 };
 
-/// What an engine asks of a replica.
+/// A request of an engine to a replica.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     /// Names the call; the answer repeats it. A call that is sent again keeps its name.
@@ -23,7 +23,7 @@ pub struct Call {
     pub request: Request,
 }
 
-/// What the replica says to one call.
+/// The replica's answer to one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub id: u64,
@@ -64,7 +64,7 @@ pub enum Request {
         length: u32,
         fua: bool,
     },
-    /// A snapshot is going to be taken: what needs no pause is done now.
+    /// A snapshot is going to be taken: work that needs no pause is done now.
     Prepare,
     /// Answered when it is cut; durable after [`Request::Seal`].
     Snapshot(SnapshotInfo),
@@ -112,7 +112,8 @@ pub enum Request {
         data: Bytes,
         crcs: Crcs,
     },
-    /// What was dirty when the session was opened has been compared with the other replicas.
+    /// The regions that were dirty when the session was opened have been compared with the other
+    /// replicas.
     Reconciled,
 }
 
@@ -131,7 +132,7 @@ pub enum Verify {
 }
 
 impl Verify {
-    /// What blocks are summed with.
+    /// The key that blocks are summed with.
     pub(crate) fn key(self) -> Option<SumKey> {
         match self {
             Self::Compare(key) => Some(key),
@@ -214,7 +215,7 @@ pub struct DamagedBlock {
     pub offset: u64,
 }
 
-/// Begins a connection: who speaks, for what.
+/// Begins a connection: the engine, and the replica it wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
@@ -249,14 +250,14 @@ pub enum Mode {
     /// The replica promises the generation, lets what is under way end, and then serves this
     /// engine only.
     Write,
-    /// The same engine after a broken connection: what is under way stays so, and calls that
-    /// are sent again are joined to it.
+    /// The same engine after a broken connection: requests in progress continue, and calls that
+    /// are sent again are joined to them.
     Resume,
     /// Reads beside the engine that writes; nothing is promised.
     ReadOnly,
 }
 
-/// What the replica's host knows about the replica's directory.
+/// Result of comparing the replica's directory with its host's witness.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Witnessed {
@@ -307,7 +308,7 @@ pub struct SnapshotInfo {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What a replica tells with a heartbeat.
+/// A replica's report in a heartbeat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pong {

@@ -1,7 +1,7 @@
 //! Payloads that are not data: lists, maps of blocks, and documents.
 //!
-//! What is sent once per session or once per snapshot is JSON, so that a field can be added
-//! without a new version; what is sent often is binary.
+//! Messages that are sent once per session or once per snapshot are JSON, so that a field can be
+//! added without a new version; frequent ones are binary.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::Serialize;
@@ -48,7 +48,7 @@ pub(super) fn parse_snapshot(op: Op, bytes: &[u8]) -> Result<SnapshotId, WireErr
     Ok(SnapshotId::from_u128(u128::from_le_bytes(bytes)))
 }
 
-/// What a map is about, and the key that its blocks are summed with.
+/// The view that a map covers, and the key that its blocks are summed with.
 pub(super) fn view_and_key(snapshot: Option<SnapshotId>, verify: Verify) -> Bytes {
     let Some(key) = verify.key() else { return view(snapshot) };
     let mut out = BytesMut::from(&view(snapshot)[..]);

@@ -151,7 +151,7 @@ impl Cluster {
     }
 }
 
-/// Between two nodes; what goes through it can be made to stay in it.
+/// A connection between two nodes that can be made to stop forwarding.
 pub(crate) struct Wire {
     cut: Arc<AtomicBool>,
     address: std::net::SocketAddr,

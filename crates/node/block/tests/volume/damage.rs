@@ -16,7 +16,7 @@ use crate::harm::{DamageTarget, Rng, replace};
 use crate::lab::{Lab, MIB, read_view, try_tool};
 
 const SIZE: u64 = 16 * MIB;
-/// What is written at once, and what the shadow has one value for.
+/// Bytes that are written at once, and that have one value in the shadow.
 const CHUNK: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ struct DamageTest {
     /// The value of every byte of each chunk.
     shadow: Vec<u8>,
     rng: Rng,
-    /// What snapshots hold.
+    /// The expected content of snapshots.
     snapshots: Vec<(SnapshotId, String, Vec<u8>)>,
     taken: u64,
 }
@@ -113,7 +113,7 @@ impl DamageTest {
         }
     }
 
-    /// What replicas that nobody uses hold, snapshots too.
+    /// Compares the content of replicas that are not in use, snapshots too.
     fn compare_replicas(&self, context: &str) {
         let content = self.lab.compare_replicas();
         check_content(&content, &self.shadow, &format!("{context}: head"));
@@ -217,7 +217,7 @@ impl DamageTest {
         self.lab.wait_in_sync(self.replicas);
         self.scrub();
         assert_eq!(self.read(&context), 0, "{context}: reads fail\n{}", self.lab.log());
-        // What a process has open it does not miss: the next one does.
+        // A process does not notice the loss of a file that it has open: the next process does.
         self.lab.stop();
         self.lab.resume();
         self.check_repaired(&context);

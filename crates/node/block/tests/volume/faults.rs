@@ -123,7 +123,7 @@ fn flushed_data_outlives_everything_being_killed() {
         for pid in pids {
             let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL);
         }
-        // What is dying must not be taken for what runs.
+        // A dying process must not be taken for a running one.
         for index in 0..replicas {
             let socket = lab.volume_dir().join(format!("replica-{index}.sock"));
             let start = Instant::now();
@@ -164,7 +164,7 @@ fn the_last_replica_may_die_and_come_back() {
     qemu_io(&lab, &["write -P 1 0 4M", "flush", "write -P 2 4M 4M"]);
     lab.ask(&LabRequest::KillReplica { index: 0 });
     lab.ask(&LabRequest::StartReplica { index: 0 });
-    // What was answered outlives the process, flushed or not.
+    // Answered writes survive the end of the process, flushed or not.
     qemu_io(&lab, &["read -P 1 0 4M", "read -P 2 4M 4M"]);
     lab.stop();
 }

@@ -235,7 +235,7 @@ impl Disk {
     fn mount(image: PathBuf, at: PathBuf) -> Self {
         std::fs::create_dir_all(&at).unwrap();
         let (from, to) = (image.to_str().unwrap(), at.to_str().unwrap());
-        // What the kernel writes by itself must not come in the middle of a copy.
+        // The kernel's own write-back must not happen in the middle of a copy.
         tool("mount", &["-o", "loop,commit=600", from, to]);
         Self { image, at }
     }
@@ -268,7 +268,7 @@ fn what_a_guest_synced_outlives_a_power_cut_of_its_node() {
     let script = LOAD.replace("FILES", "4000");
     let mut guest = Guest::start(dir.path(), &script, Front::Vhost, &vhost);
     guest.wait_for("GUEST: synced 19");
-    // The power goes: what is in the file under the file system is what there is.
+    // A power cut: only the content of the file under the file system remains.
     signal(node.pid(), "-STOP");
     let said = guest.said();
     let after = dir.path().join("cut.img");

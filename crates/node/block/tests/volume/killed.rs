@@ -1,4 +1,4 @@
-//! Every process is killed while clients write: what was answered is there, flushed or not.
+//! Every process is killed while clients write: answered writes are there, flushed or not.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -60,7 +60,8 @@ impl Client {
     }
 }
 
-/// What write number so and so puts into a block: every eighth is a command to zero it.
+/// The content that a write puts into a block, by its number: every eighth is a command to zero
+/// it.
 fn content(number: u32) -> Vec<u8> {
     match number % 8 {
         7 => vec![0; BLOCK],
@@ -69,7 +70,7 @@ fn content(number: u32) -> Vec<u8> {
     }
 }
 
-/// What a writer knows of its blocks: the last write that was answered, and the one that was not.
+/// A writer's knowledge of its blocks: the last write that was answered, and the one that was not.
 #[derive(Default)]
 struct Known {
     answered: BTreeMap<u64, u32>,
@@ -105,7 +106,7 @@ impl Known {
                 sectors.into_iter().all(|((found, old), new)| found == old || found == new)
             };
             assert!(torn(&content(before), &content(number)), "block {block} is old or new");
-            // Whatever it is, a write that is answered settles it.
+            // An answered write gives the block a known content, whichever it has now.
             client.write(block, number).unwrap();
             self.answered.insert(block, number);
         }
@@ -185,8 +186,8 @@ fn three_replicas_keep_what_was_answered() {
     kill_at_random(3, &[], 3);
 }
 
-/// A replica on a file system that is full: what is there can be read and written over, more is
-/// refused by name, and with room again everything works.
+/// A replica on a file system that is full: existing data can be read and overwritten, more is
+/// refused with an error that says so, and with free space again everything works.
 #[test]
 fn a_replica_opens_on_a_full_disk() {
     use block::ids::{BootId, ReplicaId, VolumeId};

@@ -219,7 +219,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // Whatever happened: nothing of the test is left running.
+        // No process of the test is left running, whether it passed or failed.
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -244,7 +244,7 @@ pub(crate) fn read_replica(dir: &Path, size: u64) -> Vec<u8> {
     read_view(dir, size, block::store::View::Head)
 }
 
-/// What the head or a snapshot of a replica shows that nobody uses.
+/// The content of the head or a snapshot of a replica that is not in use.
 pub(crate) fn read_view(dir: &Path, size: u64, view: block::store::View) -> Vec<u8> {
     use block::store::files::Directory;
     use block::store::{NoBases, OpenOptions, Reply, Request, drive, open};

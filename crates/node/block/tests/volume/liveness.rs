@@ -1,4 +1,4 @@
-//! What is served while replicas are away, missing or damaged, and how soon.
+//! Service while replicas are away, missing or damaged, and how soon it resumes.
 
 use std::path::PathBuf;
 use std::time::Instant;

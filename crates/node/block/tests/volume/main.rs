@@ -1,7 +1,7 @@
 //! A volume as its users have it: real clients, real processes, and what happens to them.
 //!
-//! Every test runs the laboratory of `examples/lab.rs` in a directory of its own. What clients
-//! were promised is compared afterwards, through the volume and on each replica alone.
+//! Every test runs the laboratory of `examples/lab.rs` in a directory of its own. Acknowledged
+//! data is compared afterwards, through the volume and on each replica alone.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -54,7 +54,7 @@ fn garbage_is_hung_up_on_and_others_do_not_notice() {
             let _ = stream.write_all(garbage);
             let _ = stream.write_all(b"\n");
             let _ = stream.shutdown(std::net::Shutdown::Write);
-            // Whatever is said to it, the connection ends.
+            // The connection ends for every input.
             let mut said = Vec::new();
             let ended = stream.read_to_end(&mut said);
             let timed_out = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;

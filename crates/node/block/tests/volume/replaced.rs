@@ -50,7 +50,7 @@ fn a_replica_that_cannot_be_opened_is_replaced_while_the_volume_is_served() {
         lab.ask(&LabRequest::KillReplica { index });
         crate::killed::wait_for_end(pid);
         damage(&dir);
-        // What is written meanwhile is part of the copy.
+        // Data written meanwhile is part of the copy.
         let write = format!("write -P {value} {round}M 1M");
         crate::lab::qemu_io(&lab, &[&write, "flush"]);
         lab.ask(&LabRequest::StartReplica { index });
@@ -101,7 +101,7 @@ fn wait_fault(node: &Node, replica: ReplicaId) -> (Option<ReplicaFault>, String)
     }
 }
 
-/// What the agents and the controller do about a replica that cannot be used.
+/// Replaces a replica that cannot be used, as the agents and the controller do.
 fn replace(cluster: &mut Cluster, node: usize, name: &str) {
     let (volume, old, new) = (cluster.volume, cluster.replicas[node], ReplicaId::random());
     let dir = cluster.nodes[node].dir().join(name);

@@ -1,4 +1,4 @@
-//! What a supervisor of a storage process needs: to be told, to let others in, to keep secrets.
+//! Services for a supervisor of a storage process: notifications, access for others, secrets.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -69,7 +69,7 @@ fn a_socket_is_for_whom_it_was_given_to_also_after_a_kill() {
     assert_eq!(of(&socket), (4711, 0, 0o600));
     node.client().grant(volume, None, Some(4712)).unwrap();
     assert_eq!(of(&socket), (0, 4712, 0o660));
-    // Who waits for a volume that is attached again gets in.
+    // A grant also applies when the volume is attached again.
     node.client().detach(volume).unwrap();
     node.client().attach(alone(volume, &socket)).unwrap();
     assert_eq!(of(&socket), (0, 4712, 0o660));

@@ -15,7 +15,7 @@
 //! | 448 | 64 | checksum of the copy, with this field zero |
 //! | 4096 | … | JSON, ended by a zero byte |
 //!
-//! What is not understood in the JSON is kept as it is when the header is written.
+//! Unknown fields of the JSON are kept unchanged when the header is written.
 
 use aws_lc_rs::digest;
 use serde::Deserialize;

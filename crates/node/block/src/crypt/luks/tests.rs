@@ -65,7 +65,7 @@ fn word(text: &str) -> Passphrase {
     Passphrase::new(text)
 }
 
-/// What a volume key makes of a block: the same for the same key.
+/// A block encrypted with the volume key: the same for the same key.
 fn print_of(cipher: &Cipher) -> Vec<u8> {
     cipher.encrypt(HEADER, &[1; 4096]).to_vec()
 }
@@ -227,7 +227,7 @@ fn we_open_what_cryptsetup_makes() {
         unlock(&mut disk, &word("geheim")).unwrap();
         let wrong = unlock(&mut disk, &word("falsch"));
         assert!(matches!(wrong, Err(LuksError::WrongPassphrase)), "{wrong:?}");
-        // What we change, it still reads; what we do not know in it stays.
+        // It still reads headers that we change; unknown fields in them stay.
         add_passphrase(&mut disk, &word("geheim"), &word("zwei"), CHEAP).unwrap();
         cryptsetup(&["open", "--test-passphrase"], &path, "zwei").unwrap();
         cryptsetup(&["open", "--test-passphrase"], &path, "geheim").unwrap();

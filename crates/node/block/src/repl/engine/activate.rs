@@ -82,7 +82,7 @@ impl Engine {
         self.slots(|member| member.wanted && matches!(member.role, Role::Outside))
     }
 
-    /// What replicas say of themselves that have answered.
+    /// The reports of those replicas that have answered.
     fn claims(&self, of: Slots) -> Vec<Claim> {
         let answered = of.iter().map(|slot| &self.members[slot]).filter(|it| it.is_up());
         answered.map(super::member::Member::claim).collect()
@@ -264,14 +264,15 @@ impl Engine {
                 self.flush.regions.note(self.region, span, self.now);
             }
         }
-        // What is read from now on must not change again with the next power cut, and who does not
-        // have the first flush of this generation is known not to have been served in it.
+        // Data that is read from now on must not change again with the next power cut, and a
+        // member without the first flush of this generation is known not to have been served in
+        // it.
         let salvaged = self.slots(|member| {
             let opened = member.opened.as_ref().filter(|_| matches!(member.role, Role::InSync));
             opened.is_some_and(|it| it.witnessed == Witnessed::RolledBack)
         });
         if !salvaged.is_empty() {
-            // What it lacks was given up: its host counts anew.
+            // Its missing writes were given up: its host starts a new count.
             self.issue_each(Request::Reconciled, salvaged, Owner::Nobody);
         }
         let flush = self.next_flush(Vec::new());

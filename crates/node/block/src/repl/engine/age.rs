@@ -22,7 +22,8 @@ impl Engine {
         let member = &self.members[slot];
         let recorded = record.and_then(|record| record.reconciling.get(&member.id));
         match recorded {
-            // What its host counted since then says nothing about what was missing before.
+            // The count of its host since then gives no information about writes that were missing
+            // before.
             Some(flushed) => Age { flushed: *flushed, witnessed: Witnessed::Unknown },
             None => {
                 let claim = member.claim();
@@ -36,7 +37,8 @@ impl Engine {
         members.iter().map(|slot| (slot, self.age(record, slot))).collect()
     }
 
-    /// What the record keeps while the dirty regions of these members are compared.
+    /// The flush marks that the record keeps while the dirty regions of these members are
+    /// compared.
     pub(super) fn reconciling(
         &self,
         record: &Record,

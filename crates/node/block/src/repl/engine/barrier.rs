@@ -9,9 +9,9 @@
 //! While it drains and is sent, changes of the guest are held back, so that every member does it at
 //! the same point of the volume's history. Reads go on, except for a revert.
 //!
-//! A snapshot holds changes back for a round trip and not for a disk: what takes time is done
-//! before (files are created) and after (what it holds becomes durable), while the guest writes.
-//! It is there when it is sealed. One that cannot be sealed anywhere is deleted again.
+//! A snapshot holds changes back for a round trip and not for a disk: slow work is done before
+//! (files are created) and after (its content becomes durable), while the guest writes. The
+//! snapshot exists when it is sealed. One that cannot be sealed anywhere is deleted again.
 
 use super::Engine;
 use super::event::{GuestError, GuestId, GuestReply, GuestRequest};
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// What was remembered about replicas outside is about another head.
+    /// The change tracking of replicas outside refers to another head.
     fn untrack(&mut self) {
         for member in &mut self.members {
             if matches!(member.role, Role::Outside | Role::Leaving) {

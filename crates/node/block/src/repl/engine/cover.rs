@@ -29,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// What a request is about, counted from the beginning of the volume.
+    /// The request with its range counted from the beginning of the volume, header included.
     pub(super) fn place(&self, request: GuestRequest) -> Result<GuestRequest, GuestError> {
         let hidden = self.hidden();
         let inside = |offset: u64, length: u64| offset.saturating_add(length) <= hidden;

@@ -1,4 +1,4 @@
-//! What a scrub found in snapshots and could not repair: pure bookkeeping, bounded.
+//! Damage in snapshots that a scrub found and could not repair: pure bookkeeping, bounded.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::repl::control::ByteRange;
 /// Ranges that are named of one snapshot on one replica; of the others only the bytes count.
 const MAX_RANGES: usize = 16;
 
-/// What the last complete scrub of an engine found.
+/// Result of the last complete scrub of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScrubResult {
     /// Blocks that were repaired or could not be.
     pub bad_blocks: u64,
-    /// What is left of damage in snapshots.
+    /// Damage left in snapshots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<SnapshotDamage>,
 }

@@ -86,8 +86,8 @@ fn ranges(pieces: &Pieces) -> Vec<ByteRange> {
 }
 
 impl Engine {
-    /// Members have different content with good checksums, and nothing says who is right. What a
-    /// guest reads there is an error until it writes the block again.
+    /// Members have different content with good checksums, and there is no evidence which one is
+    /// right. A guest that reads there gets an error until it writes the block again.
     pub(super) fn found_disputed(&mut self, id: u64, blocks: &[Span]) {
         let mut fresh: Vec<Span> = Vec::new();
         for block in blocks.iter().filter(|block| !self.disputes.is_disputed(**block)) {

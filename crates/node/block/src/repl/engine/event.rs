@@ -1,4 +1,4 @@
-//! What an engine is told and what it asks for.
+//! Events and commands of an engine, and the actions it requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::wire::{Answer, Call};
 /// Time since some moment that the driver chose; it never goes back.
 pub type Time = Duration;
 
-/// Who the engine is, and how patient.
+/// Identity and timeouts of an engine.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub volume: VolumeId,
@@ -151,7 +151,7 @@ pub enum Command {
     Close,
 }
 
-/// What the control plane said to [`Action::ReadRecord`] or [`Action::Swap`].
+/// Answer of the control plane to [`Action::ReadRecord`] or [`Action::Swap`].
 #[derive(Debug, Clone)]
 pub enum ControlAnswer {
     Read(Versioned),

@@ -47,9 +47,9 @@ impl Flush {
 /// The regions that are in the dirty-region log of some in-sync replica.
 ///
 /// A region is covered when every member has answered every change in it and has then carried out
-/// a flush. It may leave the logs with the next flush, which reports the first one as complete: who
-/// has not carried out that one is known to be stale. It is left in for a while all the same:
-/// entering the log costs a write to disk.
+/// a flush. It may leave the logs with the next flush, which reports the first one as complete: a
+/// member that has not carried out that one is known to be stale. It is left in for a while all
+/// the same: entering the log costs a write to disk.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     used: BTreeMap<u32, Use>,
@@ -222,7 +222,7 @@ impl Engine {
         if result.is_ok() {
             self.flush.complete = self.flush.complete.max(running.number);
             self.flush.regions.flushed(&running.settling);
-            // Too many still: what is covered now can leave with the next one.
+            // Still too many: regions that are covered now can leave with the next one.
             self.flush.due |= self.flush.regions.len() > self.config.max_dirty;
         }
         let result = result.map(|()| GuestReply::Done).map_err(Self::guest_error);

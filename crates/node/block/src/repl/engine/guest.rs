@@ -108,7 +108,7 @@ impl Engine {
                 self.enqueue(id, What::Write { offset, data, fua });
             }
             GuestRequest::Discard { offset, length } => {
-                // A hint: what is not whole blocks stays as it is.
+                // A hint: partial blocks stay unchanged.
                 let start = offset.next_multiple_of(BLOCK);
                 let end = (offset.saturating_add(length)) / BLOCK * BLOCK;
                 match start < end {

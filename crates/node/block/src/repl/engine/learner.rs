@@ -1,4 +1,4 @@
-//! What is known of a replica that is being rebuilt, and which step comes next: pure.
+//! State of a replica that is being rebuilt, and the choice of its next step: pure.
 
 use crate::ids::SnapshotId;
 use crate::repl::span::Pieces;
@@ -50,8 +50,8 @@ pub(super) fn forget(
 }
 
 impl Learner {
-    /// What comes next, given what the volume should look like. `copied` names the snapshot that
-    /// the head has just been made to be.
+    /// The next step, given the snapshots that the volume should have. `copied` names the snapshot
+    /// whose content the head was just given.
     pub(super) fn next(
         &self,
         size: u64,
@@ -66,7 +66,7 @@ impl Learner {
         if let Some(info) = self.snapshots.iter().find(strange) {
             return RebuildStep::Delete(info.id);
         }
-        // What follows a snapshot that is missing hangs from the wrong one.
+        // Snapshots after a missing one have the wrong parent.
         if let Some(last) = self.snapshots.last()
             && !snapshots.starts_with(&self.snapshots)
         {

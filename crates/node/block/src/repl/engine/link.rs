@@ -205,7 +205,7 @@ impl Engine {
         };
         let sound: Slots =
             self.members.iter().enumerate().filter(|it| sound(*it)).map(|(at, _)| at).collect();
-        // What a process answered outlives it, but not what a kernel did.
+        // Answered writes survive the end of the process, but not that of the kernel.
         let same_boot = known.1 == life.1;
         match (sound.iter().any(|other| self.members[other].is_up()), sound.is_empty()) {
             // The others go on without it, and it catches up beside them.
@@ -231,7 +231,8 @@ impl Engine {
         let restarted = member.life.is_some_and(|(instance, _)| instance != opened.instance);
         if restarted && matches!(member.role, Role::InSync) {
             let alone = !self.has_other_member(slot);
-            // What it had lost before, and still lacks, is no news after the end of a process.
+            // A loss that was known before, and is not repaired yet, is no new fault after the end
+            // of a process.
             let member = &self.members[slot];
             let known = member.opened.as_ref().is_some_and(|it| it.lost_writes)
                 && member.life.is_some_and(|(_, boot)| boot == opened.boot);

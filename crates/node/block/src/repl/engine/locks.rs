@@ -1,4 +1,4 @@
-//! Who is at work on which bytes.
+//! Byte ranges that are locked, and the operations that hold them.
 //!
 //! Changes exclude everything that overlaps them. That is what lets replicas carry out calls in
 //! any order and still end alike, and what keeps a read from seeing a change on one replica that

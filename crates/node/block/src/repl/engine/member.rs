@@ -1,4 +1,4 @@
-//! What the engine knows of one replica.
+//! The engine's state of one replica.
 //!
 //! ```text
 //!            promised at activation
@@ -62,7 +62,7 @@ pub(super) struct Member {
     pub(super) rebuild_fault: Option<MemberFault>,
     pub(super) fault: Option<MemberFault>,
     pub(super) latency: Latency,
-    /// What it said last of itself.
+    /// The statistics that it reported last.
     pub(super) stats: Option<Pong>,
     /// Chunks changed while the replica did not get changes; of a member, those that it refused.
     pub(super) changed: Pieces,
@@ -143,13 +143,13 @@ impl Member {
         }
     }
 
-    /// What must be the same on all members.
+    /// Properties that must be the same on all members.
     pub(super) fn shape(&self) -> Option<Shape<'_>> {
         let opened = self.opened.as_ref()?;
         Some((opened.size, opened.region, opened.head_parent, opened.snapshots.as_slice()))
     }
 
-    /// What it says of itself, to be compared with what others know of it.
+    /// Its report of itself, to be compared with the knowledge of the others.
     pub(super) fn claim(&self) -> Claim {
         let opened = self.opened.as_ref();
         Claim {

@@ -81,8 +81,8 @@ impl Engine {
     pub(super) fn control_answered(&mut self, answer: ControlAnswer) {
         let Some(call) = self.control.call.take() else { return };
         match (answer, call) {
-            // Every member has been let go of. That the record says so too is a courtesy: whoever
-            // comes next takes a generation of its own.
+            // Every member has been released. The release in the record is not needed: the next
+            // engine takes a generation of its own.
             (ControlAnswer::Unavailable, _) if self.phase == Phase::Closing(Closing::Releasing) => {
                 return self.closed();
             }
@@ -221,15 +221,16 @@ impl Engine {
     /// Nobody is without fault. One that can be reached goes on: every member has everything
     /// that was acknowledged, whatever else it refused.
     fn pardon(&mut self) {
-        // The record is known for certain here: who it still names has not left, and nothing was
-        // acknowledged without it.
+        // The record is known for certain here: members that it still names have not left, and
+        // nothing was acknowledged without them.
         let named = self.control.record().map(|record| record.isr.clone()).unwrap_or_default();
         for member in self.members.iter_mut().filter(|member| named.contains(&member.id)) {
             if matches!(member.role, Role::Leaving) {
                 member.role = Role::InSync;
                 member.away = Some(self.now);
                 member.link = Link::Down { retry: self.now };
-                // What it refused is sent again; without a connection nobody would be asked.
+                // Refused requests are sent again; without a connection they would be sent to
+                // nobody.
                 if matches!(member.fault, Some(MemberFault::Refused(_))) {
                     member.fault = Some(MemberFault::Away);
                 }
@@ -246,8 +247,9 @@ impl Engine {
             member.fault = None;
             return self.review_ops();
         }
-        // What a process answered outlives it: one that restarted under the same kernel still has
-        // it all, and is opened anew. Its interrupted writes are sent again and reconciled.
+        // Answered writes survive the end of the process: a replica that restarted under the same
+        // kernel still has them all, and is opened anew. Its interrupted writes are sent again and
+        // reconciled.
         for member in &mut self.members {
             let same_boot = match (member.life, member.next_life) {
                 (Some((_, old)), Some((_, new))) => old == new,
@@ -261,7 +263,7 @@ impl Engine {
         }
     }
 
-    /// From now on the member gets nothing; what it misses is remembered.
+    /// From now on the member receives no changes; the ranges that it misses are recorded.
     fn begin_leaving(&mut self, slot: usize) {
         let why = self.members[slot].fault.unwrap_or(MemberFault::Away);
         let replica = self.members[slot].id;
@@ -293,8 +295,8 @@ impl Engine {
         self.forget_in_ops(slot);
     }
 
-    /// Everything that the member may lack or have differently: what it refused or has not
-    /// answered, and what was not reconciled yet. Its own dirty regions come on top when it returns.
+    /// Everything that the member may lack or have differently: ranges that it refused or has not
+    /// answered, and those not reconciled yet. Its own dirty regions are added when it returns.
     fn remember_missing(&mut self, slot: usize) {
         let refused = &mut self.members[slot].changed;
         let mut missing = std::mem::replace(refused, Pieces::none(self.config.chunk));

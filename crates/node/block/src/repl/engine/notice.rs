@@ -1,4 +1,4 @@
-//! What an engine says of itself: what happens to it and its members, and how it is.
+//! Notices and status of an engine: events of the engine and its members, and its current state.
 
 use std::time::Duration;
 
@@ -182,7 +182,7 @@ pub struct Status {
     pub phase: &'static str,
     pub generation: Generation,
     pub epoch: Epoch,
-    /// What the guest sees.
+    /// The size that the guest sees.
     pub size: u64,
     pub isr: Vec<ReplicaId>,
     pub rebuilds: Vec<Progress>,
@@ -190,13 +190,13 @@ pub struct Status {
     pub rebuild_rate: u64,
     /// Replicas that could not be rebuilt the last time, and why.
     pub rebuild_faults: Vec<(ReplicaId, MemberFault)>,
-    /// What an engine that does not serve yet waits for.
+    /// The reason why the engine does not serve yet.
     pub waiting: Option<String>,
     /// Regions that must be compared before they can be read.
     pub unreconciled: u64,
     pub snapshots: Vec<SnapshotInfo>,
     pub latency: Vec<(ReplicaId, Duration)>,
-    /// What each replica said last of its disk and its background work.
+    /// The last report of each replica on its disk and its background work.
     pub stats: Vec<(ReplicaId, Pong)>,
     /// Blocks that are not served: replicas differ without evidence for one of them.
     pub disputed: Vec<ByteRange>,
@@ -206,6 +206,6 @@ pub struct Status {
     pub unproven: bool,
     /// Bytes that a scrub has looked at, and all that there are.
     pub scrub: Option<(u64, u64)>,
-    /// What the last complete scrub of this engine found.
+    /// Result of the last complete scrub of this engine.
     pub last_scrub: Option<ScrubResult>,
 }

@@ -1,8 +1,9 @@
 //! Calls under way, and what their answers mean.
 //!
-//! An operation is one request to some members. How many answers it needs is its [`Scope`]; who
-//! wants to know is its [`Owner`]. It stays until everybody that still matters has answered,
-//! also when its owner was told long ago: a learner that is behind must not be overtaken.
+//! An operation is one request to some members. Its [`Scope`] says how many answers it needs, its
+//! [`Owner`] who receives the result. It stays until every member that still matters has answered,
+//! also when its owner was answered long ago: changes must not overtake each other at a learner
+//! that is behind.
 
 use super::event::{GuestError, Time};
 use super::guest::Waiting;
@@ -30,7 +31,7 @@ pub(super) struct Op {
     hold: Hold,
 }
 
-/// What a change keeps from others until everybody has done it.
+/// The lock that a change holds until every member has done it.
 #[derive(Debug, Clone, Copy)]
 enum Hold {
     Nothing,
@@ -150,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// Whoever does not get the change has one more chunk to catch up with.
+    /// Members that do not receive the change have one more chunk to catch up with.
     pub(super) fn remember_change(&mut self, span: Span) {
         for member in self.members.iter_mut().filter(|member| !member.gets_changes()) {
             if member.tracked {
@@ -225,8 +226,8 @@ impl Engine {
         let answered = must.and(op.waiting).is_empty()
             || (skips!(self.sabotage, EarlyAck) && !done.is_empty());
         let all_refused = op.scope == Scope::All && !must.is_empty() && refused == must;
-        // Who refused is not like the others, if there is one that stays and does it. One that
-        // leaves does not count: blaming the last one that stays would leave nobody.
+        // A member that refused is faulty if another one stays and succeeds. One that leaves does
+        // not count: blaming the last one that stays would leave no member.
         let alone = op.scope == Scope::All && must.and(sound).without(op.refused).is_empty();
         let mut ended = None;
         let why = op.refusal.unwrap_or(Refusal::Io);
@@ -246,7 +247,7 @@ impl Engine {
             self.remember_acked(done);
         }
         for slot in failed {
-            // Whoever waits may be done without it before it leaves.
+            // The owner's request may complete without this member before it leaves.
             span.into_iter().for_each(|span| self.members[slot].changed.insert(span));
             self.member_fault(slot, MemberFault::Refused(why));
         }
@@ -330,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// Who did not take part in a change that is acknowledged lacks it.
+    /// Members that did not take part in an acknowledged change lack it.
     fn remember_acked(&mut self, done: Slots) {
         for (slot, member) in self.members.iter_mut().enumerate() {
             member.missed_acked |= !done.has(slot);

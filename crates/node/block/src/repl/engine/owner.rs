@@ -1,18 +1,18 @@
-//! Who waits for an operation, and whose answers it needs.
+//! The owner that waits for an operation, and the members whose answers it needs.
 
 use super::event::Time;
 use super::guest::Waiting;
 use crate::repl::span::Span;
 use crate::wire::{Refusal, Reply};
 
-/// Whose answers an operation needs.
+/// The members whose answers an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The one member that was asked. If it goes away, the owner is told.
     One,
     /// Every member of the in-sync set (R3).
     All,
-    /// Whoever was asked and is still there.
+    /// Every member that the request was sent to and that is still there.
     Each,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Owner {
     },
     /// A member looks for damage in its snapshots.
     LayerScrub(usize),
-    /// What is damaged elsewhere is read.
+    /// A good copy of a block that is damaged on another member is read.
     LayerRead,
     LayerRepair {
         slot: usize,

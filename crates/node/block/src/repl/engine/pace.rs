@@ -83,7 +83,7 @@ impl Throttle {
             (self.tokens + u64::try_from(fresh).unwrap_or(u64::MAX)).min(room.max(1 << 20));
     }
 
-    /// Takes `bytes` out of the bucket, unless it is empty. What is taken too much is owed.
+    /// Takes `bytes` out of the bucket, unless it is empty. An excess is owed.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         if self.tokens == 0 {
             return false;
@@ -92,7 +92,7 @@ impl Throttle {
         true
     }
 
-    /// What the guest leaves to a rebuild now, in bytes per second.
+    /// The bandwidth that the guest leaves to a rebuild now, in bytes per second.
     pub(super) fn rate(&self) -> u64 {
         self.rate
     }

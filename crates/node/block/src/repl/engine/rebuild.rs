@@ -49,14 +49,14 @@ impl Engine {
         let claim = member.claim();
         let known = if member.flushed > 0 { known } else { FlushMark::default() };
         if !skips!(self.sabotage, TrustStale) {
-            // What it has is not what it had when it left.
+            // Its content is not the content that it had when it left.
             let found = match member.tracked {
                 true => evidence::judge_return(&claim, self.generation, known),
                 false => evidence::judge_content(&claim, known),
             };
             member.stale = member.stale.or(found);
         }
-        // What was tried so far did not work out: nothing that it has is used any more.
+        // Earlier attempts failed: none of its content is used any more.
         let refused = member.failures >= FULL_COPY_AFTER;
         let delta = member.tracked && same && member.stale.is_none() && !refused;
         if delta && !skips!(self.sabotage, ForgetOwnDirt) {
@@ -207,7 +207,7 @@ impl Engine {
         match view {
             Some(id) => {
                 let Role::Learner(learner) = &mut self.members[slot].role else { return };
-                // What the head of the volume has more than the snapshot is not known.
+                // The difference between the head of the volume and the snapshot is not known.
                 learner.delta = false;
                 self.learn(slot, Some(id));
             }
@@ -253,7 +253,7 @@ impl Engine {
         self.members[slot].rebuild_fault = None;
         let flushed = FlushMark { generation: self.generation, number: self.flush.number };
         if let Some(opened) = &mut self.members[slot].opened {
-            // What it was when it was opened is not what it is now.
+            // Its state when it was opened is outdated.
             opened.lost_writes = false;
             opened.marks = Some(FlushMarks { flushed, ..opened.marks.unwrap_or_default() });
         }
@@ -274,7 +274,7 @@ impl Engine {
         }
     }
 
-    /// The replica is on its own again. What it lacks is remembered if that is known.
+    /// The replica is on its own again. Its missing ranges are recorded if they are known.
     pub(super) fn learner_failed(&mut self, slot: usize, why: MemberFault) {
         let unfinished = self.drop_syncs_of(slot);
         let mut missing = Pieces::none(self.config.chunk);

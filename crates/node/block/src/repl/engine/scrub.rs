@@ -1,8 +1,9 @@
 //! A walk over the whole volume that reads everything, on every member.
 //!
-//! What the head shows is compared between the members, region by region. The layers of snapshots
-//! do not change any more, and members may have them layered differently: each member compares its
-//! own with their checksums, and a block that is damaged gets what the snapshot shows at another.
+//! The content of the head is compared between the members, region by region. The layers of
+//! snapshots do not change any more, and members may have them layered differently: each member
+//! compares its own with their checksums, and a damaged block is replaced by the content of the
+//! snapshot on another member.
 //!
 //! ```text
 //!  Head (a sync) ──► Looking ──all answered──► Reading ──whole──► Writing ──┐
@@ -36,7 +37,7 @@ pub(super) struct Scrub {
     pub(super) next: u64,
     pub(super) step: ScrubStep,
     pub(super) bad: u64,
-    /// What is left in snapshots.
+    /// Damage left in snapshots.
     damage: DamageList,
 }
 
@@ -290,7 +291,7 @@ impl Engine {
     }
 }
 
-/// What was read, if every block fits its checksum.
+/// The data that was read, if every block matches its checksum.
 fn whole(result: OneResult, span: Span) -> Option<(bytes::Bytes, Crcs)> {
     let Ok(Reply::Data { data, crcs }) = result else { return None };
     let complete = data.len() as u64 == span.len();

@@ -33,8 +33,8 @@ impl Engine {
         }
     }
 
-    /// A replica can be read: so can the volume, unless the replica is older than what the record
-    /// proves. What other replicas say is not compared: they were asked at other moments, and the
+    /// A replica can be read: so can the volume, unless the replica is older than the record
+    /// proves. Reports of other replicas are not compared: they are from other moments, and the
     /// engine that has the volume goes on writing.
     pub(super) fn can_read(&mut self, slot: usize) {
         let claim = self.members[slot].claim();

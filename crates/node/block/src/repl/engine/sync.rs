@@ -8,7 +8,7 @@
 //!     └──────────────── looking more closely ◄─────────┘
 //! ```
 //!
-//! Who takes part and who is believed depends on the reason: [`SyncKind`].
+//! The reason decides which members take part and which of them is believed: [`SyncKind`].
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub(super) struct Sync {
     pub(super) taking_part: Slots,
     pub(super) maps: BTreeMap<usize, Vec<BlockState>>,
     pub(super) runs: Vec<Run>,
-    /// Who was told that what is there is right, where it may have been torn.
+    /// The member that was told to accept its content as right, where it may be torn.
     pub(super) adopted: Option<usize>,
     /// Something went wrong while moving: start over when nothing is under way any more. Copies
     /// of two attempts must not meet.
@@ -53,7 +53,7 @@ pub(super) struct Sync {
 pub(super) enum SyncKind {
     /// A region after an unclean stop: all members, the best one is believed.
     Reconcile,
-    /// A chunk of a learner: what `view` is at a member becomes the learner's head.
+    /// A chunk of a learner: the content of `view` at a member becomes the learner's head.
     Rebuild {
         learner: usize,
         view: Option<SnapshotId>,
@@ -172,7 +172,7 @@ impl Engine {
         id
     }
 
-    /// Who can take part now, and who is believed first.
+    /// The members that can take part now, and the one that is believed first.
     fn parties(&self, sync: &Sync) -> Option<(usize, Slots)> {
         let readable = self.readable();
         let best =

@@ -1,5 +1,5 @@
-//! The second half of a sync: what differs is read from whoever has it, and written where it
-//! is missing.
+//! The second half of a sync: differing blocks are read from a member that has them, and written
+//! where they are missing.
 
 use std::collections::BTreeMap;
 
@@ -174,7 +174,8 @@ impl Engine {
     }
 
     fn put(&mut self, id: u64, request: Request, to: Slots) {
-        // Who has left since the plan was made has this range on its list of what it missed.
+        // A member that has left since the plan was made has this range on its list of missed
+        // ones.
         let to = to.and(self.slots(super::member::Member::is_served));
         if to.is_empty() {
             return;

@@ -1,6 +1,6 @@
-//! What must be copied where, so that a range is the same on some replicas: pure.
+//! The copies that make a range the same on some replicas: pure.
 //!
-//! Who is right is decided block by block, by evidence:
+//! The right content is decided block by block, by evidence:
 //!
 //! 1. A block whose checksum does not match is not believed.
 //! 2. A member that may have lost writes is not believed while another has the block.
@@ -38,7 +38,7 @@ pub(super) struct SyncPlan {
     pub(super) ambiguous: Vec<usize>,
 }
 
-/// What it means that as many members have one content as another.
+/// The meaning of a tie: as many members have one content as another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ties {
     /// A write was under way: the best member has one of the versions that may stay.

@@ -1,4 +1,4 @@
-//! Time and handover: what the simulator meets too rarely to rely on.
+//! Time and handover: cases that the simulator reaches too rarely to rely on.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Bench {
     notices: Vec<Notice>,
     /// Calls other than heartbeats.
     calls: Vec<(ReplicaId, Request)>,
-    /// What replicas say of themselves when they are opened, if it is not the usual.
+    /// Reports of replicas when they are opened, where they differ from the usual ones.
     claims: BTreeMap<ReplicaId, (Epoch, Witnessed)>,
     /// Replicas that refuse to be read and compared.
     refusing: BTreeSet<ReplicaId>,

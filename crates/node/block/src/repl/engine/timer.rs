@@ -1,4 +1,4 @@
-//! What happens because time passes: connecting, heartbeats, giving up, slowing down.
+//! Work that the passage of time causes: connecting, heartbeats, timeouts, throttling.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One rule each; what they are worth together the simulator shows.
+//! One rule each; the simulator tests all rules together.
 
 use bytes::Bytes;
 

@@ -15,10 +15,10 @@ use crate::wire::{
     BlockState, Crcs, DamagedBlock, Refusal, SnapshotInfo, Verify, Witnessed, Work, WorkProgress,
 };
 
-/// What is told of the damage in a range. More than that is found when this was repaired.
+/// The most damaged blocks of a range that are reported. More are found when these are repaired.
 const MAX_DAMAGE: usize = 1 << 16;
 
-/// What is done about a request.
+/// The handling of a request.
 pub(super) enum RequestPlan {
     Answer(DiskResult),
     Ask { asked: Asked, requests: Vec<Request> },
@@ -239,7 +239,7 @@ pub(crate) fn damage(bad: &[BadBlock], range: std::ops::Range<u64>) -> Vec<Damag
     within.filter_map(of_snapshot).take(MAX_DAMAGE).collect()
 }
 
-/// What is told of each block, given what the map says and what is stored.
+/// The reported state of each block, given its map entry and its stored data.
 pub(crate) fn states(
     infos: &[BlockInfo],
     data: Option<Bytes>,

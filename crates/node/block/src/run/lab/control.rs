@@ -17,7 +17,7 @@ const MAX_LINE: u64 = 1 << 20;
 /// Where the engine that has the volume is asked.
 pub(super) const SOCKET: &str = "control.sock";
 
-/// What a laboratory can be asked.
+/// Requests to a laboratory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LabRequest {
@@ -114,7 +114,7 @@ impl Drop for Listening {
 pub(super) fn listen(shared: &Arc<Shared>, name: &str) -> Result<Listening, LabError> {
     let path = shared.dir.join(name);
     let fail = |source| LabError::Io { path: path.clone(), source };
-    // Whoever listens holds a lock, so whoever did is gone.
+    // The listener holds a lock, so an earlier one has ended.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}
@@ -125,7 +125,7 @@ pub(super) fn listen(shared: &Arc<Shared>, name: &str) -> Result<Listening, LabE
         for stream in listener.incoming().flatten() {
             let shared = shared.clone();
             let answer = move || {
-                // Whoever asked may be gone by now.
+                // The client may have disconnected by now.
                 let _ = converse(&shared, stream);
             };
             let _ = std::thread::Builder::new().stack_size(256 << 10).spawn(answer);

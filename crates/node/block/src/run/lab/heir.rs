@@ -1,4 +1,4 @@
-//! Whose volume it is: an engine holds it, another may stand by and inherit it.
+//! The owner of a volume: an engine holds it, another may be on standby and inherit it.
 //!
 //! ```text
 //!  take ─► Held ─────────────────────────────── the process ends ─► free
@@ -6,8 +6,9 @@
 //!                                            usual socket is listened on
 //! ```
 //!
-//! The lock says who looks after the processes. Who may write is the record's business: a standby
-//! engine takes the volume first, by a new generation, and the lock when the other one has ended.
+//! The holder of the lock supervises the processes. The record decides which engine may write: a
+//! standby engine takes the volume first, by a new generation, and the lock when the other one has
+//! ended.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;

@@ -26,7 +26,7 @@ const ORPHANED: Duration = Duration::from_secs(1);
 /// How long an earlier process may take to end.
 const LINGERING: Duration = Duration::from_secs(5);
 
-/// What a process of replicas is told.
+/// Options of a process of replicas.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     pub dir: PathBuf,
@@ -195,7 +195,7 @@ impl Shared {
     }
 }
 
-/// Who listens on a socket: the kernel knows, whatever files say.
+/// The process that listens on a socket, from the kernel and not from files.
 fn pid_of(socket: &Path) -> Option<Pid> {
     let stream = UnixStream::connect(socket).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;

@@ -16,7 +16,7 @@ use crate::run::{AdminReply, AdminRequest, MemberState, VolumeKey, VolumeStatus,
 /// A replica that could not be rebuilt so often in a row is replaced.
 const REBUILD_ATTEMPTS: u32 = 2;
 
-/// What the directories of replaced replicas are called, before the id.
+/// The prefix of directories of replaced replicas, before the id.
 const ASIDE: &str = "unusable-";
 
 /// Replaces replicas that cannot be used, once the others serve the volume.

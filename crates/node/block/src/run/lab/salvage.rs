@@ -1,7 +1,7 @@
 //! Declaring one replica to be the truth, when those that are in sync are lost or stale.
 //!
-//! An act of a person and of nobody else: what only the others have, and what a stale replica
-//! lacks, is gone with it. The record keeps that it happened.
+//! Done by an administrator only: data that only the others have, and writes that a stale replica
+//! lacks, are lost. The record keeps that it happened.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::store::files::Directory;
 use crate::store::{OpenError, read_super};
 use crate::wire::Witnessed;
 
-/// What became of the replicas.
+/// The result of a salvage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
     pub kept: ReplicaId,
@@ -59,8 +59,8 @@ pub fn salvage(dir: &Path, index: usize, force: bool) -> Result<Salvaged, LabErr
     Ok(Salvaged { kept, given_up, stale })
 }
 
-/// What the replica in a directory says of itself, if it is the one that is expected. After an
-/// unclean stop its log may know newer flushes.
+/// The state of the replica in a directory, if it is the expected one. After an unclean stop its
+/// log may have newer flushes.
 pub(super) fn look(dir: &Path, index: usize, expected: ReplicaId) -> Result<Claim, LabError> {
     let path = dir.join(format!("replica-{index}"));
     let fail = |source| LabError::Open { path: path.clone(), source };

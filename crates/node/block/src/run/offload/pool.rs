@@ -104,7 +104,7 @@ impl Shared {
                 state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 state.leave(lane);
                 state.done.push(done);
-                // Who has not come for the others was woken for them.
+                // If there are other results, the receiver was already woken for them.
                 if state.done.len() == 1 {
                     self.waker.wake();
                 }
@@ -198,7 +198,7 @@ fn allocate(file: &File, flags: FallocateFlags, offset: u64, len: u64) -> io::Re
     }
 }
 
-/// What is past the end of the file reads as zeroes.
+/// Data past the end of the file reads as zeroes.
 pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Bytes> {
     let mut data = BytesMut::zeroed(len);
     let mut done = 0;
@@ -270,7 +270,7 @@ mod tests {
         }
         assert!(done.iter().all(|it| it.result.is_ok()), "{done:?}");
         for (at, file) in files.iter().enumerate() {
-            // What came later lies over what came before.
+            // Later writes overwrite earlier ones.
             let found = read_at(file, 0, 19 * 100 + LENGTH).unwrap();
             let expected = |byte: usize| (byte / 100).min(19) * 3 + at;
             assert!(found.iter().enumerate().all(|(byte, it)| usize::from(*it) == expected(byte)));

@@ -37,7 +37,7 @@ pub(super) struct Ring {
 
 struct Running {
     job: Job,
-    /// What a read goes into.
+    /// The buffer of a read.
     room: BytesMut,
     done: usize,
 }
@@ -199,7 +199,7 @@ impl Running {
         }
     }
 
-    /// What a completion means; nothing if the operation goes on.
+    /// The result of a completion; nothing if the operation continues.
     fn advance(&mut self, result: i32) -> Option<IoResult> {
         let space = matches!(self.job.op, Op::Punch { .. } | Op::Allocate { .. });
         if result < 0 {
@@ -213,7 +213,7 @@ impl Running {
         }
         self.done += result as usize;
         match &self.job.op {
-            // What is past the end of the file reads as zeroes, as the room is.
+            // Data past the end of the file reads as zeroes, which the buffer contains.
             Op::Read { len, .. } if result == 0 || self.done >= *len => {
                 Some(Ok(std::mem::take(&mut self.room).freeze()))
             }

@@ -1,4 +1,4 @@
-//! What people and controllers ask of a shard, from other threads.
+//! Requests of administrators and controllers to a shard, from other threads.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -128,10 +128,10 @@ pub struct VolumeStatus {
     /// Bytes that a scrub has compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrubbed_bytes: Option<u64>,
-    /// What the last complete scrub found since the volume was attached.
+    /// Result of the last complete scrub since the volume was attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scrub: Option<ScrubResult>,
-    /// What a volume waits for that is not served yet.
+    /// The reason why a volume is not served yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
     pub snapshots: Vec<SnapshotInfo>,
@@ -160,7 +160,7 @@ pub struct MemberStatus {
     pub reason: Option<String>,
 }
 
-/// Who asked, and for what.
+/// The sender of a request, and the reply it expects.
 #[derive(Debug)]
 pub(super) struct Answerer {
     answer: mpsc::Sender<AdminResult>,

@@ -1,4 +1,4 @@
-//! What replicas want done with their files, and what became of it.
+//! File operations of replicas, and their results.
 
 use super::Shard;
 use crate::ids::ReplicaId;

@@ -48,7 +48,7 @@ enum Phase {
     Serving { requests: Requests, replies: Replies },
 }
 
-/// What is done with an answer before it is told.
+/// The step before an answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Tell,
@@ -57,7 +57,7 @@ pub(super) enum Then {
     First,
 }
 
-/// Who waits for an answer of the engine.
+/// The receiver of an engine's answer.
 #[derive(Debug)]
 pub(super) enum Origin {
     Client {
@@ -98,7 +98,7 @@ impl Client {
             && self.bytes + self.stream.waiting() < MAX_BYTES
     }
 
-    /// Listens no more; what was asked is still answered.
+    /// Stops reading requests; earlier ones are still answered.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
@@ -347,7 +347,7 @@ impl Shard {
                 }
             } else if client.wants_more() {
                 self.set_interest(token);
-                // What arrived before it was paused may be whole requests already.
+                // Data that arrived before it was paused may contain whole requests.
                 self.client_ready(Ready { token, readable: true, writable: false });
             } else {
                 self.paused.push(token);
@@ -355,7 +355,7 @@ impl Shard {
         }
     }
 
-    /// A client is gone. What it has asked for is carried out all the same.
+    /// A client disconnected. Its requests are carried out all the same.
     pub(super) fn client_lost(&mut self, client: &Client) {
         tracing::debug!(asked = client.asked, "a client is gone");
     }
@@ -394,6 +394,6 @@ fn reply(offset: u64, result: GuestResult) -> Reply {
 }
 
 fn extent(extent: &crate::repl::engine::Extent) -> Extent {
-    // What is told at once is a small part of what a length can say.
+    // The length of one reply is far below the maximum of the field.
     Extent { length: u32::try_from(extent.length).unwrap_or(u32::MAX), hole: extent.hole }
 }

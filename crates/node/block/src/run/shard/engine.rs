@@ -1,4 +1,4 @@
-//! Engines of a shard: what they ask for is done here.
+//! Engines of a shard: their actions are carried out here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -90,7 +90,7 @@ pub(super) struct Volume {
     waiting: Vec<Listener>,
     waiting_guests: Vec<Listener>,
     encryption: Option<Encryption>,
-    /// Who asked for what.
+    /// The origin of each request.
     pub(super) asked: BTreeMap<GuestId, Origin>,
     /// Requests that were cut.
     pub(super) wholes: BTreeMap<u64, Whole>,
@@ -167,8 +167,9 @@ impl Shard {
         self.close(at);
     }
 
-    /// Ends a volume. Its clients are not listened to any more: who is hung up on comes back
-    /// with what was not answered, who is refused tells its guest.
+    /// Ends a volume. Its clients' sockets are not read any more: a client whose connection is
+    /// closed reconnects and repeats unanswered requests, while one that gets an error reports it
+    /// to its guest.
     pub(super) fn close(&mut self, at: usize) {
         for token in self.sources_of(at) {
             match self.sources.get_mut(token) {
@@ -361,7 +362,7 @@ impl Volume {
         !self.gone && !self.engine.is_over()
     }
 
-    /// What the shard calls a connection of the engine, if it is the current one.
+    /// The shard's id of a connection of the engine, if it is the current one.
     fn link(&self, replica: ReplicaId, connection: Connection) -> Option<ConnectionId> {
         let (known, id) = self.links.get(&replica)?;
         (*known == connection).then_some(*id)

@@ -1,4 +1,5 @@
-//! Engines of other nodes and the grants of replicas: who is let in, who waits, who is refused.
+//! Engines of other nodes and the grants of replicas: which are admitted, which wait, which are
+//! refused.
 //!
 //! ```text
 //!  HELLO ──granted──► session          another grant arrives ──► looked at again
@@ -6,10 +7,10 @@
 //!                                      └ GRANT_TIMEOUT ──► refused, with a reason in the log
 //! ```
 //!
-//! A new engine and the grant for it come from the same change of the volume, on different ways:
-//! an engine that is faster waits a moment here instead of losing its try. What a grant names no
-//! more is closed after [`REVOKE_DELAY`], since the two ends of a migration are told by several
-//! changes, in any order.
+//! A new engine and the grant for it are caused by the same change of the volume, but arrive on
+//! different paths: an engine that is faster waits a moment here instead of failing. The
+//! connection of a node that the grant names no more is closed after [`REVOKE_DELAY`], since the
+//! two ends of a migration are reported by several changes, in any order.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub(super) struct HeldHello {
     since: Duration,
 }
 
-/// What a shard knows of grants.
+/// The state of grants in a shard.
 pub(super) struct GrantState {
     grants: ReplicaGrants,
     timeout: Duration,

@@ -84,7 +84,7 @@ impl Shard {
             self.end_ring(token);
             return false;
         }
-        // What was there before it began kicks nobody.
+        // Requests that were in the ring before it started do not cause a kick.
         self.ring_ready(token);
         true
     }
@@ -115,7 +115,7 @@ impl Shard {
         }
     }
 
-    /// What was asked stays in flight, for the next one that the guest speaks to.
+    /// Unanswered requests stay in flight, for the next process that the guest connects to.
     pub(super) fn guest_gone(&mut self, device: DeviceId) {
         let Some(guest) = self.guests.remove(&device) else { return };
         let _ = guest.stream.shutdown(std::net::Shutdown::Both);
@@ -203,7 +203,7 @@ impl Shard {
             Ok(GuestReply::Done | GuestReply::Map(_)) => {
                 self.ring_tells(token, head, &[], Status::Ok);
             }
-            // Stays in flight: whoever serves the volume next is asked again.
+            // Stays in flight: the next process that serves the volume gets the request again.
             Err(GuestError::Shutdown) => {}
             Err(_) => self.ring_tells(token, head, &[], Status::IoError),
         }
@@ -216,8 +216,8 @@ impl Shard {
         }
     }
 
-    /// From now on guests kick again for what they put into the rings that were emptied. What
-    /// they put in while this turn lasted is taken in the next.
+    /// From now on guests kick again for new requests in the rings that were emptied. Requests
+    /// that they added during this turn are taken in the next.
     pub(super) fn listen_to_rings(&mut self) {
         for token in std::mem::take(&mut self.emptied) {
             let Some(Source::Ring(source)) = self.sources.get_mut(token) else { continue };
@@ -240,7 +240,7 @@ impl Shard {
     }
 }
 
-/// What the thread of a device has of its shard.
+/// The shard handle of a device's thread.
 struct Attached {
     handle: Handle,
     device: DeviceId,

@@ -1,4 +1,4 @@
-//! What goes out at the end of a turn: to each socket once, and what is wanted of it next.
+//! Sending at the end of a turn: once per socket, with its next poll interest.
 
 use std::io;
 
@@ -35,7 +35,7 @@ impl Shard {
         let Some(source) = self.sources.get_mut(token) else { return };
         let read = source.wants_more();
         let Some(stream) = source.stream() else { return };
-        // What was gathered in this turn is sent when it ends, and then fits in most cases.
+        // Data gathered in this turn is sent when it ends, and then fits in most cases.
         let interest = PollInterest { read, write: stream.wants_write() && !gathering };
         if stream.interest != interest {
             stream.interest = interest;

@@ -13,7 +13,7 @@ pub(super) struct Whole {
     origin: Origin,
     left: usize,
     error: Option<GuestError>,
-    /// What was read, in order.
+    /// The data that was read, in order.
     data: Vec<Bytes>,
 }
 

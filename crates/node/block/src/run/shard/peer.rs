@@ -40,9 +40,9 @@ pub(super) struct Inbound {
     /// When it connected, and when it last sent a whole call.
     pub(super) since: Duration,
     pub(super) heard: Duration,
-    /// Who it is; known when it has greeted.
+    /// Its identity; known after its greeting.
     pub(super) peer: Peer,
-    /// What it said, while its node has no grant for the replica.
+    /// Its greeting, while its node has no grant for the replica.
     pub(super) held: Option<HeldHello>,
     /// Since when no grant names its node any more.
     pub(super) revoked: Option<Duration>,
@@ -108,7 +108,7 @@ impl Shard {
         }
     }
 
-    /// What leaves the machine is encrypted, or does not leave it.
+    /// Data that leaves the machine must be encrypted.
     fn connect_to(&mut self, address: &Address) -> std::io::Result<Stream> {
         let session = match (&mut self.tls, address) {
             (Some(tls), Address::Tcp(_)) => Some(tls.current().connect()?),

@@ -1,4 +1,4 @@
-//! What a shard waits for, by token.
+//! The event sources of a shard, by token.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -1,4 +1,4 @@
-//! Engines that connect to replicas here: who is let in, and who is let go for its silence.
+//! Engines that connect to replicas here: admission, and the end of idle connections.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) const GREETING: Duration = Duration::from_secs(10);
 /// is gone, and the network did not say so.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Peers that have not said what they want; who comes after these is turned away.
+/// Peers that have not sent a greeting; above this number new ones are rejected.
 const MAX_STRANGERS: usize = 64;
 
 impl Shard {

@@ -2,8 +2,8 @@
 //!
 //! A write is answered when the last of its replicas has answered. To wake up for each of them
 //! costs a lone write more than anything else, so while there is only one request, the shard
-//! sleeps on one socket alone: that of the replica that it expects to be the last. What others
-//! send stays where it is until then, for [`LINGER`] at most.
+//! sleeps on one socket alone: that of the replica that it expects to be the last. Data from the
+//! others stays in their sockets until then, for [`LINGER`] at most.
 
 use std::io;
 use std::time::Duration;
@@ -60,7 +60,8 @@ impl Shard {
         if self.awaited.len() < 2 || requests != 1 {
             return None;
         }
-        // Who was last before is likely to be again, else who was asked last.
+        // The replica that was last before is likely to be last again; else the one that was sent
+        // to last.
         let before = self.awaited.iter().find(|token| **token == self.last_to_answer);
         self.last_to_answer = *before.or(self.awaited.last())?;
         Some(self.last_to_answer)

@@ -1,4 +1,4 @@
-//! What a check can find, and how bad it is.
+//! The findings of a check, and their severity.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub struct Finding {
     pub problem: Problem,
 }
 
-/// What it is.
+/// Kind of a finding.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
     #[error("super block {slot}: {error}")]

@@ -56,7 +56,7 @@ pub(super) fn check_layer(
     blocks
 }
 
-/// What the slots of a region hold.
+/// The content of the slots of a region.
 enum Page {
     Blank,
     Whole(MapPage),

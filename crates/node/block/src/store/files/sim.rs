@@ -44,7 +44,7 @@ impl Rng {
     }
 }
 
-/// What a power cut leaves of what was not synced.
+/// The part of unsynced data that survives a power cut.
 #[derive(Clone, Debug)]
 pub enum Keep {
     Nothing,
@@ -90,7 +90,7 @@ struct Unsynced {
 #[derive(Clone, Debug, Default)]
 pub struct SimFiles {
     files: BTreeMap<FileId, SimFile>,
-    /// What the directory holds after a power cut, unless a creation or removal is lost.
+    /// The directory's names after a power cut, unless a creation or removal is lost.
     durable_names: BTreeMap<FileId, SimFile>,
     /// Pages of 4 KiB in all files; more is out of space.
     pub capacity: Option<u64>,

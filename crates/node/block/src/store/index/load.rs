@@ -30,7 +30,7 @@ impl Loading {
     }
 }
 
-/// What state an index was in.
+/// The condition of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
     /// Pages with a slot that is damaged while the other one is good.
@@ -228,7 +228,7 @@ pub(crate) fn build(
     Ok(index)
 }
 
-/// What the pages of a map without an index hold.
+/// The content of the pages of a map without an index.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     /// Blocks of data in whole pages.
@@ -238,7 +238,7 @@ struct Found {
     older: u64,
 }
 
-/// What regions without a page are.
+/// The meaning of regions without a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blank {
     Empty,

@@ -22,7 +22,7 @@ pub(super) struct IndexPage {
     pub(super) entries: Entries,
 }
 
-/// Whose page it is.
+/// The layer and page number that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) tag: u64,
@@ -50,7 +50,7 @@ pub(super) fn encode(owner: Owner, page: &IndexPage) -> Vec<u8> {
     bytes
 }
 
-/// What is in one slot.
+/// The content of one slot.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Slot {
     Blank,

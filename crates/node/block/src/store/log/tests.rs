@@ -1,4 +1,4 @@
-//! The ring: what is written is read, torn ends are cut off, and losses are noticed.
+//! The ring: written records are read back, torn ends are cut off, and losses are noticed.
 
 use super::*;
 use crate::store::files::sim::Rng;

@@ -118,7 +118,7 @@ impl LogWriter {
         self.next - self.durable_tail >= self.pages / 2
     }
 
-    /// What came before the last checkpoint is no longer needed. The next batch says so.
+    /// Records before the last checkpoint are no longer needed. The next batch says so.
     pub(crate) fn end_checkpoint(&mut self) {
         if let Some(seq) = self.checkpoint.take() {
             debug_assert!(seq >= self.tail);

@@ -1,5 +1,4 @@
-//! What lies under a linked clone: layers in other directories, and at the bottom perhaps an
-//! image.
+//! The bases of a linked clone: layers in other directories, and at the bottom perhaps an image.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -61,7 +60,7 @@ pub enum BaseError {
     TooDeep,
 }
 
-/// What has to be recorded of an image that is to be a base.
+/// The properties that are recorded of an image that is to be a base.
 pub fn describe_image(bases: &mut dyn Bases, path: &str) -> Result<Base, BaseError> {
     let files = bases.files(path)?;
     let bytes = image_len(files, path)?;
@@ -161,7 +160,7 @@ pub(super) fn resolve(bases: &mut dyn Bases, base: Option<&Base>) -> Result<Reso
     Ok(resolved)
 }
 
-/// What lies under a replica.
+/// The bases of a replica.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
     pub(super) places: Vec<BasePlace>,

@@ -1,4 +1,4 @@
-//! What an [`OpenError`] means for whoever looks after the replica: pure.
+//! The consequence of an [`OpenError`] for the supervisor of the replica: pure.
 //!
 //! Opening files again does not help those that are missing or damaged, and only those. Everything
 //! else may pass, or needs a person, and the files stay as they are.

@@ -8,7 +8,8 @@ use crate::store::geometry::region_count;
 use crate::store::index::{self, Index, LoadError, Loading, Root};
 use crate::store::super_block::SuperBlock;
 
-/// What each layer's index must add up to: the log knows it better than the super block.
+/// The expected root of each layer's index; the one in the log is newer than that in the super
+/// block.
 pub(crate) fn roots(meta: &SuperBlock, logged: &BTreeMap<FileNo, Root>) -> BTreeMap<FileNo, Root> {
     let layers = meta.body.layers.layers.iter();
     let root = |file: FileNo, known: Option<Root>| {

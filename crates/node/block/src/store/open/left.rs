@@ -1,5 +1,5 @@
-//! What a process that was killed left in the kernel's cache, and the file in which the next one
-//! leaves it.
+//! Data that a killed process left in the kernel's cache, and the file that records it for the
+//! next one.
 
 use super::replay::Recovered;
 use super::{End, MAX_PLACES, OpenError, is_inside};
@@ -27,9 +27,9 @@ pub(super) fn read(
     let mut left = Left { unsynced: recovered.unsynced.clone(), ..Left::default() };
     left.places = places(files, meta)?.min(MAX_PLACES as usize);
     if end != End::Killed {
-        // What is left of an earlier boot, or says what the maps say, must not come back.
+        // Records of an earlier boot, or those that repeat the maps, must not be used again.
         left.places = make(files, meta, boot, left.places);
-        // What it says of the log is written anew. A disk without room for it is no reason not to open.
+        // The part about the log is written anew. A full disk is no reason not to open.
         let _: Result<(), IoFault> = files.create(FileId::Sums);
         return Ok(left);
     }

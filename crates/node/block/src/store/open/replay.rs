@@ -1,4 +1,4 @@
-//! What follows from the log of a replica that was not stopped cleanly.
+//! Recovery from the log of a replica that was not stopped cleanly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::store::sabotage::{Check, is_left_out};
 use crate::store::sums::{self, Mark};
 use crate::store::super_block::SuperBlock;
 
-/// What a log says about the state of a replica.
+/// The state of a replica according to its log.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) counts: BTreeMap<FileNo, u64>,
@@ -38,7 +38,7 @@ pub(crate) struct Sum {
     pub(crate) presence: BTreeMap<(FileNo, Region), Presence>,
     /// For each piece of work the last cursor.
     pub(crate) cursors: BTreeMap<u32, Region>,
-    /// What the indexes of layers add up to.
+    /// The roots of the layers' indexes.
     pub(crate) roots: BTreeMap<FileNo, Root>,
     /// The newest super block that was durable.
     pub(crate) super_seq: u64,
@@ -122,8 +122,8 @@ pub(super) fn recover(
         indexes::build(files, meta, &counts)?
     };
     let written = written_files(&meta.body.layers, meta.body.work.as_ref());
-    // Where it is not known what the kernel has in its cache, all of it becomes durable now: what
-    // is read must not change its mind later.
+    // Where the content of the kernel's cache is not known, all of it becomes durable now: data
+    // that was read must not change later.
     for file in written.iter().copied().filter(|_| end != End::Killed) {
         let data = FileId::Data(Place::Own, file);
         files.sync(data).map_err(io(data))?;

@@ -1,8 +1,8 @@
 //! Whether the file of recent changes is the one that the last process wrote.
 //!
 //! After a kill, changes that were answered and not flushed are known from this file alone, and
-//! records that are older than what was flushed would hide it. So a file that is missing, damaged or
-//! an older copy must be noticed. What shows it:
+//! records that are older than flushed changes would hide them. So a file that is missing, damaged
+//! or an older copy must be detected. The evidence:
 //!
 //! - the stamp after the last place names the session: a file that was lost, cut or taken from an
 //!   earlier session has another or none;
@@ -42,7 +42,7 @@ pub enum RecentDamage {
     Older { found: u64, recorded: u64 },
 }
 
-/// What the file must hold.
+/// The expected stamp of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub(crate) boot: BootId,
@@ -74,7 +74,7 @@ fn is_stamped(bytes: &[u8], expected: &Expected) -> bool {
         && get_u64(bytes, 32) >= expected.session
 }
 
-/// What is wrong with the file, if anything is.
+/// The fault of the file, if there is one.
 pub(crate) fn inspect(file: &[u8], expected: &Expected) -> Option<RecentDamage> {
     let (boot, tag) = (expected.boot, expected.tag);
     let end = expected.places * PLACE as usize;

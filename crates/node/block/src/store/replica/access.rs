@@ -1,4 +1,4 @@
-//! Getting at map pages and regions: what an operation needs before it may touch data.
+//! Access to map pages and regions: the preconditions of an operation that touches data.
 
 use super::{LogWaiter, Purpose, Replica, own_map};
 use crate::store::cache::{Known, PageIndex, PageKey};
@@ -34,7 +34,7 @@ impl Parking {
     }
 }
 
-/// What a place is allocated for.
+/// The file that space is allocated in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Map,
@@ -47,7 +47,7 @@ fn index_place(key: PageKey) -> (FileId, u32) {
     (FileId::Index(place, file), key.region.0 / index::REGIONS)
 }
 
-/// What a look at a page gave.
+/// Result of the lookup of a page.
 pub(super) enum Lookup {
     Blank,
     Page(PageIndex),
@@ -97,7 +97,8 @@ impl Replica {
         if let FileId::Map(Place::Own, file) = key.file
             && self.meta.body.layers.by_file(file).is_none()
         {
-            // The layer was dropped meanwhile: whoever wanted the page looks elsewhere now.
+            // The layer was dropped meanwhile: operations that waited for the page look elsewhere
+            // now.
             self.ready.extend(waiting);
             return;
         }
@@ -209,9 +210,9 @@ impl Replica {
         false
     }
 
-    /// Somebody writes at the beginning of a region and the one before it was written: the next
-    /// ones follow. Records are made for several at once, before anybody has to wait for them.
-    /// What is not written after all costs a look after an unclean stop.
+    /// A write is at the beginning of a region and the region before it was written: the next ones
+    /// follow. Records are made for several at once, before a write has to wait for them. A region
+    /// that is not written after all costs a check after an unclean stop.
     pub(super) fn look_ahead(&mut self, region: Region) {
         let is_active =
             |at: u32| self.regions.get(Region(at)).is_some_and(|it| it.phase != Phase::Inactive);

@@ -1,4 +1,4 @@
-//! What lies under what: the links that a lookup goes through, and where a write goes.
+//! The order of layers: the links that a lookup follows, and the layer that a write goes to.
 
 use super::Replica;
 use crate::store::files::FileNo;

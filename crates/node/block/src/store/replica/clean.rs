@@ -9,8 +9,8 @@
 //! durable, the roots of the indexes follow, and the tail moves to the checkpoint; a power cut in
 //! between replays from the old tail, and the old roots say which pages do not count.
 //!
-//! Pages that will not change soon then get a copy in their other slot, without a sync: what was
-//! there does not count any more, and a copy that is torn costs nothing.
+//! Pages that will not change soon then get a copy in their other slot, without a sync: the
+//! content there does not count any more, and a torn copy does no harm.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ struct Written {
     copy: Copy,
 }
 
-/// What goes into the other slot of a page when it counts.
+/// The copy for the other slot of a page, written once the page counts.
 #[derive(Debug)]
 struct Copy {
     file: FileId,

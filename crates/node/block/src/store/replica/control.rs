@@ -48,18 +48,18 @@ pub(super) struct Control {
     prepared: Option<FileNo>,
     /// The slot that is written first; the other one holds the newest state.
     first: usize,
-    /// Who waits for snapshots to become durable.
+    /// Requests that wait for snapshots to become durable.
     sealers: Vec<RequestId>,
 }
 
-/// What is to be changed.
+/// A change of the super block.
 #[derive(Debug)]
 pub(super) enum Change {
     Request(Request),
     BeginWork(WorkKind),
     FinishWork,
     DropLayer(LayerNo),
-    /// What a power cut cost has been got back from the peers, or given up.
+    /// Writes that a power cut lost have been copied from the peers, or given up.
     ForgetLoss,
     /// Snapshots that were cut become durable.
     Seal,
@@ -273,7 +273,7 @@ impl Replica {
         for layer in &mut next.body.layers.layers {
             layer.blocks = self.counts.get(&layer.file).copied().unwrap_or(0);
             layer.root = Some(self.index.root(layer.file));
-            // Whoever stops being written takes its doubts along.
+            // A layer that is written no more keeps its doubts.
             layer.unverified = were.contains(&layer.file) && self.is_in_doubt(layer.file);
         }
         if let Some(work) = &mut next.body.work
@@ -332,7 +332,7 @@ impl Replica {
         }
     }
 
-    /// Nothing has changed; what was created is not needed.
+    /// Nothing has changed; the created file is not needed.
     fn refuse_change(&mut self, running: Running, error: RequestError) {
         if let Some(file) = running.plan.creates {
             self.control.prepared = None;

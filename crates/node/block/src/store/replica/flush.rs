@@ -1,4 +1,4 @@
-//! Flush: what was written becomes durable, in the order that keeps the map honest.
+//! Flush: written data becomes durable, in the order that keeps the map correct.
 //!
 //! ```text
 //!        want                       synced               recorded               log durable
@@ -27,13 +27,13 @@ pub(super) struct Flush {
     state: FlushState,
     /// The number of the flush that runs, or ran last.
     cycle: u64,
-    /// Who waits for which.
+    /// The requests that wait for each flush.
     waiters: VecDeque<(u64, Waiter)>,
     pages: Vec<PageIndex>,
     files: BTreeSet<FileNo>,
     /// The last change that it covers.
     upto: Ticket,
-    /// What becomes known with the next flush, and with the one that runs.
+    /// The flush marks that become known with the next flush, and with the one that runs.
     next_marks: Option<FlushMarks>,
     marks: Option<FlushMarks>,
 }
@@ -139,7 +139,7 @@ impl Replica {
         self.flush_recorded();
     }
 
-    /// A record has been written. What is committed must not be newer than what is recorded, or
+    /// A record has been written. The committed state must not be newer than the recorded one, or
     /// the next process would take the record for the truth.
     pub(super) fn flush_recorded(&mut self) {
         if self.flush.state == FlushState::Recording && self.recent.is_recorded(self.flush.upto) {

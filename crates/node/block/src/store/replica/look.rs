@@ -219,7 +219,7 @@ impl Replica {
                 scrub.bad.push(BadBlock { layer, offset, expected: Some(expected), found });
             }
         }
-        // Whoever waits for the region is let in before the next layer is read.
+        // Operations that wait for the region continue before the next layer is read.
         self.end_scrub(scrub);
         OpStep::Again
     }

@@ -25,7 +25,7 @@ use crate::store::region::Regions;
 use crate::store::slab::Slab;
 use crate::store::super_block::SuperBlock;
 
-/// What [`super::open`] knows after it has read a directory.
+/// The state that [`super::open`] has read from a directory.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub meta: SuperBlock,
@@ -41,7 +41,7 @@ pub(crate) struct Opened {
     pub left: Left,
 }
 
-/// What an earlier process of the same boot left in the kernel's cache.
+/// Data that an earlier process of the same boot left in the kernel's cache.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     /// Places in the file of recent changes.

@@ -261,8 +261,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Looks the blocks of a span up. Nothing if a page must be loaded first; what is known by
-    /// then is kept in `resolving`.
+    /// Looks the blocks of a span up. Nothing if a page must be loaded first; the blocks known by
+    /// then are kept in `resolving`.
     pub(super) fn resolve(
         &mut self,
         parking: &mut Parking,

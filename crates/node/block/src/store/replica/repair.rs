@@ -6,9 +6,9 @@
 //!                                                      └─ some were lost ─► Flushing ──► (reply)
 //! ```
 //!
-//! What becomes known again of lost blocks is not logged: the log has no checksums, and those of a
-//! layer that nobody writes are not summed again. The page gets it once the data is durable, and the
-//! next clean writes it; after a stop before that the blocks are lost as before.
+//! Repairs of lost blocks are not logged: the log has no checksums, and those of a layer that is
+//! not written are not summed again. The page is updated once the data is durable, and the next
+//! clean writes it; after a stop before that the blocks are lost as before.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! What a replica says about itself, as numbers that an API can publish.
+//! The status of a replica, as numbers that an API can publish.
 
 use super::Replica;
 use crate::ids::{Epoch, FlushMarks, Generation, ReplicaId, SnapshotId, VolumeId};

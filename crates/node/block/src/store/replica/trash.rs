@@ -4,8 +4,8 @@
 //! Idle ─throw─► Changing ─► Draining reads ─► Cutting data ─► Removing ─► Syncing ─► Idle
 //! ```
 //!
-//! Reads that were begun before may still look at the files; new ones do not. What a crash leaves
-//! behind is removed at the next open.
+//! Reads that were begun before may still use the files; new ones do not. Files that a crash
+//! leaves behind are removed at the next open.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::{Purpose, Replica, own_data};
 use crate::store::files::{FileId, FileNo};
 use crate::store::request::{IoOp, IoResult};
 
-/// What one truncation gives back at most.
+/// The most space that one truncation frees.
 const SLICE: u64 = 1 << 30;
 
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! Reading the data of a suspect region again, and giving space back.
 //!
 //! After an unclean stop the data of an active region may be newer than its checksums, or torn.
-//! What is on disk now is what every later read gives: it is read once, its checksums are
-//! recorded, and only then is the region used. Whether peers hold the same is for the
-//! replication core to find out, by comparing.
+//! Every later read gives the content that is on disk now: it is read once, its checksums are
+//! recorded, and only then is the region used. The replication core finds out whether peers hold
+//! the same, by comparing.
 
 use super::access::Lookup;
 use super::{OpKind, OpStep, Parking, Purpose, Replica, own_data, own_map};
@@ -15,8 +15,8 @@ use crate::store::layer::written_files;
 use crate::store::request::{IoFault, IoOp, IoResult, Reply, RequestError};
 use crate::store::slab::Key;
 
-/// Regions that wait for their space to be given back; what is beyond keeps its space until it
-/// is written or zeroed again.
+/// Regions that wait for their space to be freed; those above this limit keep their space until
+/// they are written or zeroed again.
 pub(super) const MAX_PUNCHES: usize = 4096;
 
 /// Fewer blocks in a row are not worth a change of the file system's metadata.
@@ -143,7 +143,7 @@ impl Replica {
         self.step_verify(key, verify)
     }
 
-    /// The region stays suspect; whoever needs it hears why.
+    /// The region stays suspect; operations that need it get the error.
     pub(super) fn abandon_verify(&mut self, verify: &mut VerifyOp, error: &RequestError) {
         self.work.verifying -= 1;
         let entry = self.regions.entry(verify.region);

@@ -63,8 +63,8 @@ impl WorkState {
         self.cursor
     }
 
-    /// For a checkpoint, which comes after every record that is on its way: what it says must not
-    /// be older than what it makes unnecessary.
+    /// For a checkpoint, which is written after every record in flight: it must not be older than
+    /// the records that it replaces.
     pub(super) fn logged_cursor(&self) -> Region {
         self.logged
     }

@@ -210,7 +210,7 @@ impl Replica {
         for span in write.spans() {
             let file = self.file_of(write.layer, span.region);
             let index = self.pinned_page(file, span.region);
-            // What a failed write left behind has to be synced like any other data.
+            // Data of a failed write has to be synced like any other data.
             self.unsynced.insert(file);
             let (these, rest) = crcs.split_at(span.count as usize);
             crcs = rest;

@@ -42,7 +42,7 @@ fn run(seed: u64) -> Result<(), String> {
             after.audit(Audit::AfterCut)?;
             after.audit(Audit::Steady)?;
             if cuts.one_in(2) {
-                // What was seen once stays, also over the next cut.
+                // Data that was read once stays, also over the next cut.
                 let mut again = after.after_cut(keep(&mut cuts));
                 again.audit(Audit::AfterCut)?;
                 world = again;
@@ -105,8 +105,8 @@ fn a_full_disk_costs_nothing_but_the_writes_that_were_refused() {
     all(seeds(25), run_tight);
 }
 
-/// Does one thing after the other and, before each operation on a file, cuts the power in every
-/// way; what is left must be one of the things it may be, and stay so.
+/// Runs the steps in order and, before each operation on a file, cuts the power in every way; the
+/// remaining content must be one of the allowed ones, and stay so.
 fn enumerate(script: &[fn(&mut World)]) {
     let mut world = World::new(7);
     for (at, step) in script.iter().enumerate() {

@@ -85,7 +85,7 @@ pub(super) fn survey(mut files: SimFiles, trusted: bool) -> Result<usize, OpenEr
             Err(_) => bad += 1,
         }
     }
-    // Whatever is damaged, asking for it does not stop the rest.
+    // A request for damaged data does not stop the others.
     driven.request(write(0)).map(drop).unwrap_or(());
     // A check does not look at data that was being written.
     if bad > 0 && !trusted {

@@ -32,7 +32,7 @@ fn damaged(driven: &mut Driven<'_>) -> Vec<u64> {
     bad.iter().map(|bad| bad.offset / BLOCK).collect()
 }
 
-/// What the snapshot of another replica would show.
+/// A repair with the content that another replica's snapshot would have.
 fn repair(block: u64) -> Request {
     let data = bytes(u8::from(block < 8), 1);
     let crcs = crc::of_blocks(&data).collect();
@@ -71,7 +71,7 @@ fn a_snapshot_that_lost_its_map_is_repaired_in_place() {
         replica.request(repair(block)).unwrap();
     }
     assert!(damaged(&mut replica).is_empty());
-    // What is known again is not changed any more.
+    // A repaired block is not changed any more.
     let mut other = repair(3);
     if let Request::Repair { data, crcs, .. } = &mut other {
         *data = bytes(9, 1);

@@ -35,7 +35,7 @@ impl Stop {
     }
 }
 
-/// What every block should hold.
+/// The expected content of every block.
 type Shadow = BTreeMap<u64, u8>;
 
 struct Group {
@@ -43,7 +43,7 @@ struct Group {
     /// The files as they were at some moments.
     older: Vec<Vec<SimFiles>>,
     shadow: Shadow,
-    /// What blocks held since the last flush: a replica that lost writes may hold any of it.
+    /// Values of blocks since the last flush: a replica that lost writes may hold any of them.
     unflushed: BTreeMap<u64, BTreeSet<u8>>,
     snapshot: Option<Shadow>,
 }
@@ -62,7 +62,7 @@ fn write(block: u64, fill: u8) -> Request {
     Request::Write { offset: block * BLOCK, data, crcs, fua: false }
 }
 
-/// What a replica may hold.
+/// The content that a replica may have.
 #[derive(Clone)]
 struct Expected {
     shadow: Shadow,
@@ -265,7 +265,8 @@ fn apply(group: &mut Group, at: usize, file: FileId, damage: &Damage) {
     }
 }
 
-/// What a replica says about a block: nothing if it knows that it does not know.
+/// The content of a block according to a replica: nothing if it reports an error or a wrong
+/// checksum.
 fn read(driven: &mut Driven<'_>, view: View, block: u64) -> Option<Bytes> {
     let request = Request::Read { view, offset: block * BLOCK, len: BLOCK };
     let Ok(Reply::Data(data)) = driven.request(request) else { return None };

@@ -1,5 +1,5 @@
-//! What a volume may say: for each block the values it may have after a power cut, and the one
-//! it has now. A value is the number of the write for each of its eight sectors.
+//! The allowed content of a volume: for each block the values it may have after a power cut, and
+//! the one it has now. A value is the number of the write for each of its eight sectors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ pub(super) struct Model {
     next: u32,
 }
 
-/// A flush that was submitted: what it covers.
+/// The writes that a submitted flush covers.
 #[derive(Clone, Debug)]
 pub(super) struct Covered(BTreeMap<u64, usize>);
 

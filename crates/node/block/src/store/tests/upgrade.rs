@@ -109,7 +109,7 @@ fn a_map_of_the_first_version_that_lost_pages_does_not_become_zeroes() {
     for (name, packed) in SAMPLES {
         for (what, mut files) in emptied(packed) {
             let healthy = check(&mut files.clone(), Depth::Data, &mut |_| {}).is_healthy();
-            // What was read is compared in the survey. The log of the killed one has some pages.
+            // The survey compares the data. The log of the killed one has some pages.
             let result = survey(files.clone(), false);
             let refused = matches!(result, Err(OpenError::Index { .. }));
             assert!(refused || result == Ok(0), "{name}, {what}: {result:?}");

@@ -38,7 +38,7 @@ enum Asked {
     },
     Flush(Covered),
     Snapshot(SnapshotId),
-    /// What the snapshot made durable.
+    /// The writes that the snapshot made durable.
     Seal(Covered),
     Delete(SnapshotId),
     Revert(SnapshotId, LayerNo),
@@ -419,11 +419,11 @@ impl World {
         Ok(())
     }
 
-    /// What the directory looks like if the power goes now, and the model of what may be in it.
+    /// The directory if the power fails now, and the model of its allowed content.
     pub(super) fn after_cut(&mut self, keep: Keep) -> World {
         let mut files = self.files.clone();
         for io in &self.pending {
-            // What was on its way may have got through.
+            // Operations in flight may have been carried out.
             if self.rng.one_in(2) && !matches!(io.op, IoOp::Read { .. }) {
                 let _: Result<Bytes, IoFault> = perform(&mut files, io.file, &io.op);
             }
@@ -433,8 +433,8 @@ impl World {
         self.follow(files, boot)
     }
 
-    /// What is left if the process is killed now: of what was on its way any part, whole pages
-    /// each, and all that was done.
+    /// The files if the process is killed now: any part of the operations in flight, whole pages
+    /// each, and all completed ones.
     pub(super) fn after_kill(&mut self) -> World {
         let mut files = self.files.clone();
         for io in &self.pending {
@@ -579,7 +579,7 @@ impl World {
     }
 }
 
-/// What was before an audit.
+/// The event before an audit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Audit {
     Steady,

@@ -1,4 +1,4 @@
-//! What each change of the super block needs, and what it does.
+//! The requirements and effects of each change of the super block.
 
 use super::Change;
 use crate::ids::SnapshotId;
@@ -29,7 +29,7 @@ pub(super) struct ChangePlan {
     pub(super) closes: bool,
 }
 
-/// What follows in memory once the change is durable.
+/// Effects in memory once the change is durable.
 #[derive(Debug, Default)]
 pub(super) struct Effect {
     created: Option<FileNo>,

@@ -14,7 +14,7 @@ impl Replica {
         }
     }
 
-    /// The kernel has the snapshot: what is written from now on goes on top of it.
+    /// The kernel has the snapshot: later writes go on top of it.
     pub(super) fn finish_cut(&mut self, running: Running, next: SuperBlock, effect: Effect) {
         self.super_unsynced = true;
         self.control.first = 1;

@@ -54,7 +54,7 @@ impl Replica {
         }
     }
 
-    /// The first slot is durable: what it says is true.
+    /// The first slot is durable: its content is valid.
     fn mirror(&mut self, mut running: Running) {
         let mirroring = ControlState::Mirroring { unfinished: None };
         let ControlState::Writing { next, data, effect } =

@@ -1,4 +1,4 @@
-//! What background work has to do in one region.
+//! The remaining background work in one region.
 
 use super::super::access::Lookup;
 use super::super::read::{Resolving, Source};

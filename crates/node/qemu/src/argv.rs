@@ -10,9 +10,8 @@
 //! anything in the machine's folder, and we can connect before it is up. Only the one that
 //! QEMU 7.2 insists on opening itself (VNC) is a path, in a folder of its own.
 //!
-//! A guest that powers off stops the processors but not the process (`-action
-//! shutdown=pause`): whoever looks next can tell a power-off from a crash, even if nobody was
-//! looking when it happened.
+//! A guest that powers off stops the processors but not the process (`-action shutdown=pause`): a
+//! power-off can be told from a crash later, even if nothing watched the machine when it happened.
 
 mod board;
 pub mod device;
@@ -29,7 +28,7 @@ use crate::machine::{Machine, Start};
 pub use board::{GROWTH_BLOCK, GROWTH_DEVICE};
 use line::Line;
 
-/// What the launcher opened for a machine, and where QEMU is to open the rest.
+/// Files that the launcher opened for a machine, and paths that QEMU is to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wiring {
     /// Also how a process is recognised as this machine's, so it is an absolute path.

@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::run_dir::{RunDir, SERIAL};
 
-/// What somebody who comes late gets to see.
+/// Bytes of earlier output that a new listener receives.
 const TAIL: usize = 16 << 10;
 /// The log is kept in two files of at most this size.
 const LONGEST_LOG: u64 = 1 << 20;
@@ -75,13 +75,13 @@ impl Recent {
 /// Somebody who listens.
 #[derive(Debug)]
 pub struct Listener {
-    /// What was said before; delivered first.
+    /// Earlier output; delivered first.
     past: Option<Bytes>,
     pieces: broadcast::Receiver<Bytes>,
 }
 
 impl Listener {
-    /// What the guest says next. Cancel-safe.
+    /// The next output of the guest. Cancel-safe.
     pub async fn next(&mut self) -> Result<Bytes, ConsoleError> {
         if let Some(past) = self.past.take() {
             return Ok(past);

@@ -1,10 +1,10 @@
 //! Speaking with the agent inside the guest.
 //!
-//! The channel has no notion of a connection: the agent may be absent, may answer a question
-//! that was asked minutes ago, or may die in the middle of a word. So each exchange begins
-//! with a number that must come back, and everything before it is thrown away. One task
-//! owns the channel and asks one question at a time; whoever asks waits only as long as they
-//! said. The channel stays open between questions, because agents poll a closed one.
+//! The channel has no notion of a connection: the agent may be absent, may answer a question that
+//! was asked minutes ago, or may die in the middle of a word. So each exchange begins with a
+//! number that must be returned, and everything before it is discarded. One task owns the channel
+//! and sends one question at a time; callers wait only for the time limit that they gave. The
+//! channel stays open between questions, because agents poll a closed one.
 
 mod commands;
 mod types;
@@ -125,7 +125,7 @@ async fn serve(dir: RunDir, mut queue: mpsc::Receiver<AgentCall>, mut stop: Stop
         }
         let answer = tokio::select! {
             answer = answer(&dir, &mut channel, &question.command) => answer,
-            // Whoever asked has given up: what is under way is worth nothing.
+            // The caller has given up: the exchange is cancelled.
             () = question.reply.closed() => {
                 channel = None;
                 continue;

@@ -1,4 +1,4 @@
-//! Disk images: what they are, and turning them into what machines use.
+//! Disk images: detecting their format, and converting them for machines.
 //!
 //! Images come from strangers. QEMU's formats can name other files, and a stranger's image
 //! that names a file of the host would hand it to the guest. So an image's kind is told by
@@ -28,13 +28,13 @@ pub use tool::{Tool, ToolError};
 
 use crate::machine::{FileImage, ImageFormat};
 
-/// What an image holds.
+/// Properties of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageInfo {
     pub kind: ImageKind,
     /// The size of the disk that the guest sees.
     pub virtual_size: u64,
-    /// What it takes on the host now.
+    /// The space that it takes on the host now.
     pub actual_size: u64,
 }
 

@@ -28,9 +28,9 @@ pub use pci_bus::{PciAddressError, PciBus};
 /// One virtual machine as QEMU will see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// What `ps` and QEMU's own messages call it.
+    /// Its name in `ps` and in QEMU's own messages.
     pub name: String,
-    /// What SMBIOS tells the guest; stable over restarts.
+    /// The UUID that SMBIOS gives to the guest; stable over restarts.
     pub uuid: String,
     #[serde(default)]
     pub smbios: Smbios,
@@ -114,7 +114,7 @@ impl Accelerator {
     }
 }
 
-/// What the guest reads in its DMI tables; empty fields are left to QEMU.
+/// Values of the guest's DMI tables; empty fields are left to QEMU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Smbios {
@@ -324,7 +324,7 @@ pub enum Clock {
     At(String),
 }
 
-/// What happens once QEMU is ready.
+/// The action once QEMU is ready.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
@@ -336,7 +336,7 @@ pub enum Start {
     Incoming,
 }
 
-/// What a reboot by the guest does.
+/// The effect of a reboot by the guest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnReboot {

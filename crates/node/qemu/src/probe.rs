@@ -1,4 +1,4 @@
-//! What this host's QEMU is and whether KVM works, found out by running a guest.
+//! The version of this host's QEMU and whether KVM works, found out by running a guest.
 //!
 //! That `/dev/kvm` can be opened proves nothing: there are hosts that interpret real mode and
 //! fail at the first kernel. The guest of `probe/trial.S` does what every kernel does on its
@@ -25,11 +25,11 @@ const TRIAL: &[u8] = include_bytes!("probe/trial.bin");
 /// Working KVM needs a tenth of a second, most of it for the firmware. A node that comes back
 /// from a power cut with all its guests is slower.
 const LIMIT: Duration = Duration::from_secs(15);
-/// What the trial's last instruction makes of QEMU's exit status.
+/// QEMU's exit status after the trial's last instruction.
 const SUCCESS: i32 = 0x4b << 1 | 1;
 const KVM: &str = "/dev/kvm";
 
-/// What was found out about the host.
+/// Result of probing the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     pub accelerator: Accelerator,
@@ -197,7 +197,7 @@ impl Drop for TemporaryDir {
 }
 
 impl TemporaryDir {
-    /// Beside the cache, in a folder of ours: what lies in a public one could be anybody's.
+    /// Beside the cache, in a folder of ours: files in a public folder could belong to any user.
     fn beside(cache: &Path) -> io::Result<Self> {
         let path = cache.with_extension("trial");
         crate::create_passable(&path)?;

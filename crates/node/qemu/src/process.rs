@@ -42,7 +42,7 @@ pub use running::{PinError, RecoverError, RunningMachine, ScreenshotError};
 pub(crate) use sys::{confine, confine_with};
 pub use sys::{open_tap, open_vhost_net};
 
-/// What is started: the machine, and what holds it in its place.
+/// The machine to start, and its confinement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     pub machine: Machine,

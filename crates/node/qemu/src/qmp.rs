@@ -1,10 +1,10 @@
 //! A client for QEMU's monitor protocol.
 //!
-//! One task reads, one writes, and callers share a cloneable [`Qmp`]. Replies find their
-//! caller by id; events go to a broadcast channel as they came, known to us or not. What
-//! is not JSON, is longer than [`codec::LONGEST_LINE`], or answers a question nobody asked
-//! ends the connection with an error for everyone who waits; it never panics. QEMU may be
-//! stopped or stuck: every command ends after the client's time limit.
+//! One task reads, one writes, and callers share a cloneable [`Qmp`]. Replies find their caller by
+//! id; events are sent to a broadcast channel unchanged, known to us or not. A line that is not
+//! JSON, is longer than [`codec::LONGEST_LINE`], or answers no open request ends the connection
+//! with an error for all waiting callers; it never panics. QEMU may be stopped or stuck: every
+//! command ends after the client's time limit.
 
 pub mod codec;
 mod commands;
@@ -85,7 +85,7 @@ pub struct Qmp {
     next: Arc<AtomicU64>,
     hang_up: Arc<Notify>,
     limit: Duration,
-    /// What commands that cannot wait are sent with.
+    /// The band of commands that cannot wait.
     urgent: Band,
 }
 

@@ -57,7 +57,7 @@ impl RunDir {
         self.vm().join("qemu.pid")
     }
 
-    /// What QEMU has said; bounded.
+    /// QEMU's own output; bounded.
     pub fn log(&self) -> PathBuf {
         self.0.join(LOG)
     }
@@ -188,7 +188,7 @@ impl RunDir {
         UnixStream::connect(through(&folder, name)).await
     }
 
-    /// What QEMU said last, at most `limit` bytes.
+    /// The end of QEMU's output, at most `limit` bytes.
     pub fn log_tail(&self, limit: usize) -> String {
         let Ok(bytes) = fs::read(self.log()) else { return String::new() };
         let start = bytes.len().saturating_sub(limit);

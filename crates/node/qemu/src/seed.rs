@@ -35,7 +35,7 @@ pub fn medium(label: &str, files: &[SeedFile]) -> Result<Vec<u8>, SeedError> {
     iso::write(label, &tree, files)
 }
 
-/// What cloud-init's NoCloud source reads.
+/// The files that cloud-init's NoCloud source reads.
 pub fn no_cloud(
     user_data: &[u8],
     meta_data: &[u8],
@@ -47,7 +47,7 @@ pub fn no_cloud(
     medium("cidata", &files)
 }
 
-/// What cloud-init's ConfigDrive source reads, in OpenStack's layout.
+/// The files that cloud-init's ConfigDrive source reads, in OpenStack's layout.
 pub fn config_drive(
     user_data: &[u8],
     meta_data: &[u8],
@@ -83,7 +83,7 @@ mod tests {
         let about = isoinfo(&image, &["-d"]);
         assert!(about.contains("Volume id: cidata"), "{about}");
         assert!(about.contains("Joliet with UCS level 3 found"), "{about}");
-        // What udev asks, and what busybox asks in guests that have no udev.
+        // The label that udev reads, and that busybox reads in guests without udev.
         let label = ask(&image, Command::new("blkid").args(["-p", "-o", "value", "-s", "LABEL"]));
         assert_eq!(label.trim(), "cidata");
         assert!(image.len() > 0x11000, "busybox reads that much before it decides");

@@ -1,4 +1,4 @@
-//! What agents tell about their guest. Fields that an agent leaves out are empty.
+//! Reports of guest agents. Fields that an agent leaves out are empty.
 
 use serde::Deserialize;
 

@@ -36,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Channel<S> {
         self.send(&[MARK], "guest-sync-delimited", &json!({ "id": id })).await?;
         loop {
             let line = self.line().await?;
-            // Whatever came before the mark is a leftover, whole or torn.
+            // Bytes before the mark are left over from earlier, whole or torn.
             let Some(mark) = line.iter().rposition(|byte| *byte == MARK) else { continue };
             let reply = serde_json::from_slice::<Value>(&line[mark + 1..]);
             if reply.is_ok_and(|reply| reply["return"] == json!(id)) {

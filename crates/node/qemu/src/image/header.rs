@@ -1,4 +1,4 @@
-//! The first bytes of images: what kind it is, and whether it points outside itself.
+//! The first bytes of images: the format, and whether the image refers to other files.
 
 /// How much of an image is looked at; a VMDK's description lies within it.
 pub(super) const LOOKED_AT: u64 = 64 << 10;
@@ -15,7 +15,7 @@ pub enum ImageKind {
 }
 
 impl ImageKind {
-    /// What QEMU calls it.
+    /// QEMU's name of the format.
     pub fn driver(self) -> &'static str {
         match self {
             Self::Raw => "raw",

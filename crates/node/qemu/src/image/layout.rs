@@ -6,8 +6,8 @@
 //! place at once and need not be written twice. A qcow2 image where anything is not so is to be
 //! converted by who knows all of the format; [`Layout::is_complete`] says that.
 //!
-//! What is said of a part depends on the parts before it and on nothing else, so whoever reads
-//! again what was not moved learns again what was.
+//! The verdict on a part depends only on the parts before it, so a second read of the parts that
+//! were not moved shows again which parts were.
 
 use std::collections::BTreeMap;
 

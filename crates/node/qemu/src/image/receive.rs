@@ -54,7 +54,7 @@ impl Compression {
     }
 }
 
-/// What has arrived.
+/// Result of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
     pub kind: ImageKind,
@@ -88,7 +88,7 @@ pub fn receive(
         let _ = std::fs::remove_file(path);
         match source.kind() {
             io::ErrorKind::FileTooLarge => ReceiveError::TooLarge { most },
-            // What the decoders and the network call a failure.
+            // Errors of the decoders and the network.
             io::ErrorKind::InvalidData
             | io::ErrorKind::UnexpectedEof
             | io::ErrorKind::InvalidInput

@@ -35,7 +35,7 @@ pub enum ToolError {
 #[derive(Debug, Clone)]
 pub struct Tool {
     pub program: PathBuf,
-    /// Who it runs as; must be able to read and write the images.
+    /// The user that it runs as; must be able to read and write the images.
     pub identity: Option<ProcessUser>,
     /// For everything but conversions, which take as long as they take.
     pub limit: Duration,
@@ -105,7 +105,7 @@ impl Tool {
             .stderr(Stdio::piped());
         let limits = vec![(Resource::As, MEMORY), (Resource::Cpu, CPU)];
         confine(&mut command, self.identity.clone(), limits);
-        // Whoever stops waiting stops the work.
+        // Dropping the future ends the process.
         let mut command = Command::from(command);
         let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
         let stdout = child.stdout.take().expect("it was asked for above");

@@ -161,8 +161,8 @@ pub enum DiskSource {
 pub struct FileImage {
     pub path: PathBuf,
     pub format: ImageFormat,
-    /// The image below a qcow2 overlay. It is always named here: what the overlay's own
-    /// header says is never followed.
+    /// The image below a qcow2 overlay. It is always named here: the backing file in the overlay's
+    /// own header is never followed.
     #[serde(default)]
     pub backing: Option<Box<FileImage>>,
 }
@@ -215,7 +215,7 @@ pub enum Aio {
     IoUring,
 }
 
-/// What a failed request does to the guest.
+/// The effect of a failed request on the guest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorPolicy {

@@ -1,4 +1,4 @@
-//! Network interfaces: what they are in the guest and what they end in on the host.
+//! Network interfaces: the device in the guest and the backend on the host.
 
 use std::net::IpAddr;
 

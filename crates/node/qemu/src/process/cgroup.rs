@@ -22,7 +22,7 @@ pub enum Layout {
     Split { cpu: Option<PathBuf>, memory: Option<PathBuf> },
 }
 
-/// What a machine may use; what is `None` is not limited.
+/// Resource limits of a machine; `None` is unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -30,8 +30,8 @@ pub struct Limits {
     pub cpu_weight: Option<u32>,
     /// Thousandths of a processor.
     pub cpu_quota: Option<u32>,
-    /// What it is expected to need. Beyond that it gives back first, and nobody is killed:
-    /// an estimate is no reason to end a guest.
+    /// The expected use. Memory above it is reclaimed first, and nothing is killed: an estimate is
+    /// no reason to end a guest.
     pub memory: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ fn mount(line: &str) -> Option<(PathBuf, &str, Vec<&str>)> {
     Some((PathBuf::from(point), kind, options.split(',').collect()))
 }
 
-/// What this host has.
+/// The cgroup layout of this host.
 pub fn detect() -> io::Result<Option<Layout>> {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
     let controllers =

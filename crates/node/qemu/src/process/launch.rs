@@ -47,7 +47,7 @@ pub enum AdoptError {
     Hidden { dir: PathBuf },
 }
 
-/// What is in a machine's folder.
+/// The state of a machine's folder.
 #[derive(Debug)]
 pub enum RunDirState {
     Running(RunningMachine),
@@ -149,7 +149,7 @@ impl Launcher {
     }
 }
 
-/// What one look into a folder tells.
+/// Result of one look into a folder.
 enum RunDirProbe {
     Process(Box<Spec>, Started),
     Settled(Box<RunDirState>),

@@ -1,7 +1,7 @@
 //! A machine whose process exists: its state, its monitor, and its end.
 //!
-//! What happens without being asked for is the business of its [`Watcher`]. Dropping every
-//! handle ends that and leaves the machine running.
+//! Its [`Watcher`] handles changes that no caller requested. Dropping every handle ends the
+//! watcher and leaves the machine running.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -103,7 +103,7 @@ impl RunningMachine {
         self.shared.id
     }
 
-    /// What runs, with what was plugged since.
+    /// The running machine, with the devices plugged since its start.
     pub fn spec(&self) -> Spec {
         self.shared.spec.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -128,7 +128,7 @@ impl RunningMachine {
         self.shared.state.clone()
     }
 
-    /// What QEMU reports, over reconnections.
+    /// Events of QEMU, over reconnections.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.shared.events.subscribe()
     }
@@ -152,7 +152,8 @@ impl RunningMachine {
         let answered = async { state.wait_for(Option::is_some).await.map(drop) };
         match tokio::time::timeout(limit, answered).await {
             Ok(Ok(())) => true,
-            // The watcher ended because the process did; whoever waits for that will see it.
+            // The watcher ended because the process did; the caller that waits for that will see
+            // it.
             Ok(Err(_)) => std::future::pending().await,
             Err(_) => false,
         }
@@ -162,7 +163,7 @@ impl RunningMachine {
     pub async fn begin(&self) -> Result<(), QmpError> {
         let machine = self.spec().machine;
         let qmp = self.qmp().await?;
-        // What the command line has no words for.
+        // Settings that the command line does not offer.
         for nic in machine.nics.iter().filter(|nic| nic.link == LinkState::Down) {
             qmp.set_link(&nic.id(), false).await?;
         }
@@ -293,7 +294,8 @@ impl RunningMachine {
 
     async fn own_socket(&self, path: &str) -> io::Result<UnixStream> {
         let stream = self.shared.dir.connect(path).await?;
-        // QEMU's own folder is writable for QEMU: what is found there could be anybody's.
+        // QEMU's own folder is writable for QEMU: a socket found there could belong to any
+        // process.
         if stream.peer_cred()?.pid() == Some(self.shared.id.pid) {
             Ok(stream)
         } else {

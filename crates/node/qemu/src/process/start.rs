@@ -196,8 +196,8 @@ pub(super) fn leave_cgroup(dir: &RunDir, spec: &Spec) {
 /// The process with this number, if it exists and is not waiting to be reaped.
 pub(super) fn identify(pid: i32) -> io::Result<Option<Started>> {
     let Some(number) = Pid::from_raw(pid) else { return Ok(None) };
-    // The descriptor comes first: what /proc says afterwards is about this very process, or
-    // the process is gone and so is its entry.
+    // The descriptor is opened first: /proc afterwards describes this very process, or the process
+    // is gone and so is its entry.
     let pidfd = match pidfd_open(number, PidfdFlags::NONBLOCK) {
         Ok(pidfd) => pidfd,
         Err(rustix::io::Errno::SRCH) => return Ok(None),

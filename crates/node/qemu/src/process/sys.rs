@@ -1,5 +1,5 @@
-//! The system calls around a process that no safe wrapper offers: what happens in the child
-//! between fork and exec, and opening taps.
+//! The system calls around a process that no safe wrapper offers: the steps of the child between
+//! fork and exec, and opening taps.
 //!
 //! Everything the child needs is made before the fork; in between only system calls are
 //! made, because another thread may have held the allocator's lock when we forked.
@@ -20,7 +20,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::ProcessUser;
 
-/// What the child does to itself before it becomes QEMU.
+/// The steps of the child before it executes QEMU.
 #[derive(Debug)]
 pub(crate) struct Preparation {
     pub(crate) identity: Option<ProcessUser>,

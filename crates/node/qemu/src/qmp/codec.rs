@@ -54,7 +54,7 @@ pub enum QmpMessage {
     },
 }
 
-/// What may be in a line; the keys that are present say what it is.
+/// The possible keys of a line; the keys that are present determine its type.
 #[derive(Deserialize)]
 struct Raw {
     #[serde(rename = "QMP")]
@@ -145,7 +145,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { stream, buffer: BytesMut::new(), seen: 0 }
     }
 
-    /// The next message. Cancel-safe: what was read stays in the buffer.
+    /// The next message. Cancel-safe: bytes that were read stay in the buffer.
     pub async fn next(&mut self) -> Result<QmpMessage, WireError> {
         loop {
             if let Some(end) = self.buffer[self.seen..].iter().position(|byte| *byte == b'\n') {

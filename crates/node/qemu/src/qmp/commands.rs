@@ -64,7 +64,7 @@ impl Qmp {
         self.run("balloon", json!({ "value": size })).await
     }
 
-    /// What the guest says about its memory, by QEMU's names (`stat-free-memory`, …).
+    /// The guest's memory statistics, by QEMU's names (`stat-free-memory`, …).
     pub async fn balloon_statistics(&self) -> Result<Value, QmpError> {
         let path = format!("/machine/peripheral/{}", crate::argv::device::BALLOON);
         let stats: Value =

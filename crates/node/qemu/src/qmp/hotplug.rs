@@ -1,8 +1,8 @@
 //! Changing a machine while it runs: disks, interfaces, media, processors, memory.
 //!
-//! Plugging undoes its first half when the second fails. Unplugging is done when QEMU says
-//! that the guest has let go; a guest that does not answer is an error, and the device stays.
-//! Both may be repeated: what is already as wanted is no error.
+//! Plugging undoes its first half when the second fails. Unplugging is done when QEMU reports that
+//! the guest has released the device; a guest that does not answer is an error, and the device
+//! stays. Both may be repeated: a state that is already reached is no error.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

@@ -19,12 +19,12 @@ const CAPABILITIES: &[&str] =
 const LATE_ACTIVATION: &str = "late-block-activate";
 /// The guest may go on at the target before all of its memory is there.
 const POST_COPY: &str = "postcopy-ram";
-/// Faster than any network: what is to be limited is limited by the policy.
+/// Faster than any network: limits are set by the policy.
 const UNLIMITED: u64 = 1 << 40;
 /// The longest pause that QEMU takes.
 const MOST_DOWNTIME_MILLIS: u64 = 2_000_000;
 
-/// What a migration may cost.
+/// Limits of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigrationLimits {
     /// Bytes per second; nothing for as fast as possible.
@@ -71,7 +71,7 @@ impl MigrationStatus {
     }
 }
 
-/// What QEMU tells of a migration.
+/// QEMU's report of a migration's progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationProgress {
     pub status: MigrationStatus,

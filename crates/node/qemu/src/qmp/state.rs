@@ -35,8 +35,8 @@ struct Migration {
 }
 
 impl Qmp {
-    /// Writes the machine's state while the guest runs, and stops it at the instant that the
-    /// state is of. Who goes on from there resumes it.
+    /// Writes the machine's state while the guest runs, and stops it at the instant of the state.
+    /// A caller that continues from there resumes it.
     pub async fn save_state(&self, to: OwnedFd) -> Result<(), StateError> {
         let parameters = json!({"max-bandwidth": BANDWIDTH, "downtime-limit": 300});
         self.run("migrate-set-parameters", parameters).await?;

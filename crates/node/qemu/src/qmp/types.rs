@@ -1,4 +1,4 @@
-//! What QEMU tells us, as far as anybody here acts on it; what is unknown stays raw.
+//! Replies of QEMU, as far as they are used here; unknown ones stay raw.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -122,7 +122,7 @@ pub struct Vcpu {
 pub struct CpuSlot {
     #[serde(rename = "type")]
     pub driver: String,
-    /// What `device_add` must be told to fill exactly this one.
+    /// The properties of `device_add` that fill exactly this slot.
     pub props: Value,
     #[serde(rename = "qom-path")]
     pub qom_path: Option<String>,
@@ -138,7 +138,7 @@ impl CpuSlot {
     }
 }
 
-/// What a disk has done since QEMU started.
+/// I/O counters of a disk since QEMU started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockStats {
     /// The device's id, `ua-<name>`.

@@ -1,4 +1,4 @@
-//! What must hold when we are killed, and when the host runs out of something.
+//! Guarantees when we are killed, and when the host runs out of a resource.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::machine::{DiskSource, ErrorPolicy, FileImage};
 use crate::process::{Exit, RunDirState};
 use crate::qmp::RunState;
 
-/// Not a test: what the next one starts, kills and cleans up after.
+/// Not a test: the process that the next test starts, kills and cleans up after.
 #[tokio::test]
 #[ignore = "started by another test"]
 async fn launch_until_killed() {

@@ -127,7 +127,7 @@ async fn a_machine_is_found_again_when_everybody_has_forgotten_it() {
     reaches(&running, RunState::Running).await;
     let mut console = running.serial().await.unwrap();
     hear(&mut console, ".").await;
-    // What its guest does while nobody looks is seen by who looks next.
+    // Actions of the guest while nothing watches it are seen by the next watcher.
     let dir = running.dir().clone();
     again.tasks.stop(BOUND).await;
     drop(running);

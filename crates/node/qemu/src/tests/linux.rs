@@ -1,4 +1,4 @@
-//! A real Linux inside: what its kernel and its agent see of what we do outside.
+//! A real Linux inside: the effects of our operations as its kernel and its agent see them.
 //!
 //! The guest is not part of this crate. `SHEAF_TEST_KERNEL` and `SHEAF_TEST_INITRD` name one
 //! that loads drivers for virtio and SCSI, prints the `user-data` of a `cidata` medium, starts
@@ -72,7 +72,7 @@ async fn disks(running: &RunningMachine, agent: &GuestAgent, stage: &Stage) {
     sees(agent, "ls /sys/block | grep -c vda", "0").await;
     let data = Disk::new("data", Bus::Scsi, own(stage, "data.img", &[0; 1 << 20]));
     qmp.plug_disk(&data).await.unwrap();
-    // What udev makes scsi-0QEMU_QEMU_HARDDISK_drive-ua-data of.
+    // Udev derives scsi-0QEMU_QEMU_HARDDISK_drive-ua-data from this page.
     let page = "cat /sys/block/sda/device/vpd_pg83 | tr -dc 'a-z-'";
     sees(agent, page, "drive-ua-data").await;
     sees(agent, "cat /sys/block/sda/device/model", "QEMU HARDDISK").await;

@@ -740,7 +740,7 @@ async fn qemu_takes_every_sample() {
         }
         within("kill", running.kill()).await;
     }
-    // What stands beside a machine ends with it.
+    // Helper processes of a machine end with it.
     within("the end of the TPM", async {
         let state = stage.path().join("tpm").display().to_string();
         while run(Command::new("ps").args(["-eo", "args"])).contains(&state) {

@@ -28,7 +28,7 @@ use crate::observe::ObserveError;
 use crate::plan::GROUP;
 use crate::uplink::{ObservedKind, ObservedLink, ObservedLinks, observe};
 
-/// What addresses are announced for. Whoever announces for one use does not see those of another.
+/// The use of announced addresses. The announcer of one use does not see the addresses of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressUse {
     LoadBalancer,
@@ -56,7 +56,7 @@ pub struct AnnounceLink {
     pub subnets: Vec<Ipv4Net>,
 }
 
-/// What a node could announce, and what it announces.
+/// The links on which a node could announce addresses, and the addresses that it announces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedAnnouncements {
     pub links: Vec<AnnounceLink>,

@@ -238,7 +238,7 @@ pub(crate) async fn index(netlink: &Handle, name: &LinkName) -> Result<u32, Appl
     link.map(|link| link.index).ok_or_else(|| ApplyError::Vanished { link: name.clone() })
 }
 
-/// What was to be removed and is not there is removed.
+/// Removing an absent object succeeds.
 pub(crate) fn absent_is_fine(
     outcome: Result<(), rtnetlink::Error>,
 ) -> Result<(), rtnetlink::Error> {

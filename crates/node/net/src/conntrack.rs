@@ -57,7 +57,7 @@ type SocketKey = (Ipv4Addr, u16);
 struct Flow {
     /// Where the client sends to.
     wanted: SocketKey,
-    /// Who answers it.
+    /// The endpoint that answers it.
     server: SocketKey,
     /// The attributes that name the entry, as the kernel wrote them.
     name: Vec<u8>,
@@ -79,7 +79,8 @@ pub(crate) async fn delete_stale(before: &[Service], services: &[Service]) -> io
     tokio::task::spawn_blocking(run).await.map_err(io::Error::other)?
 }
 
-/// Who serves which UDP port. Endpoints are those of now, also for services that are gone.
+/// The endpoints of each UDP port. Endpoints are the current ones, also for services that were
+/// deleted.
 #[derive(Debug, Default)]
 struct UdpPorts {
     addresses: BTreeMap<SocketKey, Vec<SocketKey>>,
@@ -210,7 +211,7 @@ fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-/// What a message of type [`ERROR`] says; an acknowledgement has the code 0.
+/// The status in a message of type [`ERROR`]; an acknowledgement has the code 0.
 fn status(body: &[u8]) -> io::Result<()> {
     let code = body.get(..4).and_then(|code| code.try_into().ok()).map_or(0, i32::from_ne_bytes);
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) }

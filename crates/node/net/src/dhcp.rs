@@ -1,9 +1,9 @@
 //! DHCPv4 answers. Pure: a request and the leases in, the answer and where to send it out. The client for
 //! interfaces of the host is in [`client`].
 //!
-//! Leases are the caller's and fixed: an Ethernet address has an address or it is ignored. Nothing
-//! is therefore remembered between requests, and a restart loses nothing. What a client says about
-//! itself is not believed beyond its Ethernet address, which the rules of the port vouch for.
+//! Leases are given by the caller and fixed: an Ethernet address has an address or it is ignored.
+//! So no state is kept between requests, and a restart loses nothing. Of a client's statements
+//! only its Ethernet address is trusted, which the rules of the port verify.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -60,7 +60,7 @@ pub struct Lease {
     pub options: DhcpOptions,
 }
 
-/// What a guest is told beside its address and the router.
+/// DHCP options of a guest besides its address and the router.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DhcpOptions {
     /// That of the server when empty.
@@ -133,7 +133,7 @@ pub(crate) struct DhcpReply {
     pub(crate) to: SocketAddrV4,
 }
 
-/// What a request leads to.
+/// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DhcpVerdict {
     Send(DhcpReply),
@@ -164,7 +164,7 @@ pub(crate) fn answer(datagram: &[u8], server: &DhcpServer, leases: &Leases) -> D
             Requested::Address(address) if address == lease.address => {
                 reply(&request, lease, server, MessageType::Ack)
             }
-            // What it had is not its own any more: it shall ask anew, now.
+            // Its former address is not its own any more: it must request a new one now.
             Requested::Address(_) => reply(&request, lease, server, MessageType::Nak),
         },
         Some(MessageType::Inform) if request.ciaddr() == lease.address => {
@@ -175,7 +175,7 @@ pub(crate) fn answer(datagram: &[u8], server: &DhcpServer, leases: &Leases) -> D
     }
 }
 
-/// What a client wants to have confirmed.
+/// The lease that a client wants to have confirmed.
 enum Requested {
     Address(Ipv4Addr),
     /// It chose another server's offer.
@@ -214,7 +214,7 @@ fn reply(request: &Message, lease: &Lease, server: &DhcpServer, kind: MessageTyp
     let options = answer.opts_mut();
     options.insert(DhcpOption::MessageType(kind));
     options.insert(DhcpOption::ServerIdentifier(server.address.addr()));
-    // RFC 6842: whoever identifies itself gets that back.
+    // RFC 6842: the client identifier is echoed in the answer.
     if let Some(id) = request.opts().get(OptionCode::ClientIdentifier) {
         options.insert(id.clone());
     }

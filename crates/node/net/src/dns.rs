@@ -98,7 +98,7 @@ fn key(name: &Name) -> String {
     name.to_ascii().trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// What to do with a question.
+/// The decision about a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DnsVerdict {
     Answer(Vec<u8>),
@@ -111,8 +111,8 @@ pub(crate) enum DnsVerdict {
     Ignore,
 }
 
-/// Looks at one message from a guest. An answer over UDP may have as many bytes as the question
-/// says; what is larger says that it is incomplete, and the guest asks again over TCP.
+/// Handles one message from a guest. An answer over UDP may have as many bytes as the question
+/// says; a larger one is truncated and marked so, and the guest asks again over TCP.
 pub(crate) fn answer(message: &[u8], names: &DnsNames, transport: Transport) -> DnsVerdict {
     let Ok(request) = Message::from_vec(message) else { return DnsVerdict::Ignore };
     if request.metadata.message_type != MessageType::Query {
@@ -151,7 +151,7 @@ pub(crate) enum Transport {
     Tcp,
 }
 
-/// What everybody takes over UDP.
+/// The size that every client accepts over UDP.
 const SMALLEST_LIMIT: usize = 512;
 
 fn truncated(request: &Message) -> DnsVerdict {

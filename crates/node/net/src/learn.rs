@@ -1,5 +1,5 @@
-//! What the kernel knows about guests without asking them: traffic of taps, and addresses that
-//! were seen on a bridge.
+//! The kernel's information about guests, obtained without asking them: traffic of taps, and
+//! addresses that were seen on a bridge.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::observe::{self, ObserveError};
 
-/// What went through a tap since it was made, as the guest sees it.
+/// Traffic through a tap since its creation, as the guest sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
     pub received_bytes: u64,
@@ -42,7 +42,7 @@ pub(crate) async fn traffic(
     Ok(found)
 }
 
-/// Who answered on `bridge`, as far as the kernel remembers.
+/// Stations that answered on `bridge`, as far as the kernel remembers.
 pub(crate) async fn neighbours(
     netlink: &Handle,
     bridge: &LinkName,

@@ -1,9 +1,9 @@
 //! Networks of a node: bridges, taps, addresses, NAT, DHCP and DNS for guests.
 //!
-//! Knows nothing of Kubernetes; the agent translates objects into its types. What ought to be is
-//! [`Want`], what is is [`Seen`], and [`plan`] says how to get from one to the other; the rest
-//! carries that out. Everything made here is recognised by its name, and nothing else is ever
-//! removed:
+//! Knows nothing of Kubernetes; the agent translates objects into its types. The desired state is
+//! [`DesiredNetwork`], the observed state is [`ObservedNetwork`], and [`plan`] computes the steps
+//! from one to the other; the rest carries them out. Everything made here is recognised by its
+//! name, and nothing else is ever removed:
 //!
 //! ```text
 //!   links     the bridge, taps that begin with the prefix, and the prefix with `vxlan`

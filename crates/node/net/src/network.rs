@@ -112,7 +112,7 @@ impl Network {
         Ok(Self { requests, netlink, bridge, bridges_made })
     }
 
-    /// What the network was started with.
+    /// The bridge that the network was started with.
     pub fn bridge(&self) -> &Bridge {
         &self.bridge
     }
@@ -179,12 +179,13 @@ impl Network {
         nft::seen(&self.bridge.table).await
     }
 
-    /// Whom the host itself has spoken with over a bridge.
+    /// Stations that the host itself has exchanged packets with over a bridge.
     pub async fn neighbours(&self, bridge: &LinkName) -> Result<Vec<Neighbour>, ObserveError> {
         learn::neighbours(&self.netlink, bridge).await
     }
 
-    /// What on this host may keep packets of the `ports` from passing although we let them.
+    /// Firewall rules of this host that may drop packets of the `ports` although our rules accept
+    /// them.
     pub async fn obstacles(&self, ports: &[Port]) -> Result<Vec<NetworkObstacle>, ObserveError> {
         let want = DesiredNetwork::new(self.bridge.clone(), ports.to_vec());
         obstacle::obstacles(&self.netlink, &want).await
@@ -291,7 +292,7 @@ impl NetworkController {
         }
     }
 
-    /// Notes a change, if it fits to the rest; what the port was before is given back.
+    /// Records a change, if it is consistent with the rest; returns the port as it was before.
     fn accept(&mut self, change: NetworkChange) -> Result<Option<Port>, WantError> {
         match change {
             NetworkChange::Attach(port) => {
@@ -399,7 +400,7 @@ impl NetworkController {
     }
 }
 
-/// What could not be had, by tap.
+/// Failed parts of the desired network, by tap.
 #[derive(Debug, Default)]
 struct Failures {
     conflicts: Vec<Conflict>,
@@ -409,7 +410,7 @@ struct Failures {
     overlay: Option<NetworkError>,
 }
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Debug)]
 enum RequestSubject {
     Tap(LinkName),
@@ -420,7 +421,7 @@ enum RequestSubject {
 }
 
 impl Failures {
-    /// What a request about `subject` has to be told.
+    /// The error to report to a request about `subject`.
     fn of(&self, subject: &RequestSubject) -> Option<NetworkError> {
         let tap = match subject {
             RequestSubject::Tap(tap) => Some(tap),

@@ -19,7 +19,7 @@ use crate::service;
 use crate::service::reroute::SeenReroute;
 use crate::{overlay, policy};
 
-/// It takes milliseconds; what takes longer hangs.
+/// It takes milliseconds; a longer run hangs.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Why nftables could not be asked or told.
@@ -45,7 +45,7 @@ pub(crate) async fn ruleset() -> Result<Value, NftError> {
     parse(&nft(&["-j", "list", "ruleset"], "").await?)
 }
 
-/// What the chains of the host tell about the tables of ours.
+/// The state of our tables, read from the chains of the host.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
     /// The digest of the rules for guests that are in force.

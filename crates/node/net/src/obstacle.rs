@@ -1,5 +1,5 @@
-//! What on this host keeps guests' packets from passing although our own rules let them: other
-//! people's firewalls, which we report and never touch.
+//! Firewall rules of this host that drop guests' packets although our own rules accept them: they
+//! belong to other software, and we report and never change them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,7 +38,7 @@ pub struct ForeignChain {
     pub keeper: Firewall,
 }
 
-/// Who keeps a table, and hence how an exception is made in it.
+/// The software that manages a table, and hence how an exception is made in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Firewall {
     Docker,

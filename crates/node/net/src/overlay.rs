@@ -34,7 +34,7 @@ const LEAST_MTU: u32 = 576;
 /// Whether guests of other nodes can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum GuestOverlay {
-    /// Nobody knows yet: what there is stays.
+    /// Not known yet: the existing overlay stays.
     #[default]
     Unknown,
     /// No other node has guests on this network.

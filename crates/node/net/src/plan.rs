@@ -25,7 +25,7 @@ use crate::want::{Attachment, Bridge, DesiredNetwork, Port};
 /// Marks links of ours, as the link's group: "SHEA" in ASCII.
 pub(crate) const GROUP: u32 = 0x5348_4541;
 
-/// What is there.
+/// The observed state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedNetwork {
     /// The bridge, taps with our prefix, and foreign bridges that ports want.
@@ -72,7 +72,7 @@ impl NetworkInterface {
     }
 }
 
-/// What matters of the different sorts of interfaces.
+/// The relevant properties of each type of interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkKind {
     Bridge,
@@ -168,7 +168,7 @@ pub enum Isolation {
     Shared,
 }
 
-/// What stands in the way and is not ours to move.
+/// An obstacle that we must not remove.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
     #[error("interface {name} exists and was not made by us; choose another name for the bridge")]
@@ -350,8 +350,8 @@ fn bridge(bridge: &Bridge, seen: &ObservedNetwork) -> Vec<NetworkAction> {
     actions
 }
 
-/// A tap that is there is adopted. One with the wrong owner is made anew, unless a guest uses it:
-/// who has it open does not care about the owner.
+/// An existing tap is adopted. One with the wrong owner is made anew, unless a guest uses it: the
+/// owner does not matter to a process that has it open.
 fn create_tap(port: &Port, seen: &ObservedNetwork) -> Option<Vec<NetworkAction>> {
     let (tap, owner, queues) = (port.tap.clone(), port.owner, port.queues);
     let create = NetworkAction::CreateTap { tap: tap.clone(), owner, queues };

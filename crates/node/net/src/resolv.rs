@@ -1,4 +1,4 @@
-//! Whom to ask about names that are not ours: the servers in the host's `resolv.conf`.
+//! The servers for names that are not ours: those in the host's `resolv.conf`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

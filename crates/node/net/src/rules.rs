@@ -1,9 +1,10 @@
 //! The nftables rules of a wanted network, as the text that `nft -f` reads. Pure.
 //!
-//! Two tables are replaced in one transaction, so that there is no moment without rules. What
-//! differs between guests is in sets; the rules themselves are always the same, and a packet meets
-//! a handful of them however many guests there are. The text is stamped with its own digest, as the
-//! name of an empty chain, so that a look at the chains tells whether the rules are in force.
+//! Two tables are replaced in one transaction, so that there is no moment without rules.
+//! Differences between guests are in sets; the rules themselves are always the same, and a packet
+//! passes a handful of them however many guests there are. The text is stamped with its own
+//! digest, as the name of an empty chain, so that a look at the chains shows whether the rules are
+//! in force.
 //!
 //! A third table remembers which addresses were seen on which tap. It is only ever added to, since
 //! replacing it would forget them.
@@ -18,7 +19,7 @@ use crate::service;
 use crate::want::{Attachment, Bridge, DesiredNetwork, InboundPolicy, Port, SpoofGuard};
 use crate::{overlay, policy};
 
-/// What the name of the chain that carries the digest begins with.
+/// The prefix of the name of the chain that carries the digest.
 pub(crate) const DIGEST_CHAIN: &str = "digest_";
 
 /// The set of taps and addresses in the table that remembers them. When its definition changes, so
@@ -105,7 +106,7 @@ pub(crate) fn set(name: &str, kind: &str, elements: impl Iterator<Item = String>
     format!("\tset {name} {{\n\t\ttype {kind}\n{elements}\t}}\n")
 }
 
-/// What guests may put on the wire. Connection tracking does not exist in this family on every
+/// The frames that guests may send. Connection tracking does not exist in this family on every
 /// kernel; nothing here needs it.
 fn bridge_family(want: &DesiredNetwork) -> String {
     let nat = || want.ports.iter().filter_map(|port| Some((port, port.address()?)));
@@ -142,7 +143,7 @@ fn bridge_family(want: &DesiredNetwork) -> String {
     let server = |(port, address): (&Port, _)| format!("\"{}\" . {address}", port.tap);
     text += &set("dhcp_servers", "ifname . ipv4_addr", served().map(server));
     text += BRIDGE_RULES;
-    // Whoever is on a tap of ours that nobody asked for is heard by nobody.
+    // Frames from a tap of ours that is not desired are dropped.
     let _ = write!(
         text,
         "\
@@ -206,7 +207,7 @@ const BRIDGE_RULES: &str = "\
 \t}
 ";
 
-/// What guests may reach, who may reach guests, and NAT outwards.
+/// Destinations that guests may reach, sources that may reach guests, and NAT outwards.
 fn inet_family(want: &DesiredNetwork) -> String {
     let bridge = &want.bridge;
     let name = &bridge.name;

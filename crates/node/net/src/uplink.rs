@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The bridge filters VLANs and a port that joins it carries none until it is given one, so that a
-//! crash between two steps leaves a guest without a network and never in somebody else's. What is
-//! wanted is [`Uplink`], what is there [`ObservedLink`], and [`plan::plan`] decides the steps.
-//! Links made here carry the group that marks ours; others are never changed, and a card that
-//! anybody else uses is never taken.
+//! crash between two steps leaves a guest without a network and never in somebody else's. The
+//! desired state is [`Uplink`], the observed state [`ObservedLink`], and [`plan::plan`] decides
+//! the steps. Links made here carry the group that marks ours; others are never changed, and a
+//! card that other software uses is never taken.
 
 mod apply;
 mod cards;

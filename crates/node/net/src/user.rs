@@ -1,6 +1,6 @@
 //! The network of a guest on a host where we may not make links: QEMU's own user-mode stack.
 //!
-//! A description only; whoever writes the command line of QEMU knows how to say it there.
+//! A description only; the builder of QEMU's command line translates it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 
 use crate::want::Protocol;
 
-/// What the guest sees, and which of its ports can be reached from the node.
+/// The network that the guest sees, and which of its ports can be reached from the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserNet {
     pub network: Ipv4Net,

@@ -47,7 +47,7 @@ impl fmt::Display for VlanId {
     }
 }
 
-/// What a port does with the frames of one VLAN.
+/// How a port handles the frames of one VLAN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VlanRole {
     /// They are tagged on the port.

@@ -1,4 +1,4 @@
-//! What the network of a node ought to be, in the caller's words, and whether that makes sense.
+//! The desired network of a node, in the caller's terms, and its validation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -36,14 +36,15 @@ pub struct DesiredNetwork {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bridge {
     pub name: LinkName,
-    /// What the names of our taps begin with; taps that do and are not wanted are removed.
+    /// The prefix of our taps' names; taps that have it and are not desired are removed.
     pub tap_prefix: LinkName,
     /// The name of our nftables tables.
     pub table: String,
     /// The host's address on the bridge, with the length of the prefix that guests share.
     pub gateway: Ipv4Net,
     pub mtu: u16,
-    /// What guests may reach on the host beside DHCP, DNS and ping: the API's port, at least.
+    /// TCP ports that guests may reach on the host besides DHCP, DNS and ping: the API's port, at
+    /// least.
     pub host_tcp: BTreeSet<u16>,
     /// Destinations that know the way back to a guest's own address, so that it is kept.
     pub direct: Vec<Ipv4Net>,
@@ -79,7 +80,7 @@ impl Bridge {
 pub struct Port {
     pub tap: LinkName,
     pub mac: Mac,
-    /// Who may open the tap beside root.
+    /// The user that may open the tap besides root.
     pub owner: u32,
     pub queues: Queues,
     pub attachment: Attachment,
@@ -120,7 +121,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What is checked of a guest on somebody else's bridge. Its addresses are not ours to judge.
+/// Spoofing checks of a guest on a bridge that is not ours. Its addresses are not ours to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpoofGuard {
     /// It may send from its own Ethernet address only.

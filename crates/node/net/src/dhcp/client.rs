@@ -58,7 +58,7 @@ enum ClientState {
     },
 }
 
-/// What became of the lease.
+/// The change of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseNews {
     None,
@@ -67,7 +67,7 @@ pub(super) enum LeaseNews {
     Lost,
 }
 
-/// What the caller has to do.
+/// The next actions of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClientStep {
     /// The payload of a datagram to all DHCP servers.
@@ -255,7 +255,7 @@ mod tests {
     const MAC: Mac = Mac::new([2, 0, 0, 0, 0, 5]);
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What our own server answers.
+    /// The answer of our own server.
     fn ask(payload: &[u8], address: [u8; 4]) -> Vec<u8> {
         let lease = Lease { mac: MAC, address: address.into(), options: DhcpOptions::default() };
         let server = DhcpServer {

@@ -211,7 +211,7 @@ fn options_that_cannot_be_sent_are_refused_with_the_reason() {
     assert_eq!(with(vec![private(224, "x"), private(254, "y")]).check(), Ok(()));
 }
 
-/// What a hostile guest may send; the seed is fixed, so a failure repeats.
+/// Input that a hostile guest may send; the seed is fixed, so a failure repeats.
 #[test]
 fn garbage_is_survived() {
     let leases = leases(DhcpOptions::default());

@@ -12,7 +12,7 @@ use super::{NamesError, TTL, key, parse};
 /// The weight that the ports of one name share.
 const WEIGHT: usize = 100;
 
-/// What is known about services.
+/// DNS data of services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceRecords {
     addresses: BTreeMap<String, BTreeSet<Ipv4Addr>>,

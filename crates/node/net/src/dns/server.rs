@@ -121,7 +121,8 @@ impl Server {
                 },
                 Some(ended) = work.join_next(), if !work.is_empty() => match ended {
                     Ok(from) => self.ended(from),
-                    // Whose it was is not known any more: counting anew is fair to all.
+                    // The client of the ended task is unknown: all counts start anew, which is
+                    // fair to all.
                     Err(_) => self.open.clear(),
                 },
                 () = stop.requested() => return,

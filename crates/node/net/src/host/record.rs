@@ -54,7 +54,7 @@ impl RecordFile {
         }
     }
 
-    /// Changes the record; what `change` refuses leaves it as it is.
+    /// Changes the record; an error of `change` leaves it unchanged.
     pub fn change(
         &self,
         change: impl FnOnce(HostRecord) -> Result<HostRecord, RecordError>,

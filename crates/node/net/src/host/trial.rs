@@ -1,4 +1,5 @@
-//! The record of a host's network: what is confirmed, what is on trial, what was rolled back. Pure.
+//! The record of a host's network: the confirmed change, the one on trial, and those that were
+//! rolled back. Pure.
 //!
 //! ```text
 //!            Applied                   Confirmed
@@ -86,7 +87,7 @@ pub enum TrialState {
     RollingBack { reason: String },
 }
 
-/// What is checked, and the outcome before the change.
+/// The targets of the checks, and the outcome before the change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialChecks {
     pub targets: PingTargets,
@@ -139,7 +140,7 @@ pub struct HostRecord {
     pub rejected: BTreeMap<LinkName, RejectedUnit>,
 }
 
-/// What happens to a trial.
+/// An event of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrialEvent {
     Begun(Box<NewTrial>),
@@ -156,7 +157,7 @@ pub enum TrialEvent {
     Withdrawn,
     /// The host or the server was restarted meanwhile.
     Interrupted(String),
-    /// What was confirmed before is in place again.
+    /// The configuration that was confirmed before is in place again.
     Restored,
 }
 

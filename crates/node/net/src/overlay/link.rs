@@ -21,7 +21,7 @@ use crate::name::LinkName;
 use crate::observe::{self, ObserveError};
 use crate::plan::{GROUP, NetworkInterface};
 
-/// What there is of the tunnel `name`.
+/// The observed state of the tunnel `name`.
 pub(crate) async fn observe(
     netlink: &Handle,
     device: Option<&NetworkInterface>,
@@ -179,7 +179,7 @@ async fn create(
 ) -> Result<(), ApplyError> {
     let device = LinkVxlan::new(name.as_str(), VNI)
         .port(PORT)
-        // Who is where is written here, and never learnt from frames.
+        // The forwarding entries are written here, and never learnt from frames.
         .learning(false)
         .address(mac.octets().to_vec())
         .mtu(mtu)

@@ -9,7 +9,7 @@ use crate::mac::Mac;
 use crate::plan::{GROUP, LinkKind, NetworkInterface};
 use crate::want::Bridge;
 
-/// What there is of the tunnel.
+/// The observed state of the tunnel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenOverlay {
     pub device: Option<NetworkInterface>,
@@ -105,8 +105,8 @@ fn addresses(overlay: &Overlay, seen: &SeenOverlay, actions: &mut Vec<OverlayAct
     }
 }
 
-/// Frames to a peer, its neighbour entry, and routes to it and its guests. What is outdated goes
-/// first; a route that changes is replaced in one step.
+/// Forwarding entries for a peer, its neighbour entry, and routes to it and its guests. Outdated
+/// entries are removed first; a route that changes is replaced in one step.
 fn entries(overlay: &Overlay, seen: &SeenOverlay, actions: &mut Vec<OverlayAction>) {
     let peers = || overlay.peers.iter();
     let forwarding: BTreeMap<_, _> = peers().map(|peer| (peer.mac, peer.underlay)).collect();

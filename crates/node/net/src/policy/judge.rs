@@ -18,7 +18,7 @@ pub struct FirstPacket {
     pub port: u16,
 }
 
-/// What the rules decide about a packet.
+/// The rules' decision about a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyVerdict {
     Accept,

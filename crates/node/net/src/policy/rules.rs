@@ -54,7 +54,7 @@ impl Direction {
 }
 
 impl PolicyRules {
-    /// `nodes` are addresses of nodes on the guest network: what comes from there is not from a
+    /// `nodes` are addresses of nodes on the guest network: packets from there are not from a
     /// guest, but from outside, through a node.
     pub(crate) fn new(bridge: &Bridge, policies: &Policies, nodes: &BTreeSet<Ipv4Addr>) -> Self {
         let body = body(bridge, policies, nodes);

@@ -84,7 +84,7 @@ impl Reroute {
     }
 }
 
-/// What guests of this node answer for services.
+/// The service endpoints that are guests of this node.
 fn endpoints(services: &[Service]) -> BTreeSet<String> {
     let of = |service: &Service| {
         let protocol = service.protocol;

@@ -33,7 +33,7 @@ const PREFIXES: [&str; 3] = ["all_", "here_", "outside_"];
 const ENDPOINT: &str = "endpoint_";
 /// Begins the names of the sets of those clients.
 const CLIENTS: &str = "clients_";
-/// What is emptied before it is written again.
+/// Sets and maps that are emptied before they are written again.
 const SETS: [&str; 4] = ["cluster_addresses", "hairpin", "elsewhere", "host_tcp"];
 const MAPS: [&str; 4] = ["services", "node_ports", "dropped", "closed_node_ports"];
 /// As many clients as one endpoint remembers.
@@ -82,7 +82,7 @@ impl ServiceRules {
     }
 }
 
-/// What depends on the services.
+/// The rules that depend on the services.
 #[derive(Default)]
 struct Compiled {
     network: Ipv4Net,

@@ -151,7 +151,7 @@ pub(super) fn unique(nics: &[LinkName]) -> impl Iterator<Item = &LinkName> {
     nics.iter().enumerate().filter(|(at, nic)| !nics[..*at].contains(nic)).map(|(_, nic)| nic)
 }
 
-/// Who gets a card that several want: the one that has it, or else the first.
+/// The uplink that gets a card that several want: the one that has it, or else the first.
 fn owners<'a>(
     usable: &[&'a Uplink],
     seen: &'a ObservedLinks,

@@ -1,8 +1,8 @@
 //! Whether another station has an address that an interface of the host is about to get: ARP probes
 //! (RFC 5227) for IPv4 before it is added, the kernel's own detection (RFC 4862) for IPv6 afterwards.
 //!
-//! Only trials ask. What is confirmed is restored without a question: a node must get back the address
-//! that it is reached by.
+//! Only trials probe. A confirmed address is restored without a probe: a node must get back the
+//! address that it is reached by.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) async fn probe_address(
     }
 }
 
-/// What the kernel knows about an address.
+/// The kernel's result for an address.
 #[derive(Debug, PartialEq, Eq)]
 enum Detection {
     Unique,

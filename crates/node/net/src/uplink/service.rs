@@ -25,11 +25,11 @@ pub struct Uplinks {
     changes: watch::Receiver<u64>,
 }
 
-/// What became of the uplinks that were wanted.
+/// The outcome for the desired uplinks.
 #[derive(Debug, Clone, Default)]
 pub struct UplinkReport {
     pub links: ObservedLinks,
-    /// What keeps an uplink from being as wanted, by bridge.
+    /// The reasons why an uplink is not as desired, by bridge.
     pub problems: BTreeMap<LinkName, Vec<String>>,
     /// How many steps were carried out.
     pub steps: usize,
@@ -137,14 +137,14 @@ impl Uplinks {
     }
 }
 
-/// What is asked about an address before it counts as added.
+/// The check of an address before it counts as added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AddressCheck {
     None,
     Duplicates,
 }
 
-/// The text of Harvester: what failed, then why.
+/// In Harvester's format: the failed operation, then the reason.
 fn describe(error: &UplinkError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}, error: {}", Chain(source)),

@@ -1,4 +1,5 @@
-//! Services with real packets: who reaches which endpoint, as whom, and who is refused.
+//! Services with real packets: the endpoint that each client reaches, its source address, and
+//! refused clients.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,4 +1,4 @@
-//! Who may talk to whom.
+//! Allowed and forbidden connections.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -94,8 +94,8 @@ fn forged_senders_are_dropped() {
         guest.inside.run(&format!("ip address add {}/24 dev eth0", address(3)));
         assert!(guest.inside.reaches(GATEWAY), "as itself");
 
-        // What arrives at the host is judged, since answers might be lost for other reasons. The
-        // port is one that guests may speak to.
+        // Packets are checked on arrival at the host, since answers might be lost for other
+        // reasons. The port is one that guests may send to.
         let host = UdpSocket::bind((GATEWAY, 67)).unwrap();
         host.set_nonblocking(true).unwrap();
         let gateway = format!("{GATEWAY} lladdr {} dev eth0 nud permanent", bridge().mac());

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::world::{Guest, HOST_OUTSIDE, Namespace, World, address, bridge, in_world, port, run};
 
 const UNDERLAY: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(198, 51, 100, 2)];
-/// What nodes are called on the guest network.
+/// The last octets of the nodes' addresses on the guest network.
 const NODES: [u8; 2] = [201, 202];
 
 /// A second host on a wire to this one, with a thread of its own.

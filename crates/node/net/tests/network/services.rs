@@ -32,7 +32,7 @@ impl Client {
         Self { script }
     }
 
-    /// One exchange; what the client learned, or nothing.
+    /// One exchange; the values that the client received, or nothing.
     pub(crate) async fn ask(&self, guest: &Guest, arguments: &str) -> Option<Vec<String>> {
         let (script, name) = (self.script.display(), &guest.inside.name);
         let command = format!(
@@ -175,7 +175,7 @@ fn who_is_not_known_gets_no_answer_until_it_is() {
     });
 }
 
-/// What a guest sends long after it was configured: to the server alone, from its own address.
+/// The request of a guest long after it was configured: to the server alone, from its own address.
 #[test]
 fn a_lease_is_renewed_by_unicast_also_after_a_restart() {
     in_world(async |mut world: World| {
@@ -258,7 +258,7 @@ fn oracle(outside: &crate::world::Namespace) -> impl Drop + use<> {
     use std::io::{Read, Write};
     fn answer(question: &[u8]) -> Vec<u8> {
         let mut answer = question.to_vec();
-        // The question ends after its name, type and class; what follows, EDNS, is cut off.
+        // The question ends after its name, type and class; the rest, EDNS, is cut off.
         let mut end = 12;
         while question[end] != 0 {
             end += usize::from(question[end]) + 1;

@@ -9,7 +9,7 @@ use crate::world::{World, in_both_worlds, port, run};
 
 const CUSTOMER_TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88a8;
-/// What comes before a frame on a tap: a header about offloads, all of which are off.
+/// The prefix of a frame on a tap: a header about offloads, all of which are off.
 const OFFLOAD_HEADER: [u8; 10] = [0; 10];
 
 /// A datagram from a port to a port, as a frame with tags.

@@ -35,7 +35,7 @@ impl SeededRandom {
     }
 }
 
-/// What the kernel would do; it refuses what the kernel refuses.
+/// A model of the kernel; it refuses the same operations as the kernel.
 #[derive(Clone)]
 struct Kernel {
     links: ObservedLinks,
@@ -194,7 +194,7 @@ impl Kernel {
     }
 }
 
-/// What people and machines do to a node, wanted or not.
+/// Changes that people and machines make to a node, intended or not.
 fn disturb(
     random: &mut SeededRandom,
     kernel: &mut Kernel,
@@ -284,8 +284,8 @@ fn edit_interfaces(random: &mut SeededRandom, interfaces: &mut Vec<HostInterface
     });
 }
 
-/// What no step may change: everything that is not ours, but for cards that are free or in a bond
-/// of ours.
+/// The links that no step may change: all that are not ours, except for cards that are free or in
+/// a bond of ours.
 fn others(kernel: &Kernel) -> ObservedLinks {
     let ours: BTreeSet<_> =
         kernel.links.values().filter(|link| link.is_ours()).map(|link| link.index).collect();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::BLOCK_SIZE;
 
-/// What is known of all backups of a volume.
+/// Metadata of all backups of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct VolumeConfig {
@@ -66,7 +66,7 @@ pub struct BackupConfig {
     pub single_file: SingleFile,
 }
 
-/// A block of a backup. What no block covers is zero.
+/// A block of a backup. Ranges without a block are zero.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct BlockRef {

@@ -34,7 +34,7 @@ pub trait BlockReader: Send {
     fn read(&mut self, offset: u64, length: u64) -> impl Future<Output = io::Result<Bytes>> + Send;
 }
 
-/// What is to be backed up, and under which names.
+/// The source of a backup, and its names.
 #[derive(Debug, Clone, Default)]
 pub struct BackupRequest {
     pub volume: String,
@@ -60,7 +60,7 @@ pub struct CreateProgress {
     pub size: u64,
 }
 
-/// What became of a backup.
+/// Result of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupResult {
     pub config: BackupConfig,
@@ -241,7 +241,7 @@ struct SentBlocks {
     again_bytes: u64,
 }
 
-/// What was done with one block.
+/// Result of sending one block.
 struct SentBlock {
     block: BlockRef,
     /// Bytes of its file, if it was sent.

@@ -16,7 +16,7 @@ use crate::store::{BackupStore, StoreError, failed};
 const RENEW_AFTER: SignedDuration = SignedDuration::from_secs(60);
 const EXPIRES_AFTER: SignedDuration = SignedDuration::from_secs(150);
 
-/// What a lock is for.
+/// The purpose of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockKind {
     /// Shared by all that make or read backups.

@@ -88,7 +88,7 @@ impl BackupStore {
         Ok(names)
     }
 
-    /// What is known of the backups of a volume; nothing if there never was one.
+    /// Metadata of a volume's backups; nothing if there never was one.
     pub async fn volume(&self, volume: &str) -> Result<Option<VolumeConfig>, StoreError> {
         layout::check_name(volume)?;
         self.read(&self.layout.volume_config(volume)).await

@@ -334,7 +334,7 @@ pub(crate) struct ServerArgs {
     /// Token that `sheaf token create` printed on the management node; needed once.
     #[arg(long, value_name = "TOKEN", env = "SHEAF_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// What this node does in the cluster that it joins.
+    /// Role of this node in the cluster that it joins.
     #[arg(long, value_enum)]
     pub(crate) role: Option<NodeRole>,
     /// Port at which other nodes reach this one: consoles and uploads, and machines that move.
@@ -362,8 +362,8 @@ pub(crate) struct ServerArgs {
     pub(crate) import_allow: Vec<IpNet>,
     /// Directory of this node whose files guests may have as HostDisk volumes; may be repeated.
     ///
-    /// KubeVirt's feature gate HostDisk has to be enabled, too. Whoever may create machines can
-    /// read and change all files below the directory.
+    /// KubeVirt's feature gate HostDisk has to be enabled, too. Users with the right to create
+    /// machines can read and change all files below the directory.
     #[arg(long = "host-disk-path", value_name = "DIR")]
     pub(crate) host_disk_paths: Vec<PathBuf>,
     /// Format of log lines.

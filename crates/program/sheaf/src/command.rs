@@ -1,4 +1,4 @@
-//! What each command does, one file each.
+//! The commands, one file each.
 
 mod alarm;
 mod audit;
@@ -44,7 +44,7 @@ use clap::CommandFactory as _;
 
 use crate::cli::{Cli, Command};
 
-/// What the process that failed so exits with.
+/// The exit code of a process that failed with this error.
 pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<interrupt::Interrupted>() {
         return interrupt::EXIT_CODE.into();

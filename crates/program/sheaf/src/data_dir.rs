@@ -73,7 +73,7 @@ impl Layout {
         self.root.join("tokens.csv")
     }
 
-    /// What secrets are encrypted with, if they are.
+    /// The keys that secrets are encrypted with, if they are.
     pub(crate) fn encryption_keys(&self) -> PathBuf {
         self.root.join("encryption.keys")
     }

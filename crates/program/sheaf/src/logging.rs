@@ -14,7 +14,7 @@ use crate::cli::LogFormat;
 
 const CLIENT: &str = "kube_client::client::builder";
 
-/// What this process has logged lately.
+/// Recent log lines of this process.
 static RECENT: LazyLock<RecentLog> = LazyLock::new(RecentLog::default);
 
 /// The last lines of the log of this process.

@@ -36,7 +36,7 @@ pub(crate) fn set_umask(command: &Command) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryKind {
     Directory,
-    /// Whatever is no directory: files and sockets.
+    /// Anything but a directory: files and sockets.
     File,
 }
 
@@ -50,9 +50,9 @@ fn private_mode(kind: EntryKind, mode: u32) -> Option<u32> {
     (kept != mode).then_some(kept)
 }
 
-/// Takes the rights of other users from `dir` and from everything of ours below it. What belongs
-/// to another user or group was given to guests and is left alone; symbolic links are not
-/// followed. Returns how many entries were changed.
+/// Takes the rights of other users from `dir` and from everything of ours below it. Files of
+/// another user or group were given to guests and are left alone; symbolic links are not followed.
+/// Returns how many entries were changed.
 pub(crate) fn tighten(dir: &Path) -> io::Result<usize> {
     let ours = fs::metadata(dir)?;
     let mut changed = 0;

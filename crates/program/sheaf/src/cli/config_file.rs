@@ -33,7 +33,7 @@ pub(crate) enum ConfigError {
     Key { path: PathBuf, source: KeyError },
 }
 
-/// What is wrong with a key of the file.
+/// The error in a key of the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyError {
     #[error("the file is not a map of keys to values")]

@@ -16,7 +16,7 @@ use apiserver::{Authorization, FrontProxy, InFlight};
 use super::{AuditArgs, EtcdArgs, OidcArgs};
 pub(crate) use flag::{FlagError, Parsed, duration, help};
 
-/// What was said, with upstream's defaults for the rest.
+/// The given flags, with upstream's defaults for the rest.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) etcd: EtcdArgs,
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     pub(crate) verbosity: u8,
 }
 
-/// Whose tokens are issued and believed.
+/// The issuers whose tokens are issued and accepted.
 #[derive(Debug)]
 pub(crate) struct ServiceAccounts {
     /// The first one issues.
@@ -87,7 +87,7 @@ impl Options {
                 .next()
                 .unwrap_or_else(|| "10.0.0.0/24".to_owned()),
             authorization,
-            // As upstream: who may do everything should at least be known.
+            // As upstream: if every request is allowed, the user should at least be known.
             anonymous: flags.flag("anonymous-auth", true)? && !open,
             token_auth_file: flags.path("token-auth-file"),
             disabled_admission: disabled_admission(flags),

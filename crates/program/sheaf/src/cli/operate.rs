@@ -70,7 +70,7 @@ pub(crate) enum SettingCommand {
 pub(crate) struct SupportBundleArgs {
     #[command(flatten)]
     pub(crate) place: ClusterScope,
-    /// What happened, for the readers of the bundle.
+    /// Description of the incident, for the readers of the bundle.
     #[arg(long, default_value = "")]
     pub(crate) description: String,
     /// Further namespaces to collect.

@@ -40,7 +40,7 @@ pub(crate) enum TokenCommand {
 pub(crate) struct TokenCreateArgs {
     #[command(flatten)]
     pub(crate) place: ClusterScope,
-    /// What the node will do.
+    /// Role of the node.
     #[arg(long, value_enum, default_value = "worker")]
     pub(crate) role: NodeRole,
     /// Let only the node with this name join.
@@ -56,7 +56,7 @@ pub(crate) struct TokenCreateArgs {
     /// address that the server advertises.
     #[arg(long = "server", value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// What to print.
+    /// Output to print.
     #[arg(long, value_enum, default_value = "command")]
     pub(crate) print: TokenPrint,
     /// Former spelling of `sheaf user token create`.
@@ -73,7 +73,7 @@ pub(crate) enum TokenUses {
     Unlimited,
 }
 
-/// What a node does in the cluster.
+/// The role of a node in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NodeRole {
     /// Runs machines and stores volumes.

@@ -1,4 +1,4 @@
-//! `sheaf alarm`: what is wrong in the cluster, thin over the API.
+//! `sheaf alarm`: the alarms of the cluster, thin over the API.
 
 use anyhow::{Context as _, Result, bail};
 use base::clock;

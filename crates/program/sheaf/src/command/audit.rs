@@ -30,7 +30,8 @@ rules:
 - {level: Metadata}
 "#;
 
-/// What the flags say. With a place for it, requests are logged unless that is turned off.
+/// The audit configuration that the flags request. If there is a default log file, requests are
+/// logged unless that is turned off.
 pub(super) async fn config(
     args: &AuditArgs,
     default_log: Option<PathBuf>,

@@ -6,16 +6,16 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// How compressed files begin; what is in them is known only to the node that unpacks them.
+/// How compressed files begin; only the node that unpacks them knows their content.
 const COMPRESSED: [(&[u8], &str); 3] =
     [(b"\x1f\x8b", "gzip"), (b"\xfd7zXZ", "xz"), (b"\x28\xb5\x2f\xfd", "zstd")];
 /// The smallest unit of a disk.
 const SECTOR: u64 = 512;
 
-/// What is known about an image without sending it.
+/// The size of an image, determined without sending it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DiskSize {
-    /// What the guest will see as the size of its disk.
+    /// The size of the disk that the guest will see.
     Known(u64),
     /// The image is compressed, or qemu-img is not installed; why.
     Unknown(String),

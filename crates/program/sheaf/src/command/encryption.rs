@@ -39,7 +39,8 @@ pub(super) fn give_up(made: Option<&Path>) {
     }
 }
 
-/// What the flags say; `own` is where a key of our own lies, and `seals` whether it encrypts.
+/// The encryption that the flags request; `own` is the path of our own key, and `seals` whether it
+/// encrypts.
 pub(super) fn choose(args: &EncryptionArgs, own: &Path, seals: bool) -> Result<ChosenEncryption> {
     if let Some(file) = &args.encryption_provider_config {
         return Ok(ChosenEncryption { sealing: configured(file)?, made: None });

@@ -9,7 +9,7 @@ pub(super) const EXIT_CODE: u8 = 130;
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted: {continues}")]
 pub(super) struct Interrupted {
-    /// What the cluster goes on with, and the command that shows or stops it.
+    /// The work that the cluster continues, and the command that shows or stops it.
     continues: String,
 }
 

@@ -77,7 +77,7 @@ async fn serve(options: &Options) -> Result<()> {
         anonymous: options.anonymous,
         disabled_admission: options.disabled_admission.clone(),
         enabled_admission: options.enabled_admission.clone(),
-        // Whoever starts us so brings the rest of a cluster along.
+        // A caller of this command runs the other parts of a cluster too.
         runs_pods: true,
         front_proxy: options.front_proxy.clone(),
         in_flight: options.in_flight,

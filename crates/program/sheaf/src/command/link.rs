@@ -167,7 +167,7 @@ async fn answering(config: Config, others: &[String]) -> Config {
     config
 }
 
-/// What the server said, or why it cannot be reached and at which address.
+/// The server's message, or why it cannot be reached and at which address.
 fn describe(error: kube::Error, url: &Uri) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => anyhow!(status.message),

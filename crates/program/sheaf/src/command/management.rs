@@ -1,4 +1,4 @@
-//! What a management node of a cluster with several of them does besides serving the API: it runs
+//! Tasks of a management node besides serving the API, in a cluster with several of them: it runs
 //! a member of etcd, follows the other servers, and moves the objects of a single node into etcd.
 
 pub(super) mod candidate;
@@ -146,7 +146,7 @@ async fn is_removed(layout: &Layout, process: &EtcdProcess) -> bool {
     false
 }
 
-/// What this node has noted about etcd.
+/// This node's record of its etcd setup.
 pub(super) fn record(layout: &Layout) -> Result<Option<EtcdRecord>> {
     EtcdRecord::load(&layout.etcd_record()).context("cannot tell how far etcd is set up")
 }

@@ -1,4 +1,4 @@
-//! `sheaf manifests`: what a cluster needs before our controllers can work in it.
+//! `sheaf manifests`: the objects that a cluster needs before our controllers can work in it.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;

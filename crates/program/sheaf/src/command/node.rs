@@ -16,7 +16,7 @@ use super::{interrupt, table};
 use crate::cli::{ClusterCommand, ClusterScope, NodeCommand};
 
 const NODES: &str = "/api/v1/nodes";
-/// What the loss of a node would mean; the name of the node follows.
+/// Path of the predicted effects of losing a node; the name of the node follows.
 pub(super) const WHAT_IF_NODES: &str = "/sheaf/v1/what-if/nodes/";
 const MACHINES: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
@@ -84,7 +84,7 @@ async fn nodes(cluster: &ClusterClient) -> Result<Vec<Node>> {
     typed.context("cannot read the nodes")
 }
 
-/// What is placed on nodes.
+/// The machines and replicas placed on nodes.
 struct Loads {
     machines: Vec<Value>,
     replicas: Vec<Value>,

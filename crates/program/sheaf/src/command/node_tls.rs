@@ -1,5 +1,5 @@
-//! TLS between the agents of nodes: what an agent shows and whom it believes, replaced when
-//! certificates are renewed.
+//! TLS between the agents of nodes: the certificate of an agent and the peers that it trusts,
+//! replaced when certificates are renewed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -60,7 +60,7 @@ pub(super) async fn open(
     Ok(sender.send_request(request).await?)
 }
 
-/// What a kubeconfig without a certificate says who we are by.
+/// The credential of a kubeconfig without a certificate.
 fn credential(config: &Config) -> Result<Option<HeaderValue>> {
     let told = serde_json::to_value(&config.auth_info).context("cannot use the kubeconfig")?;
     let token = match (told["token"].as_str(), told["tokenFile"].as_str()) {

@@ -48,7 +48,7 @@ use live_settings::LiveSettings;
 use store_backups::{BackupSource, StoreBackups};
 use vip::ClusterVip;
 
-/// Who issues service-account tokens, as upstream calls it by default.
+/// The issuer of service-account tokens, by upstream's default name.
 pub(super) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// How long everything but the controllers may take to end after a signal.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1200);
@@ -318,7 +318,7 @@ async fn store_config(
     let flags = &args.encryption;
     let own = flags.encryption_key_file.clone().unwrap_or_else(|| layout.encryption_keys());
     let seals = flags.encrypts_secrets(store);
-    // What was moved into etcd was encrypted before.
+    // Objects were encrypted before they were moved into etcd.
     let is_file = store == EncryptedStore::Embedded && managed.is_none();
     if seals && is_file {
         encryption::note_plain_secrets(layout, &own)?;
@@ -445,7 +445,7 @@ async fn first_login(
     Ok(made)
 }
 
-/// What a person needs to know now, on standard output.
+/// Prints the information that a person needs now, to standard output.
 fn announce(
     layout: &Layout,
     url: &str,

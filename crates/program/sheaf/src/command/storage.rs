@@ -43,12 +43,12 @@ fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
     stop_on_signal(storage.handle())?;
     let files = if storage.uses_uring() { "io_uring" } else { "threads" };
     let engines = storage.address().map_or_else(String::new, |it| format!(", engines on {it}"));
-    // Whoever started it waits for this line, and may not be there any more.
+    // The parent process waits for this line, and may have ended.
     let ready = move || drop(print(&format!("ready, files by {files}{engines}\n")));
     Ok(storage.run(ready)?)
 }
 
-/// What this node shows to others, if there are others.
+/// The certificate of this node for its peers, if there are peers.
 fn tls(args: &StorageArgs) -> Result<Option<TlsFiles>> {
     let (Some(ca), Some(cert), Some(key)) = (&args.ca, &args.cert, &args.key) else {
         return match args.listen {
@@ -86,7 +86,7 @@ fn act(dir: &Path, action: StorageAction) -> Result<()> {
             let volume = parse(&volume)?;
             let nbd = nbd.map(std::path::absolute).transpose()?;
             let vhost = vhost.map(std::path::absolute).transpose()?;
-            // What `create` made: the replica has the name of its volume.
+            // As `create` makes it: the replica has the name of its volume.
             let replicas = vec![ReplicaAt { id: ReplicaId(volume.0), at: None }];
             let (node, record) = (NODE.to_owned(), RecordPlace::File);
             let encrypted = false;

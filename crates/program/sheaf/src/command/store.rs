@@ -127,7 +127,7 @@ fn require_file(path: &Path) -> Result<()> {
     bail!("there is no embedded store at {}", path.display())
 }
 
-/// What the flags say about etcd, checked.
+/// The etcd configuration that the flags request, validated.
 pub(super) fn etcd_config(args: &EtcdArgs) -> Result<EtcdConfig> {
     if args.etcd_endpoints.is_empty() {
         bail!("--etcd-endpoints is missing: name at least one, like http://127.0.0.1:2379");

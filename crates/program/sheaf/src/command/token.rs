@@ -23,7 +23,7 @@ use crate::data_dir::Layout;
 
 const NODES: &str = "/api/v1/nodes";
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
-/// What lists of a token's users and uses are called in its Secret.
+/// The keys of a token's lists of uses and users in its Secret.
 const USES: &str = "uses";
 const USED_BY: &str = "used-by";
 
@@ -103,7 +103,8 @@ async fn create(args: &TokenCreateArgs) -> Result<()> {
     })
 }
 
-/// Where the new node is to ask: what was given, or what the server advertises.
+/// The addresses that the new node is to contact: the given ones, or the one that the server
+/// advertises.
 fn urls(given: &[String], own: &str) -> Result<Vec<String>> {
     let own = own.trim_end_matches('/').to_owned();
     let urls = if given.is_empty() { vec![own] } else { given.to_vec() };

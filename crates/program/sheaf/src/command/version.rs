@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::cli::{VersionArgs, VersionOutput};
 
-/// What this binary was built from.
+/// The version and commit that this binary was built from.
 pub(crate) const VERSION: apiserver::BuildVersion = apiserver::BuildVersion {
     sheaf: env!("CARGO_PKG_VERSION"),
     commit: env!("SHEAF_COMMIT"),

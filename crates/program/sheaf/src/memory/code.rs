@@ -1,9 +1,9 @@
 //! Code that has run and will hardly run again: the first start's, a restore's, a large list's.
 //!
-//! It stays mapped as long as the process lives, more than everything that is in use when
-//! there is little to do. So after a burst of work the program's own code is unmapped. What
-//! runs next is mapped again from the system's cache, without reading the disk, and what does
-//! not run is for the system to keep or not: the first thing it drops when memory is short.
+//! It stays mapped as long as the process lives, more than everything that is in use when there is
+//! little to do. So after a burst of work the program's own code is unmapped. Code that runs next
+//! is mapped again from the page cache, without reading the disk. Other code is left to the
+//! kernel, which drops it first when memory is short.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) async fn limit_resident() {
     }
 }
 
-/// What the process has been doing.
+/// The recent activity of the process.
 ///
 ///   `AtWork` ──used little──► `AtRest`    and its code is unmapped
 ///      ▲                        │
@@ -39,8 +39,8 @@ enum ActivityState {
 }
 
 impl ActivityState {
-    /// What it does after a period in which it `used` the processor for so long, and whether
-    /// it has just come to rest.
+    /// The state after a period in which the process `used` the processor for so long, and whether
+    /// it has just become idle.
     fn next(self, used: Duration) -> (Self, bool) {
         match (self, used <= AT_REST) {
             (_, false) => (Self::AtWork, false),
@@ -73,9 +73,9 @@ fn unmap() -> usize {
     code.iter().filter(|mapping| forget(mapping)).map(|mapping| mapping.length).sum()
 }
 
-/// The executable mappings of `program`, from the text of `/proc/self/maps`. Only these: they
-/// hold nothing but what is in the file. What is merely read-only now may have been written to
-/// when the program was loaded.
+/// The executable mappings of `program`, from the text of `/proc/self/maps`. Only these: they hold
+/// nothing but the content of the file. A mapping that is merely read-only now may have been
+/// written to when the program was loaded.
 fn code_of(maps: &str, program: &str) -> Vec<MemoryMapping> {
     let mapping = |line: &str| {
         let (range, rest) = line.split_once(' ')?;

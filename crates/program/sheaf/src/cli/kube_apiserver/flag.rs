@@ -22,7 +22,7 @@ enum FlagKind {
 
 use FlagKind::{Harmless, HarmlessSwitch, List, Switch, Text};
 
-/// What is known, in the order of the help.
+/// The known flags, in the order of the help.
 const FLAGS: &[(&str, FlagKind, &str)] = &[
     ("etcd-servers", List, "URLs of etcd"),
     ("etcd-cafile", Text, "CA that etcd's certificates are checked against"),
@@ -105,7 +105,7 @@ const FLAGS: &[(&str, FlagKind, &str)] = &[
     ("watch-cache-sizes", Harmless, ""),
 ];
 
-/// What is wrong with a command line.
+/// The error in a command line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FlagError {
     #[error("--{flag} must be specified")]
@@ -122,7 +122,7 @@ pub(crate) enum FlagError {
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
     values: BTreeMap<&'static str, Vec<String>>,
-    /// What was said and is not known here.
+    /// Flags that are not known here.
     pub(crate) unknown: Vec<String>,
     pub(crate) wants_help: bool,
     pub(crate) wants_version: bool,
@@ -237,7 +237,7 @@ impl Parsed {
     }
 }
 
-/// What a value of this type looks like.
+/// The expected form of a value of this type.
 pub(crate) trait FlagValue: FromStr {
     const WANTED: &'static str;
 }

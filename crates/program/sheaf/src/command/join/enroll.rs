@@ -70,7 +70,7 @@ pub(super) async fn join(
     Ok(membership)
 }
 
-/// What the checks need to know.
+/// Collects the facts for the checks.
 async fn look(client: &Client, token: &JoinToken, node: &str, key: &str) -> Result<JoinFacts> {
     let request = Request::get("/version").body(kube::client::Body::empty());
     let answer = client.send(request.context("cannot build a request")?).await;

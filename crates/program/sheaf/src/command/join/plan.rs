@@ -6,7 +6,7 @@ use jiff::Timestamp;
 /// Certificates and leases misbehave when clocks differ by more.
 const MAX_CLOCK_SKEW_SECONDS: i64 = 30;
 
-/// What was found out about the machine, the token and the cluster.
+/// Facts about the machine, the token and the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JoinFacts {
     pub(super) node: String,
@@ -21,7 +21,7 @@ pub(super) struct JoinFacts {
     pub(super) name: NameState,
 }
 
-/// What the cluster knows of the name that the node would have.
+/// The cluster's state of the name that the node would have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameState {
     Free,

@@ -24,7 +24,7 @@ pub(in crate::command) const KEYS_PATH: &str = "/sheaf/v1/management-keys";
 pub(in crate::command) struct ManagementKeys {
     /// Files of the directory `pki`, by name.
     files: BTreeMap<String, String>,
-    /// What secrets are encrypted with; empty if they are not.
+    /// The keys that secrets are encrypted with; empty if they are not.
     encryption_keys: String,
     /// A server with another range would give addresses out twice.
     service_range: String,

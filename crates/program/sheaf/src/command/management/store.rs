@@ -35,8 +35,8 @@ pub(in crate::command) struct ManagedEtcd {
 }
 
 impl ManagedEtcd {
-    /// Objects are read and written through the own member only: who cannot use it turns to the
-    /// API server of another node.
+    /// Objects are read and written through the own member only: a client that cannot use it
+    /// connects to the API server of another node.
     pub(in crate::command) fn config(&self) -> EtcdConfig {
         let tls = self.process.spec().tls.clone();
         EtcdConfig {
@@ -133,7 +133,7 @@ pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEt
     }
 }
 
-/// Copies the file into an etcd of one member. Whatever an earlier attempt left is discarded: it
+/// Copies the file into an etcd of one member. The result of an earlier attempt is discarded: it
 /// never counted.
 async fn move_into_etcd(layout: &Layout, record: &EtcdRecord) -> Result<()> {
     let version = find_etcd()?;
@@ -173,7 +173,7 @@ fn retire_file(layout: &Layout) -> Result<()> {
         PathBuf::from(name)
     };
     std::fs::rename(&file, &to).with_context(|| format!("cannot rename {}", file.display()))?;
-    // What SQLite has not merged yet belongs to the file; usually there is nothing.
+    // The write-ahead log that SQLite has not merged yet belongs to the file; usually it is empty.
     for suffix in ["-wal", "-shm"] {
         let _ = std::fs::rename(beside(&file, suffix), beside(&to, suffix));
     }

@@ -1,5 +1,4 @@
-//! What the API server tells about its store: `GET /sheaf/v1/etcd`, which `sheaf cluster status`
-//! shows.
+//! The API server's report of its store: `GET /sheaf/v1/etcd`, which `sheaf cluster status` shows.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! `sheaf network links`: what LinkMonitors report of the links of nodes.
+//! `sheaf network links`: the reports of LinkMonitors about the links of nodes.
 
 use std::collections::BTreeMap;
 

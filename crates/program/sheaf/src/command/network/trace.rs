@@ -1,4 +1,5 @@
-//! `sheaf network trace`: which rule decides about a connection. What is decided is in `agent`.
+//! `sheaf network trace`: which rule decides about a connection. The decision itself is made in
+//! `agent`.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;

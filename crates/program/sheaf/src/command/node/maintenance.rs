@@ -89,7 +89,7 @@ async fn concerned(
     Ok(survey(name, &objects))
 }
 
-/// What would become of each machine.
+/// The effect on each machine.
 fn plan(node: &str, machines: &[AffectedMachine], is_forced: bool) -> String {
     if machines.is_empty() {
         return format!("no machine runs on node {node} or needs it\n");
@@ -135,7 +135,7 @@ async fn follow(cluster: &ClusterClient, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a node reports of its maintenance.
+/// A node's report of its maintenance.
 #[derive(Debug, PartialEq, Eq)]
 struct MaintenanceReport {
     reason: String,

@@ -1,4 +1,4 @@
-//! What the commands about nodes show. Pure.
+//! The output of commands about nodes. Pure.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::command::table;
 pub(super) const HEADER: [&str; 8] =
     ["NAME", "ROLE", "STATUS", "ADDRESS", "CPU", "MEMORY", "MACHINES", "REPLICAS"];
 
-/// What is placed on a node.
+/// The machines and replicas placed on a node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeLoad {
     /// `namespace/name` of machines that have not ended.

@@ -61,7 +61,7 @@ fn describe(loss: &NodeLoss, store: Option<&StoreView>) -> String {
     text
 }
 
-/// What becomes of the API, if the node has a part in its store.
+/// The effect on the API, if the node has a part in its store.
 fn store_without(store: &StoreView, node: &str) -> Option<String> {
     let StoreView::Etcd { members } = store else { return None };
     let voters: Vec<_> = members.iter().filter(|own| !own.is_learner).collect();

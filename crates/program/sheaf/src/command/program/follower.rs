@@ -51,7 +51,7 @@ enum ProgramAction {
     RestartStorage,
 }
 
-/// What is known of the programs of this node besides the noted choice.
+/// The state of this node's programs besides the recorded choice.
 #[derive(Debug, Clone)]
 struct ProgramFacts {
     running: ProgramDigest,

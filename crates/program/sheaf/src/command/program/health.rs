@@ -29,7 +29,7 @@ pub(super) struct TrialLink {
     writer: OwnedWriteHalf,
 }
 
-/// What is checked, and as whom.
+/// The client and the node of a health check.
 pub(super) struct HealthCheck {
     /// Reaches the API over the network, as the node.
     pub(super) client: Client,

@@ -84,7 +84,7 @@ pub(super) fn file_of(layout: &Layout, state: &ProgramState, digest: &ProgramDig
     }
 }
 
-/// What a process of this program is told, if it is not the installed one.
+/// The digest that a process of this program is given, if it is not the installed one.
 pub(super) fn told(state: &ProgramState, digest: &ProgramDigest) -> Option<ProgramDigest> {
     let is_installed = state.installed.as_ref().is_some_and(|file| file.digest == *digest);
     (!is_installed).then(|| digest.clone())

@@ -70,7 +70,7 @@ impl FileIdentity {
     }
 }
 
-/// What happens to the programs of a node.
+/// Events of the programs of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgramEvent {
     /// Another file than before is installed.
@@ -110,7 +110,7 @@ impl ProgramState {
 
     pub(super) fn after(mut self, event: ProgramEvent) -> Self {
         match event {
-            // Whoever installs another file wants that one to run.
+            // A newly installed file is the one to run.
             ProgramEvent::Installed(file) => {
                 Self { installed: Some(file), failure: self.failure, ..Self::default() }
             }

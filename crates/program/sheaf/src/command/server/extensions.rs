@@ -1,6 +1,6 @@
-//! What is added to the API server: KubeVirt's kinds, and what it serves beside them.
+//! Additions to the API server: KubeVirt's kinds, and the paths it serves besides them.
 //!
-//! Only adapters; what a request means is decided in `virt` and `gateway`.
+//! Only adapters; `virt` and `gateway` decide the meaning of a request.
 
 mod management;
 mod node;

@@ -22,7 +22,7 @@ const TLS_PARAMETERS: &str = "ssl-parameters";
 /// After a failure of the watch.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// What the settings change.
+/// The parts of the server that the settings change.
 pub(super) struct LiveSettings {
     pub(super) client: Client,
     pub(super) log: LogLevel,

@@ -50,7 +50,7 @@ pub(super) fn annotations(
     ]
 }
 
-/// What the server tells and hands to other nodes.
+/// Provides the server's state and keys to other nodes.
 pub(super) fn open(
     handle: &ManagementHandle,
     args: &ServerArgs,
@@ -116,7 +116,7 @@ pub(super) async fn retry(failure: &(dyn std::error::Error + 'static)) -> Proces
     ProcessEnd::Restart
 }
 
-/// What the process does when its tasks have ended.
+/// The last step of the process when its tasks have ended.
 pub(super) fn finish(end: Option<ProcessEnd>, layout: &Layout) -> Result<()> {
     match end {
         None => Ok(()),

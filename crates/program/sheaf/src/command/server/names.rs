@@ -59,7 +59,7 @@ pub(in crate::command) fn guest_identity() -> String {
     format!("{host}_{}", std::process::id())
 }
 
-/// What the node of this server is called: a DNS subdomain.
+/// The name of this server's node: a DNS subdomain.
 pub(in crate::command) fn node(given: Option<&str>) -> Result<String> {
     let Some(name) = given.map(str::to_owned).or_else(hostname) else {
         bail!("cannot determine the host name; use --node-name");

@@ -1,5 +1,5 @@
-//! What a support bundle says about nodes: the hardware, as the kernel lists it, and the last lines
-//! of the log. Each node tells of itself; the server asks all of them.
+//! A support bundle's reports of nodes: the hardware, as the kernel lists it, and the last lines
+//! of the log. Each node reports its own; the server requests all of them.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -29,7 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The certificate is issued again at every look at the certificates; this leaves much room.
 const CERTIFICATE_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 7);
 
-/// What the gateway shows to other nodes; replaced as certificates are renewed.
+/// The gateway's certificate for other nodes; replaced as certificates are renewed.
 #[derive(Clone, Default)]
 pub(super) struct GatewayTls(Arc<RwLock<Option<Arc<ClientConfig>>>>);
 

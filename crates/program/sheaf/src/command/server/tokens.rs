@@ -38,7 +38,7 @@ pub(in crate::command) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Res
                     info!(tokens = tokens.len(), "token file read");
                     api.authenticator().set_static_tokens(tokens);
                 }
-                // What was good stays good until the file can be read again.
+                // The tokens that were read before stay valid until the file can be read again.
                 Err(error) => warn!(error = %Chain(&*error), "cannot read the token file"),
             }
         }

@@ -1,5 +1,5 @@
-//! What the storage process gives up before it serves: it gains nothing by programs that it could
-//! run, and of root's capabilities it keeps those for files of its own and of guests' users.
+//! Privileges that the storage process drops before it serves: it cannot gain any by executing
+//! programs, and of root's capabilities it keeps those for files of its own and of guests' users.
 //!
 //! To be called before any other thread exists; threads inherit it. It stays the user that it was
 //! started as: replicas lie on disks whose directories belong to root.

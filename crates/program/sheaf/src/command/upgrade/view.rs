@@ -48,7 +48,7 @@ impl<'a> UpgradeView<'a> {
         self.0["metadata"]["annotations"].get(FINALIZED).is_some()
     }
 
-    /// What happens now.
+    /// The current step.
     pub(super) fn line(&self) -> String {
         let message = self.completed().and_then(|own| own["message"].as_str()).unwrap_or_default();
         let state = self.0["metadata"]["labels"][STATE_LABEL].as_str();

@@ -139,7 +139,7 @@ async fn talk(mut socket: Socket) -> ConsoleEnd {
     }
 }
 
-/// What is typed, as it is typed.
+/// Keyboard input, as it is typed.
 fn keys() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(16);
     tokio::spawn(async move {

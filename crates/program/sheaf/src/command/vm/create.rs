@@ -95,7 +95,7 @@ fn print_next_steps(name: &str, namespace: &str, stopped: bool) -> Result<()> {
     ))
 }
 
-/// What a machine starts from.
+/// The boot source of a machine.
 struct DiskOrigin {
     source: BootSource,
     /// The file to upload.

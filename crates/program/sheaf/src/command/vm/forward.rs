@@ -201,7 +201,8 @@ async fn pipe(
             }
         }
     };
-    // The guest's side decides: what it still has to say after our input ended is heard.
+    // The guest's side decides: its remaining output after the end of our input is still
+    // delivered.
     tokio::pin!(there, back);
     tokio::select! {
         () = &mut back => {}

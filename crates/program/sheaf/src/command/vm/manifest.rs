@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// What a person asked for.
+/// The options that a user gave.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VmRequest<'a> {
     pub(super) name: &'a str,
@@ -123,7 +123,7 @@ fn volume(name: &str, source: &BootSource, size: &str, class: Option<&str>) -> V
     })
 }
 
-/// What cloud-init is told; nothing if there is nothing to tell.
+/// The user data for cloud-init; nothing if it would be empty.
 pub(super) fn user_data(name: &str, keys: &[String], password: Option<&str>) -> Option<String> {
     if keys.is_empty() && password.is_none() {
         return None;

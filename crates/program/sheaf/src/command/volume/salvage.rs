@@ -1,7 +1,7 @@
 //! `sheaf volume salvage`: declares one replica to be the content of a volume that cannot be
 //! attached because every in-sync replica is lost or older than acknowledged writes.
 //!
-//! `choose` and `explain` are pure; what they look at is fetched before.
+//! `choose` and `explain` are pure; their input is fetched before.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

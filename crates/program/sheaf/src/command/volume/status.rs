@@ -1,6 +1,6 @@
 //! `sheaf volume status`: all that is known of one volume.
 //!
-//! `explain` is pure; what it looks at is fetched before.
+//! `explain` is pure; its input is fetched before.
 
 use std::fmt::Write as _;
 

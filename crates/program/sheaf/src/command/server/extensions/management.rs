@@ -1,6 +1,6 @@
-//! What management nodes ask of each other's servers, and commands about them: the keys of the
-//! cluster, the state of the store, and the removal of a member of etcd. A witness has the key of its
-//! member signed here.
+//! Requests of management nodes to each other's servers, and commands about them: the keys of the
+//! cluster, the state of the store, and the removal of a member of etcd. A witness has the key of
+//! its member signed here.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ use crate::data_dir::Layout;
 /// A certificate request has a few hundred bytes.
 const REQUEST_LIMIT: usize = 64 << 10;
 
-/// What the answers need to know.
+/// The data that the answers are made of.
 pub(in crate::command::server) struct ManagementFacts {
     /// Reads Nodes.
     pub(in crate::command::server) client: Client,
@@ -217,7 +217,7 @@ impl ManagementFacts {
     }
 
     /// A certificate of etcd for the witness: its Node says that it is one, and nodes cannot write
-    /// that. Who has such a certificate reads and writes all objects.
+    /// that. The holder of such a certificate reads and writes all objects.
     async fn sign(
         &self,
         user: Option<&User>,

@@ -1,4 +1,4 @@
-//! What the nodes of the cluster may read and write, handed from the crates `virt` and `hci` to
+//! The rights of the cluster's nodes to read and write, handed from the crates `virt` and `hci` to
 //! the server.
 
 use apiserver::extension::{Denial, ExtensionRules, Lookup, NodeAccess, NodeObject, Review};
@@ -184,7 +184,7 @@ impl ExtensionRules for NodeRestriction {
         old: Option<&Value>,
     ) -> Result<Vec<String>, Denial> {
         let user = review.user;
-        // Whoever is in this group may do anything under any name.
+        // Members of this group may do anything under any name.
         if !user.is_in(NODES) || user.is_in(MASTERS) {
             return Ok(Vec::new());
         }

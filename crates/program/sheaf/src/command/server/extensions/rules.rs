@@ -146,7 +146,7 @@ impl ExtensionRules for Appliance {
     }
 }
 
-/// Kinds on which nothing acts yet: whoever writes one is told.
+/// Kinds on which nothing acts yet: the writer gets a warning.
 pub(super) struct Inactive;
 
 impl ExtensionRules for Inactive {
@@ -209,7 +209,7 @@ fn denial(denial: admit::Denial) -> Denial {
     }
 }
 
-/// Who asked for a write.
+/// The user that requested a write.
 struct Client<'a>(Review<'a>);
 
 impl hci::admit::RequestUser for Client<'_> {

@@ -1,5 +1,5 @@
-//! What several nodes cost: each is a network namespace of this machine, so all of them share its
-//! cores and its disk, and TLS is on between them.
+//! The cost of several nodes: each is a network namespace of this machine, so all of them share
+//! its cores and its disk, and TLS is on between them.
 //!
 //! Writes on three nodes stand beside qemu-nbd on a raw file, creates on three voters beside puts
 //! to a bare etcd, in the same run.

@@ -45,7 +45,7 @@ impl Figures {
         self.0.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
 
-    /// The closing table: what was missed, and by how much.
+    /// The closing table: the missed limits, and by how much.
     pub(crate) fn print(&self) {
         let missed: Vec<&Figure> = self.0.iter().filter(|figure| !figure.is_met()).collect();
         let held = self.0.iter().filter(|figure| figure.limit.is_some()).count();

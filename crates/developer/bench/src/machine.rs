@@ -1,4 +1,4 @@
-//! What Sheaf adds to a machine's QEMU: to its start, its stop, its memory, its idle hours.
+//! The overhead of Sheaf on a machine's QEMU: on its start, its stop, its memory, its idle hours.
 //!
 //! The peer is QEMU itself, started by hand with the very command line that Sheaf uses, in turns
 //! with Sheaf. The clock of Sheaf's side runs from before the request until a client that

@@ -1,4 +1,4 @@
-//! `make bench`: what Sheaf's API server, its machines and its volumes cost, measured on a
+//! `make bench`: the cost of Sheaf's API server, its machines and its volumes, measured on a
 //! release build.
 //!
 //! Everything is on as in production: TLS, RBAC, fsync. Each figure is printed with the
@@ -66,7 +66,7 @@ enum Part {
     Machines,
     /// Volumes and images as people use them.
     Storage,
-    /// What one user notices of another's flood.
+    /// The effect of one user's flood on another user.
     Fairness,
     /// Several nodes: joining, replicas over TLS, three voters, many nodes. Only when asked for.
     Cluster,

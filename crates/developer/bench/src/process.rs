@@ -193,7 +193,7 @@ impl Etcd {
         }
     }
 
-    /// What tells a server to use it.
+    /// The arguments that make a server use it.
     pub(crate) fn arguments(&self) -> Vec<String> {
         ["--store", "etcd", "--etcd-endpoints", &self.url].map(str::to_owned).to_vec()
     }

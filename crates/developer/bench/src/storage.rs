@@ -1,6 +1,6 @@
-//! What people wait for when they use volumes and images through the API: an import beside
-//! `qemu-img convert` of the same file, a claim from an image until a machine could use it, how
-//! long a guest stands still for its snapshot, and what many volumes leave behind.
+//! Waiting times of people who use volumes and images through the API: an import beside `qemu-img
+//! convert` of the same file, a claim from an image until a machine could use it, how long a guest
+//! is paused for its snapshot, and the leftovers of many volumes.
 
 mod node;
 mod web;
@@ -56,7 +56,7 @@ async fn import(node: &mut StorageNode, figures: &mut Figures) -> Result<String>
         let out = text(&dir.path().join("out"));
         let begun = Instant::now();
         tool("qemu-img", &["convert", "-f", "qcow2", "-O", "raw", &text(&image), &out]).await?;
-        // What is imported outlives a power cut.
+        // An import survives a power cut.
         tool("sync", &[&out]).await?;
         peer.push(begun.elapsed());
         std::fs::remove_file(&out)?;

@@ -1,4 +1,4 @@
-//! What a replicated volume costs, beside qemu-nbd on a raw file in the same minute.
+//! The cost of a replicated volume, beside qemu-nbd on a raw file in the same minute.
 //!
 //! Each figure is the median of rounds that take turns, so that whatever else the machine does
 //! hits all of them. Everything is as in production: checksums, replication, real processes.

@@ -1,4 +1,4 @@
-//! What `scripts/test` tries again: that it finds every test that failed, and no other.
+//! The retries of `scripts/test`: it finds every test that failed, and no other.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

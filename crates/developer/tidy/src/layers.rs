@@ -6,7 +6,7 @@ use crate::tree;
 
 /// The folders of `crates/`, and the folders whose crates theirs may name, besides their own.
 const FOLDERS: &[(&str, &[&str])] = &[
-    // What objects are, and what every crate needs.
+    // Definitions of objects, and code that every crate needs.
     ("foundation", &[]),
     ("control-plane", &["foundation"]),
     // Mechanism of one node: guests, disks, networks. Meets the control plane in objects only.
@@ -45,11 +45,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Ordinary clients of any Kubernetes: neither the server nor the store.
     ("client", &["base"]),
     ("controllers", &["base", "client", "hci", "kinds", "types", "virt"]),
-    // What KubeVirt serves beside its objects; a client too, so it can stand outside as well.
+    // KubeVirt's subresources; a client too, so it can run outside as well.
     ("gateway", &["base", "client", "virt"]),
     // Harvester's REST API: requests of the same user to the Kubernetes API.
     ("steve", &["base", "client", "hci", "virt"]),
-    // The files of the dashboard; what its pages ask goes through the API like anybody's.
+    // The files of the dashboard; requests of its pages go through the API like those of any
+    // client.
     ("ui", &["base"]),
     // Makes the objects of one node real, as a client like any other.
     (

@@ -1,5 +1,5 @@
-//! What a machine judges well about this source tree, as tests: the layers, the names and
-//! the docs of modules, and that nothing of one developer's machine has slipped in.
+//! Rules about this source tree that can be checked automatically, as tests: the layers, the names
+//! and the docs of modules, and that nothing of one developer's machine has slipped in.
 //!
 //! It reads files and what cargo knows about dependencies. Style that needs taste is for reviewers.
 

@@ -1,4 +1,4 @@
-//! What every source file must and must not have.
+//! Required and forbidden content of source files.
 
 use crate::tree::{SourceFile, sources};
 

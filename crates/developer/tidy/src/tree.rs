@@ -82,7 +82,8 @@ pub(crate) fn edges() -> BTreeMap<String, Vec<String>> {
     edges.collect()
 }
 
-/// The names in `[dependencies]` and `[build-dependencies]`; what only tests use is free.
+/// The names in `[dependencies]` and `[build-dependencies]`; dependencies of tests are not
+/// restricted.
 fn dependencies(manifest: &str) -> Vec<&str> {
     let mut inside = false;
     let mut names = Vec::new();

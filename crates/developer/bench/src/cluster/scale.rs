@@ -194,7 +194,7 @@ async fn create(client: &Client, numbers: Range<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the machines; what ends an agent ends the measurement.
+/// Waits for the machines; the end of an agent ends the measurement.
 async fn until(
     seen: &mut watch::Receiver<Seen>,
     agents: &mut JoinSet<Result<()>>,

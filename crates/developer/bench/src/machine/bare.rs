@@ -26,7 +26,7 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// What the only QEMU whose folder lies below `machines` was started with.
+    /// The arguments of the only QEMU whose folder lies below `machines`.
     pub(super) fn of_running(machines: &Path, disk: &Path) -> Result<Self> {
         let machines = format!("{}/", machines.display());
         for (_, arguments) in crate::process::processes()? {
@@ -65,7 +65,7 @@ impl Recipe {
     }
 }
 
-/// What one start needs and does not count: a folder, a disk, a tap.
+/// The requirements of one start, which are not measured: a folder, a disk, a tap.
 #[derive(Debug)]
 pub(super) struct BareSetup {
     folder: PathBuf,

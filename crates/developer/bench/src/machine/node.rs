@@ -100,8 +100,8 @@ impl MachineNode {
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
             "metadata": {"name": name},
             "spec": {"runStrategy": "Always", "template": {"spec": {
-                // What KubeVirt asks for by itself, a tenth of a processor each, would not let
-                // fifty of them on two.
+                // With KubeVirt's default request, a tenth of a processor each, fifty of them
+                // would not fit on two.
                 "domain": {"memory": {"guest": "16Mi"},
                     "resources": {"requests": {"cpu": "10m"}}, "devices": {
                     "disks": [{"name": "root", "disk": {"bus": "virtio"}}],
@@ -177,7 +177,7 @@ impl MachineNode {
 
 impl Drop for MachineNode {
     fn drop(&mut self) {
-        // What is left here is left because something failed.
+        // Processes remain here only after a failure.
         for (pid, arguments) in crate::process::processes().unwrap_or_default() {
             if arguments.iter().any(|each| each.starts_with(&*self.dir.path().to_string_lossy())) {
                 let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();

@@ -1,4 +1,4 @@
-//! Two users, one of whom floods: what the other notices of it.
+//! Two users, one of whom floods: the effect on the other.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,14 +33,14 @@ pub(crate) async fn run(
     let create = |number| (MAPS.to_owned(), map(&format!("flood-{number}"), number));
     notice(figures, "gets", &quiet, &one, Flood::new(&noisy, Method::GET, get(one.clone())))
         .await?;
-    // Who is never sent away gives way all the same.
+    // Exempt requests are never rejected, but yield all the same.
     let exempt = Flood::new(&server.client, Method::GET, list.clone());
     notice(figures, "lists", &quiet, &one, Flood::new(&noisy, Method::GET, list)).await?;
     notice(figures, "an administrator's lists", &quiet, &one, exempt).await?;
     notice(figures, "creates", &quiet, &one, Flood::new(&noisy, Method::POST, create)).await
 }
 
-/// What the quiet one notices of a flood, and the flood of the quiet one.
+/// Measures the effect of a flood on the quiet user, and of the quiet user on the flood.
 async fn notice<R: NumberedRequest>(
     figures: &mut Figures,
     what: &str,
@@ -99,8 +99,8 @@ async fn user(server: &Server, sheaf: &Path, data: &Path, name: &str) -> Result<
     bail!("{name} may read nothing")
 }
 
-/// What a user notices who has a thread to themselves: in the runtime of those who flood, they
-/// would wait for these in the bench and not in the server.
+/// The latencies of a user with a thread of its own: in the runtime of the flooding clients it
+/// would wait for them in the bench and not in the server.
 async fn samples(client: &Client, path: &str) -> Result<Vec<Duration>> {
     let (client, path) = (client.clone(), path.to_owned());
     let measured = tokio::task::spawn_blocking(move || {
@@ -123,7 +123,7 @@ async fn gets(client: &Client, path: &str) -> Result<Vec<Duration>> {
     Ok(samples)
 }
 
-/// What the request of a number is: a path and a body.
+/// Makes the request of a number: a path and a body.
 trait NumberedRequest: Fn(usize) -> (String, Bytes) + Clone + Send + 'static {}
 impl<R: Fn(usize) -> (String, Bytes) + Clone + Send + 'static> NumberedRequest for R {}
 

@@ -17,7 +17,7 @@ const RATE: u64 = 200;
 const SECONDS: u64 = 10;
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-/// What all watchers report together.
+/// The combined report of all watchers.
 #[derive(Default)]
 struct WatchReport {
     events: AtomicUsize,

@@ -14,7 +14,7 @@ pub(super) const NODE: &str = "bench";
 const BRIDGE: &str = "sheafbench";
 const NETWORK: &str = "10.53.0.0/24";
 
-/// What the processes of a node hold.
+/// The resources held by the processes of a node.
 #[derive(Debug)]
 pub(super) struct Footprint {
     pub(super) files: usize,

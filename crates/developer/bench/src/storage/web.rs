@@ -21,7 +21,7 @@ impl Web {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let file = file.clone();
-                // Who hangs up has what he wants.
+                // A client that disconnects has received its data.
                 std::thread::spawn(move || answer(stream, file));
             }
         });

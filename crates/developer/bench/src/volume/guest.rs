@@ -31,7 +31,7 @@ const HEADERS: u64 = 0x1_0000;
 const STATUS: u64 = 0x2_0000;
 const DATA: u64 = 0x10_0000;
 
-/// What a load on it came to.
+/// The result of a load on it.
 #[derive(Debug)]
 pub(super) struct Speed {
     pub(super) iops: f64,
@@ -46,7 +46,7 @@ pub(super) struct Guest {
     kick: EventFd,
     call: EventFd,
     available: u16,
-    /// What was available when the device was last told, or needed not to be.
+    /// The available index when the device was last notified, or needed no notification.
     announced: u16,
     used: u16,
     random: u64,
@@ -66,8 +66,8 @@ impl Guest {
         let mut frontend = Frontend::connect(socket, 1).context("cannot connect as a guest")?;
         let (kick, call) = (EventFd::new(0)?, EventFd::new(0)?);
         frontend.set_owner()?;
-        // The extended protocol, the modern device, a cache that is flushed, and neither kicks
-        // nor interrupts for who is awake: what Linux takes.
+        // Protocol features, the modern device, a cache that is flushed, and neither kicks nor
+        // interrupts while the other side is awake: the same features as Linux.
         let wanted = 1 << 30 | 1 << 32 | 1 << 9 | 1 << 29;
         ensure!(frontend.get_features()? & wanted == wanted, "the device lacks features");
         frontend.set_features(wanted)?;

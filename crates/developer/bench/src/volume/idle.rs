@@ -1,4 +1,4 @@
-//! What a storage process costs that has nothing to do, and how soon it serves again.
+//! The cost of an idle storage process, and how soon it serves again.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

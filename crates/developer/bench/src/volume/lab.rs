@@ -1,4 +1,4 @@
-//! What is measured: processes, the load on them, and what they used.
+//! The subjects of measurements: processes, the load on them, and the resources they used.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,7 +24,7 @@ pub(crate) struct VolumeServer {
     pub(super) vhost: PathBuf,
 }
 
-/// What fio does.
+/// A load of fio.
 #[derive(Debug)]
 pub(crate) struct Load {
     pub(crate) rw: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Load {
     pub(crate) seconds: Option<u32>,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) iops: f64,

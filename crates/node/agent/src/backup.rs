@@ -7,7 +7,7 @@
 //! which backups are on it, and which of them go (`sync`), and which machines they are of (`description`). `plan` decides, `controller` follows
 //! the objects. The format of backups is the crate `backup`.
 //!
-//! Nothing is kept on this node: what was cut off begins again, and does not send blocks twice.
+//! Nothing is kept on this node: interrupted work begins again, and does not send blocks twice.
 
 mod controller;
 mod description;
@@ -33,7 +33,7 @@ use crate::config::Config;
 use crate::egress::Egress;
 use crate::storage::{StorageHandle, longhorn};
 
-/// What all work on backups needs.
+/// Shared state of all backup jobs.
 #[derive(Clone)]
 struct BackupContext {
     client: Client,

@@ -1,5 +1,5 @@
-//! A bell for the whole node: rung when something has changed here, not in the API, that
-//! machines may be waiting for. Who hears it looks again; it does not say what it was about.
+//! A notifier for the whole node: it reports changes here, not in the API, that machines may be
+//! waiting for. Subscribers check their state again; the notification does not say what changed.
 
 use std::sync::Arc;
 

@@ -183,7 +183,8 @@ impl AddressHolder {
         }
     }
 
-    /// Takes the address from all interfaces; what fails is done by the kernel in a moment.
+    /// Removes the address from all interfaces; where that fails, the kernel removes it shortly
+    /// after.
     async fn withdraw(&self) {
         let Ok(seen) = self.announcer.observe().await else { return };
         for (address, index) in seen.announced {

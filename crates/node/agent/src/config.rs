@@ -1,4 +1,4 @@
-//! What `sheaf` tells the agent of the node it runs on.
+//! The agent's configuration from `sheaf`, for the node it runs on.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +23,7 @@ pub struct Config {
     pub addresses: Vec<IpAddr>,
     /// Sheaf's own version.
     pub version: String,
-    /// The version of the Kubernetes API, as `v1.37.0`: what the Node shows as its kubelet's.
+    /// The version of the Kubernetes API, as `v1.37.0`: shown in the Node as its kubelet's.
     pub kubernetes_version: String,
     pub network: Network,
     /// Ranges of this node or the cluster that imports may connect to nevertheless.
@@ -32,7 +32,7 @@ pub struct Config {
     pub cluster_ranges: Vec<IpNet>,
     /// Whether the environment names a proxy for requests to the outside.
     pub has_proxy: bool,
-    /// What the node is to the cluster.
+    /// The role of the node in the cluster.
     pub role: NodeRole,
     /// Labels that the Node gets with its first report.
     pub labels: Vec<(String, String)>,
@@ -42,7 +42,7 @@ pub struct Config {
     pub wire: NodeWire,
     /// Directories whose files HostDisk volumes may be; none by default.
     pub host_disk_paths: Vec<PathBuf>,
-    /// What support bundles say of this node.
+    /// This node's part of support bundles.
     pub report: Arc<dyn NodeFiles>,
 }
 
@@ -52,7 +52,7 @@ pub trait NodeFiles: std::fmt::Debug + Send + Sync {
     fn files(&self) -> Vec<(String, String)>;
 }
 
-/// What a node is to the cluster.
+/// The role of a node in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeRole {
     /// It runs the control plane, too, and nobody else does.
@@ -80,13 +80,13 @@ pub struct NodeWire {
 #[derive(Debug, Clone)]
 pub struct EndpointWire {
     pub address: SocketAddr,
-    /// What connections are accepted with now; nothing while there is no certificate.
+    /// The TLS configuration that accepts connections now; nothing while there is no certificate.
     pub tls: watch::Receiver<Option<Arc<ServerConfig>>>,
-    /// Whom a certificate names that TLS has accepted.
+    /// The peer that a certificate names, which TLS has accepted.
     pub identify: fn(&CertificateDer<'_>) -> Option<EndpointPeer>,
 }
 
-/// Who has connected to a node endpoint.
+/// The peer of a connection to a node endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndpointPeer {
     /// The API server, which has decided about its requests.

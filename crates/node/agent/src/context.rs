@@ -1,4 +1,4 @@
-//! What all machines of the node share.
+//! State shared by all machines of the node.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,11 +30,11 @@ pub(crate) struct Context {
     pub(crate) networks: Networks,
     pub(crate) launcher: Launcher,
     pub(crate) users: Users,
-    /// What was found out about QEMU here.
+    /// Result of probing QEMU here.
     pub(crate) trial: watch::Receiver<AcceleratorProbe>,
     pub(crate) cgroup: Option<cgroup::Layout>,
     pub(crate) processors: Processors,
-    /// Who starts before whom after a power cut.
+    /// The order in which machines start after a power cut.
     pub(crate) order: StartOrder,
     pub(crate) volumes: Volumes,
     pub(crate) storage: StorageHandle,

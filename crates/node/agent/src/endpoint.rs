@@ -1,4 +1,4 @@
-//! The node endpoint: what the API server asks of the node that runs a guest.
+//! The node endpoint: requests of the API server to the node that runs a guest.
 //!
 //! HTTP/1.1 on the unix socket `agent/agent.sock` of the data directory, for its owner only, and
 //! over TLS for the gateway of a management node elsewhere (`remote`).
@@ -55,7 +55,7 @@ pub(crate) use remote::serve_remote;
 use response::{EndpointError, ResponseBody, empty};
 use route::{MachineTarget, NoRoute, Route, route};
 
-/// What the stream of an upgrade is called.
+/// The name of the upgraded protocol.
 pub(crate) const PROTOCOL: &str = "sheaf-stream";
 
 /// Why there is no endpoint.
@@ -66,7 +66,7 @@ pub(crate) struct ListenError {
     source: io::Error,
 }
 
-/// What requests are carried out on.
+/// The parts of the agent that requests use.
 pub(crate) struct Endpoint {
     pub(crate) machines: Machines,
     pub(crate) volumes: Volumes,
@@ -175,7 +175,7 @@ async fn handle(
     answer.unwrap_or_else(EndpointError::into_response)
 }
 
-/// What the gateway asks.
+/// Serves a request of the gateway.
 async fn serve_route(
     endpoint: &Endpoint,
     route: Result<Route, NoRoute>,
@@ -345,7 +345,7 @@ async fn upgrade(
 ) -> Result<Response<ResponseBody>, EndpointError> {
     is_upgrade(&request)?;
     let live = live(endpoint, &target)?;
-    // What fails is told before the upgrade, in words.
+    // Errors are reported before the upgrade, as text.
     let end = stream::open(&live, what).await?;
     let upgraded = hyper::upgrade::on(&mut request);
     let _ = begin.send(stream::PendingStream { upgraded, end }).await;

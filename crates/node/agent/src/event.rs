@@ -1,5 +1,5 @@
-//! What this node's agent reports about objects, written through a recorder that counts what repeats:
-//! [`client::events`].
+//! Events of this node's agent about objects, written through a recorder that counts repeated
+//! ones: [`client::events`].
 
 use client::events::{Occurrence, Recorder, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;

@@ -1,4 +1,4 @@
-//! What this host can run guests with: found by trying, told by the Node.
+//! This host's means of running guests: found by trying, reported in the Node.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const TRIAL_USER: u32 = 0x7000_7fff;
 /// QEMU that is installed later is found without a restart.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 
-/// What was found, and what machines may count on if anything was.
+/// Result of the probe, and the capabilities that machines may rely on if it found any.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AcceleratorProbe {
     pub(crate) virtualization: Virtualization,

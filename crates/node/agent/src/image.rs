@@ -81,7 +81,7 @@ struct PendingUpload {
     answer: oneshot::Sender<Result<u64, UploadError>>,
 }
 
-/// What the keeper of images is asked.
+/// A request to the image controller.
 enum ImageRequest {
     Upload(PendingUpload),
     /// Where the upload of an image goes on.
@@ -96,7 +96,7 @@ enum ImageRequest {
     },
 }
 
-/// What the rest of the agent may ask of images; clones ask the same ones.
+/// Requests of the rest of the agent about images; clones share the same controller.
 #[derive(Debug, Clone)]
 pub(crate) struct Images {
     asks: mpsc::Sender<ImageRequest>,

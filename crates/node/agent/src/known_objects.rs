@@ -13,7 +13,7 @@ pub(crate) struct ObjectKey {
     pub(crate) name: String,
 }
 
-/// Records of objects that were listed; what cannot be read is left out.
+/// Records of objects that were listed; unreadable ones are left out.
 pub(crate) fn read_all<Object, Record>(
     objects: &[Value],
     read: fn(Object) -> Option<Record>,

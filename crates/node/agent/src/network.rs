@@ -1,8 +1,8 @@
 //! The networks of this node's guests: which tap and which address an interface has.
 //!
-//! What was chosen for a machine is an [`Attachment`], which is written into the machine's
-//! folder before anything is made of it. After a restart all of them are read again, and what
-//! the host has beyond them is removed.
+//! The network chosen for a machine is an [`Attachment`], which is written into the machine's
+//! folder before it is set up. After a restart all of them are read again, and anything else of
+//! ours on the host is removed.
 //!
 //! Where this process may not make networks, or another one has the bridge already, machines on the
 //! guest network do not start. QEMU's user-mode network (out works, in works through the node endpoint
@@ -106,7 +106,7 @@ enum Mode {
     },
 }
 
-/// What is missing where guests have no network of the node.
+/// The limitation where guests have no network of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NetworkShortcoming {
     /// User-mode networks were asked for.
@@ -141,7 +141,7 @@ impl Networks {
         Self { mode, client, vhost: Path::new("/dev/vhost-net").exists() }
     }
 
-    /// What guests have instead of a network of the node, if so.
+    /// The limitation of guests without a network of the node, if they have none.
     pub(crate) fn shortcoming(&self) -> Option<NetworkShortcoming> {
         match &self.mode {
             Mode::Nat(_) => None,

@@ -6,8 +6,8 @@
 //! that were on the node when the host went down, and for a bounded time: one that does not
 //! come back must not keep the others down for ever.
 //!
-//! Who is awaited and who is back lies in a file, so that the order outlives this process: one
-//! that is killed on the way goes on where it was.
+//! A file records which machines are awaited and which are back, so that the order survives this
+//! process: after a kill it continues where it was.
 
 mod plan;
 
@@ -41,15 +41,15 @@ pub(crate) struct StartOrder {
 enum OrderState {
     /// The host did not go down, or everybody is back.
     Free,
-    /// It went down; which machines were here will be known with the first list. What was
-    /// noted in an earlier life of the host stays on disk until then.
+    /// It went down; which machines were here will be known with the first list. The record of an
+    /// earlier boot of the host stays on disk until then.
     Unlisted {
         earlier: Option<StartQueue>,
     },
     Returning(StartQueue),
 }
 
-/// What lies in the file.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct OrderRecord {
     boot: String,
@@ -186,7 +186,7 @@ mod tests {
         second.expect([&db, &web].into_iter(), now);
         assert_eq!(second.hold(&db, now), None);
         let third = open("two");
-        // What the instances are now says nothing of what they were.
+        // The current instances give no information about earlier ones.
         third.expect([].into_iter(), now);
         assert_eq!(third.hold(&web, now).unwrap().before, "ns/db");
         third.started(&db, now);

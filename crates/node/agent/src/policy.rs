@@ -107,7 +107,7 @@ enum PolicyChange {
     Pod(Box<Result<Event<Pod>, watcher::Error>>),
 }
 
-/// What is known of the cluster, and which policies the node enforces.
+/// The known objects of the cluster, and the policies that the node enforces.
 struct PolicyWatcher {
     target: PolicyTarget,
     policies: KnownObjects<PolicyRecord>,

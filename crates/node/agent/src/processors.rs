@@ -1,8 +1,8 @@
 //! Processors of the host that belong to one machine alone.
 //!
-//! What was given away is written into the machine's folder, so that it is known again after
-//! a restart. Machines that ask for none share all the others, and may run on these too: the
-//! kernel moves them away when the owner is busy.
+//! The assignment is written into the machine's folder, so that it is known again after a restart.
+//! Machines that request none share all the others, and may run on these too: the kernel moves
+//! them away when the owner is busy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -97,7 +97,7 @@ async fn pause(stop: &mut Stop) {
     }
 }
 
-/// What a watch tells; in boxes, since the two differ much in size.
+/// An event of a watch; boxed, since the two differ much in size.
 enum ServiceChange {
     Service(Box<Result<Event<Service>, watcher::Error>>),
     Slice(Box<Result<Event<EndpointSlice>, watcher::Error>>),

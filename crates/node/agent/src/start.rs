@@ -43,8 +43,8 @@ use crate::volume::Volumes;
 /// Where the kernel tells which processors and memory are near to each other.
 const NODES: &str = "/sys/devices/system/node";
 
-/// Why the agent cannot work at all. What merely keeps guests from running is no such reason:
-/// the Node says it.
+/// Why the agent cannot work at all. A fault that only keeps guests from running is no such
+/// reason: the Node reports it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("cannot make the directory {}", path.display())]
@@ -180,7 +180,7 @@ fn pools(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks) {
     }
 }
 
-/// What machines share with the rest of the agent.
+/// State that machines share with the rest of the agent.
 struct MachineContext {
     networks: Networks,
     trial: watch::Receiver<AcceleratorProbe>,
@@ -191,7 +191,7 @@ struct MachineContext {
     bell: ChangeNotifier,
 }
 
-/// What was found in the folders of machines.
+/// The machines found in their folders.
 #[derive(Debug, Default)]
 struct FoundMachines {
     uids: Vec<String>,

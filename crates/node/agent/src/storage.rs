@@ -87,7 +87,7 @@ pub(crate) enum TakeOverError {
     NotGranted { volume: String },
 }
 
-/// What the rest of the agent may ask of replicated volumes.
+/// Requests of the rest of the agent about replicated volumes.
 #[derive(Clone)]
 pub(crate) struct StorageHandle {
     client: Client,

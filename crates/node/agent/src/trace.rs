@@ -1,5 +1,5 @@
-//! What would become of the first packet of a connection from a machine: the decisions that agents
-//! load into nftables, carried out on a snapshot of objects. Pure; for `sheaf network trace`.
+//! The fate of the first packet of a connection from a machine: the decisions that agents load
+//! into nftables, carried out on a snapshot of objects. Pure; for `sheaf network trace`.
 //!
 //! ```text
 //!   source       the sender's node: from its own MAC and address only, and not to 169.254.0.0/16
@@ -65,7 +65,7 @@ impl From<TraceProtocol> for Protocol {
     }
 }
 
-/// What one stage decides.
+/// The decision of one stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceStep {
     pub stage: &'static str,

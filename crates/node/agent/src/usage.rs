@@ -1,11 +1,11 @@
-//! What this node and its machines use: processor time since they began, memory now. Rates
-//! are the business of whoever asks twice.
+//! Usage of this node and its machines: processor time since they began, memory now. Callers
+//! compute rates from two reads.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// What `/proc` counts processor time in, on every Linux that we run on.
+/// The unit of processor time in `/proc`, on every Linux that we run on.
 const TICKS_PER_SECOND: u64 = 100;
 const NANOSECONDS: u64 = 1_000_000_000;
 
@@ -63,7 +63,7 @@ fn busy(stat: &str) -> u64 {
     nanoseconds([0, 1, 2, 5, 6].iter().filter_map(|at| ticks.get(*at)).sum())
 }
 
-/// What cannot be given to others, as the kernel estimates it.
+/// Memory that cannot be given to others, as the kernel estimates it.
 fn occupied(meminfo: &str) -> u64 {
     let total = kibibytes(meminfo, "MemTotal:");
     total.saturating_sub(kibibytes(meminfo, "MemAvailable:")) * 1024

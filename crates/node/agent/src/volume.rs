@@ -1,10 +1,10 @@
 //! The volumes of this node: disks in files, made for claims, filled, grown and removed.
 //!
-//! A claim that our provisioner is to serve on this node gets a directory with a sparse raw
-//! disk and a PersistentVolume that points at it; `controllers` bind the two. What is to be on
-//! the disk says the claim, in CDI's annotations, and so it is told how the filling goes.
-//! Decisions are in `plan`; `keep` carries them out. Container disks, which are no claims, are
-//! kept in `cache`.
+//! A claim that our provisioner is to serve on this node gets a directory with a sparse raw disk
+//! and a PersistentVolume that points at it; `controllers` bind the two. The claim says what is to
+//! be on the disk, in CDI's annotations, and the progress of the filling is reported in the same
+//! way. Decisions are in `plan`; `keep` carries them out. Container disks, which are no claims,
+//! are kept in `cache`.
 //!
 //! Refuses to remove files that no volume of ours accounts for.
 
@@ -75,7 +75,7 @@ pub(crate) struct VolumesError {
     pub(crate) source: io::Error,
 }
 
-/// What the rest of the agent may ask of volumes; clones ask the same ones.
+/// Requests of the rest of the agent about volumes; clones share the same controller.
 #[derive(Debug, Clone)]
 pub(crate) struct Volumes {
     readers: Readers,
@@ -149,8 +149,8 @@ impl Volumes {
         answered.await.map_err(|_| ExportError::Stopped)?
     }
 
-    /// The disk of a container image, to be read by machines and written by none. It does not
-    /// wait for a long pull: who wants the disk asks again.
+    /// The disk of a container image, to be read by machines and written by none. It does not wait
+    /// for a long pull: the caller asks again.
     pub(crate) async fn container_disk(
         &self,
         wanted: &WantedContainerDisk,

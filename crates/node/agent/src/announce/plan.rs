@@ -1,4 +1,4 @@
-//! What a node does about the leases of addresses. Pure.
+//! A node's steps for the leases of addresses. Pure.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -24,8 +24,8 @@ pub(super) fn lifetime(since_sent: Duration) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
-/// What follows from the leases; `since_renewal` tells how long ago addresses that are announced
-/// were renewed.
+/// The steps that the leases require; `since_renewal` says how long ago announced addresses were
+/// renewed.
 pub(super) fn steps<'a>(
     node: &str,
     leases: impl IntoIterator<Item = &'a AnnouncementLease>,
@@ -44,8 +44,8 @@ pub(super) fn steps<'a>(
                     steps.push(AnnounceStep::Renew { lease: lease.clone(), link: link.clone() });
                 }
             }
-            // What this node has for itself it never announced: its lease ends, and the controller
-            // prefers other nodes.
+            // An address of the node itself was never announced by it: its lease ends, and the
+            // controller prefers other nodes.
             None if seen.own.contains(&lease.address) && lease.wanted == node => {}
             None => steps.push(AnnounceStep::GiveBack { lease: lease.clone() }),
         }

@@ -73,7 +73,7 @@ impl BackupController {
         }
     }
 
-    /// Runs until `stop`; what is under way is taken up again by the next process.
+    /// Runs until `stop`; the next process resumes unfinished jobs.
     pub(super) async fn run(mut self, mut stop: Stop) {
         let follow = |kind: &str, plural: &'static str| {
             let api = longhorn(&self.context.client, kind, plural);
@@ -189,7 +189,7 @@ impl BackupController {
     }
 
     fn start(&mut self, job: BackupJob) {
-        // There is one; what is meant for another stays as it is.
+        // There is one target; objects for another are left unchanged.
         let Some(target) = self.targets.all().get(DEFAULT_BACKUP_TARGET).cloned() else { return };
         let (context, turns) = (self.context.clone(), Arc::clone(&self.turns));
         let done = job.clone();

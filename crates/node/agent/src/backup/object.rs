@@ -49,7 +49,7 @@ pub(super) struct RestoredVolume {
     pub(super) from_backup: String,
 }
 
-/// What is to be done with the description of a machine's backup on the target.
+/// The action for the description of a machine's backup on the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DescriptionStep {
     Write,

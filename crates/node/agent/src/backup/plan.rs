@@ -1,4 +1,4 @@
-//! What this node does about backups now: pure.
+//! The backup jobs of this node now: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use hci::vm_backup_metadata::location;
 
 use super::object::{BackupObject, MachineBackup, RestoredVolume, TargetObject};
 
-/// What is known.
+/// The observed state.
 pub(super) struct BackupWorld<'a> {
     pub(super) node: &'a str,
     pub(super) targets: &'a BTreeMap<String, TargetObject>,

@@ -20,7 +20,7 @@ use crate::volume::hex;
 /// Bytes that Longhorn counts for each block, whatever its size.
 const COUNTED_BLOCK: u64 = 2 << 20;
 
-/// What a complete backup says of itself.
+/// The status of a complete backup.
 pub(super) fn backup_status(
     backup: &BackupConfig,
     volume: &VolumeConfig,
@@ -58,7 +58,7 @@ fn backup_volume_name(volume: &str, target: &str) -> String {
     format!("{volume}-{}", &sum[..8])
 }
 
-/// What is on a target.
+/// The content of a target.
 #[derive(Debug, Default)]
 struct Found {
     volumes: BTreeMap<String, VolumeConfig>,

@@ -1,4 +1,4 @@
-//! What is done about the virtual address of the cluster by the node that has its lease. Pure.
+//! The steps for the virtual address of the cluster by the node that holds its lease. Pure.
 
 use std::net::Ipv4Addr;
 

@@ -65,7 +65,7 @@ fn embedded(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What a special address is.
+/// The description of a special address.
 fn special(address: IpAddr) -> Option<&'static str> {
     let (loopback, link_local) = ("a loopback address", "a link-local address");
     if address.is_loopback() {

@@ -1,4 +1,4 @@
-//! Requests that are answered at once: what a guest says, and what is done to it.
+//! Requests that are answered at once: reads from a guest, and actions on it.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) async fn read(
         Read::Log => {
             let console = live.running.dir().serial_log();
             let log = tokio::task::spawn_blocking(move || {
-                // What did not fit any more lies beside it.
+                // Earlier output that was rotated is in the file beside it.
                 let mut log = std::fs::read(console.with_extension("log.1")).unwrap_or_default();
                 log.extend(std::fs::read(console).unwrap_or_default());
                 log
@@ -70,7 +70,7 @@ fn undone(command: &str, failure: &AgentError) -> EndpointError {
     EndpointError::new(StatusCode::INTERNAL_SERVER_ERROR, failed_command(command, failure))
 }
 
-/// What became of a command, in the words of KubeVirt's launcher.
+/// The error of a command, in the format of KubeVirt's launcher.
 fn failed_command(command: &str, failure: &AgentError) -> String {
     let why = match failure {
         AgentError::Refused { .. } => Chain(failure).to_string(),
@@ -82,7 +82,7 @@ fn failed_command(command: &str, failure: &AgentError) -> String {
 async fn guest_info(live: &LiveMachine) -> Result<Response<ResponseBody>, EndpointError> {
     let agent = &live.agent;
     let known: Info = agent.info().await.map_err(silent)?;
-    // What one of many questions leaves open is left out.
+    // Fields whose question fails are left out.
     let os = agent.os_info().await.map(os_info).unwrap_or_default();
     let users = agent.users().await.unwrap_or_default();
     let systems = agent.file_systems().await.unwrap_or_default();

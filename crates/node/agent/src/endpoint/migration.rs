@@ -26,7 +26,7 @@ pub(crate) enum MigrationStream {
     Resumed,
 }
 
-/// What a node asks.
+/// A step that a node requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MigrationStep {
     Prepare,

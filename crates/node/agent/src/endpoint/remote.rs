@@ -1,6 +1,6 @@
-//! The node endpoint on the network: TLS with certificates on both sides. Who may connect is in
-//! the configuration of TLS; certificates that are renewed count from the next connection on.
-//! A node that connects may only do what `endpoint::migration` allows.
+//! The node endpoint on the network: TLS with certificates on both sides. The TLS configuration
+//! decides which peers may connect; renewed certificates are used from the next connection on. A
+//! node that connects may only do what `endpoint::migration` allows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

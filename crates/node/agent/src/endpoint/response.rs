@@ -83,7 +83,7 @@ pub(super) async fn file(path: &Path) -> io::Result<Response<ResponseBody>> {
     Ok(response)
 }
 
-/// What arrives piece by piece; `length` is how much it is in all, if that is known.
+/// A body that arrives in pieces; `length` is its total size, if known.
 pub(super) fn pieces(
     pieces: mpsc::Receiver<io::Result<Bytes>>,
     length: Option<u64>,

@@ -1,4 +1,4 @@
-//! What a request to the node endpoint asks for. Pure.
+//! The route of a request to the node endpoint. Pure.
 
 use http::Method;
 
@@ -11,7 +11,7 @@ pub(crate) struct MachineTarget {
     pub(crate) name: String,
 }
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// A stream both ways, after an upgrade.
@@ -20,14 +20,14 @@ pub(crate) enum Route {
     Act(MachineTarget, GuestAction),
     /// An image for the volume of this name.
     Upload(String),
-    /// What is on the volume of this name.
+    /// The content of the volume of this name.
     VolumeData(String),
     /// The data of the backing image of this name.
     UploadImage(String),
     /// How far the upload of an image is.
     ImagePosition(String),
     ImageFile(String),
-    /// What the node and its machines use.
+    /// Resource usage of the node and its machines.
     Usage,
     /// Files about the node for a support bundle.
     Report,

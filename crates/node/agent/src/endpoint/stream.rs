@@ -1,4 +1,4 @@
-//! Streams: what an upgraded connection is joined to.
+//! Streams: the targets of upgraded connections.
 
 use std::io;
 
@@ -114,7 +114,7 @@ async fn join(
     tokio::io::copy_bidirectional(&mut one, &mut other).await.map(|_| ())
 }
 
-/// What the guest says goes out, what is typed goes in.
+/// Copies the guest's output to the stream and the typed input to the guest.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite,
     console: &Console,

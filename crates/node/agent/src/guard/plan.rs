@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use block::storage::{StorageStatus, VolumeState};
 use qemu::qmp::RunState;
 
-/// What is known of a volume.
+/// Whether this node certainly holds a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VolumeClaim {
     /// Nobody else can have it.
@@ -40,7 +40,7 @@ pub(super) fn claims(status: Option<&StorageStatus>, sockets: &[PathBuf]) -> Vec
         .collect()
 }
 
-/// What is done with a guest.
+/// The action on a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GuardAction {
     Nothing,

@@ -39,7 +39,7 @@ pub(super) struct CheckKey {
     pub(super) balancer: String,
 }
 
-/// What is connected to, and how often.
+/// The address of a check, and how often it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CheckTarget {
     pub(super) address: Ipv4Addr,

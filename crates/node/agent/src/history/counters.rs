@@ -1,4 +1,4 @@
-//! What the kernel and QEMU count: processor time, memory, bytes to and from disks and networks.
+//! Counters of the kernel and QEMU: processor time, memory, bytes to and from disks and networks.
 
 use std::fs;
 use std::path::Path;
@@ -58,7 +58,7 @@ async fn guest_disks(live: &LiveMachine) -> Option<(u64, u64)> {
     Some((read, stats.iter().map(|disk| disk.write_bytes).sum()))
 }
 
-/// What a tap sends is what the guest receives. Without taps nothing is counted.
+/// Bytes sent by a tap are received by the guest. Without taps nothing is counted.
 fn guest_networks(live: &LiveMachine) -> Option<(u64, u64)> {
     let attachments = live.attachments();
     let taps = attachments.iter().filter_map(|attachment| match &attachment.place {

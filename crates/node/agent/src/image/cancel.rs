@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whoever holds it wants the work; when it goes out of scope, the work ends.
+/// Keeps the work running; dropping it cancels the work.
 #[derive(Default)]
 pub(super) struct CancelGuard(Arc<AtomicBool>);
 
 impl CancelGuard {
-    /// What the work asks: whether to go on.
+    /// The check of the work: whether to go on.
     pub(super) fn asked(&self) -> impl Fn() -> bool + Send + 'static {
         let stop = Arc::clone(&self.0);
         move || !stop.load(Ordering::Relaxed)

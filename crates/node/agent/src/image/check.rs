@@ -23,7 +23,7 @@ use super::import::Job;
 use super::object::complete;
 
 const CHECKED: &str = "checked.json";
-/// What is made here, and goes with the image.
+/// The files that are made here, and removed with the image.
 pub(super) const FILES: [&str; 3] = ["backing.sums", "backing.sums-new", CHECKED];
 /// Seconds between two comparisons.
 const INTERVAL: i64 = 7 * 24 * 3600;
@@ -43,7 +43,7 @@ pub(super) fn is_due(checked: Option<i64>, now: i64) -> bool {
     checked.is_some_and(|at| now.saturating_sub(at) >= INTERVAL || at > now)
 }
 
-/// What an object says of damage; nothing if there is none.
+/// The message about damage in an object; empty if there is none.
 pub(super) fn complaint(image: &Path, damaged: &[Range<u64>]) -> String {
     let Some(first) = damaged.first() else { return String::new() };
     let bytes = total(damaged);
@@ -66,7 +66,7 @@ impl Folder {
         sums_path(&complete(&self.0)).exists()
     }
 
-    /// Sums a complete image. What is there now is what is expected from then on.
+    /// Sums a complete image. Its current content is the expected one from then on.
     pub(super) fn record_sums(&self, goes_on: impl Fn() -> bool) -> io::Result<()> {
         record_sums(&complete(&self.0), goes_on).map_err(io::Error::other)?;
         self.note_check()

@@ -73,7 +73,7 @@ impl Job {
     }
 }
 
-/// What is read, and how it is written.
+/// The source of a clone, and its conversion.
 struct CloneTransform {
     turn: CryptoConversion,
     origin: PathBuf,

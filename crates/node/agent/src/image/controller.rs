@@ -93,7 +93,7 @@ impl ImageController {
         }
     }
 
-    /// Runs until `stop`; what is under way is taken up again by the next process.
+    /// Runs until `stop`; the next process resumes unfinished jobs.
     pub(super) async fn run(mut self, mut asked: mpsc::Receiver<ImageRequest>, mut stop: Stop) {
         let follow = |kind: &str, plural: &'static str| {
             let api = longhorn(&self.client, kind, plural);
@@ -232,7 +232,7 @@ impl ImageController {
             if !self.swept.insert(disk) {
                 continue;
             }
-            // Read now: what is made later belongs to an image that is not known yet.
+            // Read now: a folder that is made later belongs to an image that is not known yet.
             let found = object::folders(&path);
             for (image, at) in self.world(|world| plan::ready(world, &path)) {
                 let folder = Folder(at.folder.clone());
@@ -280,7 +280,7 @@ impl ImageController {
             ImageRequest::Upload(arrival) => self.receive(arrival),
             ImageRequest::Position { image, answer } => {
                 let spot = self.world(|world| plan::upload(world, &image));
-                // Who asked may be gone.
+                // The caller may have given up.
                 let _ = answer.send(spot.map(|at| Folder(at.folder).uploaded()));
             }
             ImageRequest::File { image, answer } => {

@@ -36,7 +36,7 @@ const DISK: &str = "disk";
 const MARK: &str = "download.json";
 const FACTS: &str = "image.json";
 const WORK: &str = "work-";
-/// What an upload is noted as, which no server says of a download.
+/// The mark of an upload, which no server gives to a download.
 pub(super) const UPLOAD: &str = "upload";
 /// Disks are whole sectors.
 const SECTOR: u64 = 512;
@@ -45,7 +45,7 @@ const SYNCED: u64 = 64 << 20;
 /// Chunks between who writes and who sums.
 const IN_FLIGHT: usize = 8;
 
-/// What is told of a complete image.
+/// Reported properties of a complete image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ImageFacts {
     /// Bytes of what was fetched, and their SHA-512, empty as long as nobody knows.
@@ -59,7 +59,7 @@ pub(super) struct ImageFacts {
     pub(super) file_size: Option<u64>,
 }
 
-/// What was fetched.
+/// Result of a download.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) size: u64,
@@ -70,14 +70,14 @@ pub(super) struct Fetched {
     pub(super) form: ImageForm,
 }
 
-/// What is known of a download beside its content.
+/// Metadata of a download besides its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct DownloadRecord {
     /// Nothing if it cannot be gone on with.
     mark: Option<ContentMark>,
     /// The start of the machine since which everything is there that was written.
     boot: String,
-    /// What is there after any other.
+    /// The bytes that are present after any other start of the machine.
     synced: u64,
     /// It was put together again.
     is_whole: bool,
@@ -89,7 +89,7 @@ pub(super) struct Folder(pub(super) PathBuf);
 impl Folder {
     /// Makes it, and removes what is of no worth.
     pub(super) fn open(&self) -> io::Result<()> {
-        // Who converts images passes through, and only passes.
+        // The image converter's user may traverse the folder, and do nothing else.
         qemu::create_passable(&self.0)?;
         for entry in fs::read_dir(&self.0)? {
             let entry = entry?;
@@ -126,7 +126,7 @@ impl Folder {
         (length == facts.file_size.unwrap_or(facts.virtual_size)).then_some(facts)
     }
 
-    /// What there is of a download, and of which.
+    /// The length of a partial download, and the mark of its content.
     pub(super) fn partial(&self) -> Option<(u64, ContentMark)> {
         let note = self.noted()?;
         let length = fs::metadata(self.download()).ok()?.len();
@@ -144,7 +144,7 @@ impl Folder {
         part.map_or(0, |(length, _)| length)
     }
 
-    /// A download begins; what is to be known to go on with it.
+    /// Records the start of a download, with the data needed to resume it.
     pub(super) fn note(&self, mark: Option<&ContentMark>) -> io::Result<()> {
         self.write(&DownloadRecord {
             mark: mark.cloned(),
@@ -180,7 +180,7 @@ impl Folder {
             let mut synced = at;
             let taken = intake.take(&mut from, |bytes, at| {
                 if sums {
-                    // Who does not listen has failed and says so in the end.
+                    // A receiver that is gone has failed, and reports its error in the end.
                     let _ = tap.send(Bytes::copy_from_slice(bytes));
                 }
                 if at >= synced + SYNCED {
@@ -270,8 +270,8 @@ impl Folder {
         ![DOWNLOAD, DISK, MARK].iter().any(|name| self.0.join(name).exists())
     }
 
-    /// What there is to say of a complete image, summed if nobody has done so yet and what it
-    /// was made of is there. `goes_on` says whether to go on.
+    /// The properties of a complete image, summed if that has not been done and its source is
+    /// still there. `goes_on` says whether to go on.
     pub(super) fn sum(&self, goes_on: impl Fn() -> bool) -> io::Result<Option<ImageFacts>> {
         let Some(mut facts) = self.facts() else { return Ok(None) };
         let has_all = fs::metadata(self.download()).is_ok_and(|data| data.len() == facts.size);

@@ -114,8 +114,8 @@ impl Job {
         teller.follow(gauge, work).await
     }
 
-    /// What a complete image leaves to be done when it is in use already: its sum, if none was
-    /// given, and what it was made of. Answers its object if that has changed.
+    /// Finishes a complete image that is in use already: computes its sum, if none was given, and
+    /// removes its source. Returns its object if that has changed.
     pub(super) async fn settle(&self) -> Option<DynamicObject> {
         let _turn = self.sums.acquire().await;
         let halt = CancelGuard::default();
@@ -275,7 +275,7 @@ impl Job {
         if kind != ImageKind::Raw {
             return Ok(TemporaryFile(disk_of(&folder.download(), &at, None, gauge).await?));
         }
-        // It is compressed: what it holds is written with holes, and may be no raw disk either.
+        // It is compressed: its content is written with holes, and may be no raw disk either.
         let unpacked = self.unpack(size).await?;
         let disk = disk_of(&unpacked.0, &at, None, gauge).await?;
         Ok(if disk == unpacked.0 { unpacked } else { TemporaryFile(disk) })

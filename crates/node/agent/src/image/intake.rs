@@ -1,9 +1,10 @@
 //! An image on its way in, taken apart as it comes.
 //!
-//! What belongs to the disk goes to its place there at once, the rest stays at its place in
-//! `download`, which is as long as what has come: whoever reads that again learns again what
-//! went to the disk. So data is written once, an import goes on where it was, and all of the
-//! image can be put together again: to be summed, or to be converted by who knows it better.
+//! Data of the disk is written to its place there at once, the rest stays at its place in
+//! `download`, which is as long as the received data: reading that file again shows which parts
+//! were moved to the disk. So data is written once, an import resumes where it was, and the whole
+//! image can be put together again: to be summed, or to be converted by a tool that knows the
+//! format better.
 //!
 //! Everything here blocks.
 
@@ -25,7 +26,7 @@ const CHUNK: usize = 1 << 20;
 const HEAD: usize = 64 << 10;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What has become of an image.
+/// The form of a received image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImageForm {
     /// The disk is complete.
@@ -150,7 +151,7 @@ impl ImageIntake {
             write(&self.image, &self.disk, place, self.at, &self.buffer, range)?;
         }
         self.at += whole as u64;
-        // This long it is; whatever of it is elsewhere.
+        // The file has the full length, even if parts are on the disk.
         if whole > 0 { self.image.set_len(self.at) } else { Ok(()) }
     }
 
@@ -159,7 +160,7 @@ impl ImageIntake {
         self.held -= whole;
     }
 
-    /// What is less than a part stays in the image, and goes on there if more comes.
+    /// An incomplete part stays in the image, and is continued there if more data arrives.
     fn end(&mut self) -> io::Result<u64> {
         let tail = &self.buffer[..self.held];
         self.image.write_all_at(tail, self.at)?;

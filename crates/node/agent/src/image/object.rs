@@ -31,13 +31,13 @@ pub(super) enum ImageSource {
     },
 }
 
-/// What becomes of another image.
+/// Request to make an image from another image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CloneWish {
     /// The backing image.
     pub(super) image: String,
     pub(super) turn: CryptoConversion,
-    /// What holds the passphrase: namespace and name of a Secret.
+    /// Namespace and name of the Secret with the passphrase.
     pub(super) secret: (String, String),
 }
 
@@ -47,7 +47,7 @@ pub(super) enum CryptoConversion {
     Decrypt,
 }
 
-/// What a disk has of an image, as its object says.
+/// The state of an image on a disk, as its object says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImageState {
     /// Nothing was said.

@@ -1,4 +1,4 @@
-//! What this node has to do about images on its disks. Pure.
+//! This node's work for the images on its disks. Pure.
 //!
 //! ```text
 //!  Unknown ─► Coming ─► Ready          a download, again from where it was after a crash

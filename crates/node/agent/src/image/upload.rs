@@ -11,7 +11,7 @@ use super::import::Job;
 use super::{UploadChunk, UploadError};
 use crate::volume::{ContentMark, Gauge, drain, pump};
 
-/// What came of an upload.
+/// The result of an upload.
 enum UploadResult {
     All(ImageFacts),
     /// So much is there, and more is to come.
@@ -19,8 +19,8 @@ enum UploadResult {
 }
 
 impl Job {
-    /// Takes in what a client sends. What breaks may come again, and a part that was said to be
-    /// one stays. Answers how much is there.
+    /// Receives a client's data. A broken upload may be sent again, and a chunk that the client
+    /// declared as such is kept. Returns how much is there.
     pub(super) async fn upload(
         &self,
         body: Incoming,

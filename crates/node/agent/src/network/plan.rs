@@ -1,4 +1,4 @@
-//! What the network of an interface follows from. Pure.
+//! The rules that decide the network of an interface. Pure.
 
 use std::collections::BTreeSet;
 
@@ -212,7 +212,7 @@ fn search(domain: &str, namespace: &str) -> Vec<String> {
     own.into_iter().chain(services).chain([guests]).collect()
 }
 
-/// What a guest can be found by.
+/// The DNS names of a guest.
 pub(super) fn names_of(vmi: &Vmi) -> Vec<String> {
     names_below(&vmi.namespace, vmi.hostname(), vmi.spec.subdomain.as_deref())
 }

@@ -1,5 +1,5 @@
-//! What the host says about itself. Reads files below `/proc`, `/sys` and `/etc`; what a host
-//! does not tell is left empty.
+//! The host's description of itself. Reads files below `/proc`, `/sys` and `/etc`; missing facts
+//! are left empty.
 
 use std::fs;
 use std::path::Path;
@@ -21,11 +21,11 @@ pub(crate) struct HostFacts {
     pub(crate) findings: Findings,
 }
 
-/// What takes more than a look to find out.
+/// Facts that need more than reading a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub(crate) virtualization: Virtualization,
-    /// What guests have instead of a network of the node, if so.
+    /// The limitation of guests without a network of the node, if they have none.
     pub(crate) network: Option<NetworkShortcoming>,
 }
 

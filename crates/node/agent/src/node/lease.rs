@@ -1,8 +1,8 @@
-//! The node's lease in `kube-node-lease`: who renews it is alive.
+//! The node's lease in `kube-node-lease`: renewing it shows that the node is alive.
 //!
-//! It has a task of its own, so that nothing else of the agent can hold a renewal up: a node whose
+//! It has a task of its own, so that nothing else of the agent can delay a renewal: a node whose
 //! lease is not renewed for seconds is suspected to be lost. The management node renews its own
-//! rarely: whoever judges it runs on it.
+//! rarely: the controller that checks it runs on it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What this node sees of others, when it is asked: the controller names observers in the Node of a
+//! This node's observations of others, on request: the controller names observers in the Node of a
 //! suspect, and each tries the suspect's ports and writes the result into its own Node.
 //!
 //! It also sees that this node itself was declared lost, and hands over to `rejoin`.
@@ -30,7 +30,7 @@ pub(crate) struct NodeObserver {
     client: Client,
     node: String,
     rejoin: Rejoin,
-    /// What was seen last of others.
+    /// The last observations of others.
     seen: Sightings,
 }
 
@@ -105,7 +105,7 @@ impl NodeObserver {
         }
     }
 
-    /// What was seen of a node that nobody asks about any more is no news.
+    /// Drops the observation of a node once the controller does not request it any more.
     fn forget(&mut self, node: &Node) {
         if let Some(name) = &node.metadata.name {
             self.seen.0.remove(name);
@@ -113,7 +113,7 @@ impl NodeObserver {
     }
 }
 
-/// What the controller asks this node about another, if it does.
+/// The controller's question to this node about another, if there is one.
 fn question(node: &Node, own: &str) -> Option<Question> {
     let annotations = node.metadata.annotations.as_ref()?;
     let asked = Suspicion::parse(annotations.get(SUSPECT)?)?;

@@ -1,4 +1,4 @@
-//! What the Node object of this host should say, and what must be written to make it so.
+//! The desired content of this host's Node object, and the writes that are needed for it.
 //!
 //! Pure. Only what this agent owns is compared and written: taints, cordons, labels and
 //! conditions of others stay. Nothing is written when nothing changed, so that an idle node
@@ -19,7 +19,7 @@ use self::label::{first_labels, labels, ours};
 use super::facts::{HostFacts, Virtualization};
 use crate::config::{Config, Network, NodeRole};
 
-/// What the host may keep for itself: the system and `sheaf`.
+/// Memory reserved for the host: the system and `sheaf`.
 const RESERVED_MEMORY: u64 = 512 << 20;
 /// How many guests one node is allowed; each has a launcher pod.
 const PODS: &str = "1000";
@@ -52,7 +52,7 @@ pub(crate) fn birth(config: &Config, facts: &HostFacts, now: Timestamp) -> Value
     })
 }
 
-/// What to write to `node`, as it is stored.
+/// The patches for `node`, as it is stored.
 pub(crate) fn patches(
     config: &Config,
     facts: &HostFacts,
@@ -117,7 +117,7 @@ fn is_due(beat: &Value, now: Timestamp) -> bool {
     written.is_none_or(|written| now.duration_since(written).abs() >= HEARTBEAT_PERIOD)
 }
 
-/// What differs, and `null` for what is ours and no longer wanted.
+/// The differing values, and `null` for those that are ours and no longer wanted.
 fn map_change(
     have: &Value,
     want: &Map<String, Value>,

@@ -1,5 +1,5 @@
-//! Who waits for whom while machines come back. Pure: times are counted from the start of the
-//! host, which is the only clock that neither jumps nor begins anew with a process.
+//! The order in which machines return. Pure: times are counted from the start of the host, which
+//! is the only clock that neither jumps nor begins anew with a process.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl StartQueue {
         earlier: Option<Self>,
         now: Duration,
     ) -> Self {
-        // What no machine stands behind does not come back.
+        // An instance without a VirtualMachine does not return.
         let lost = lost.filter(|vmi| vmi.machine.is_some());
         let mut expected: Vec<Expected> = lost.map(Expected::of).collect();
         let earlier = earlier.into_iter().flat_map(|earlier| earlier.expected);

@@ -33,8 +33,8 @@ impl NodeRecord {
 
 type Claims = BTreeMap<ObjectKey, AddressClaim>;
 
-/// What node `this` has to connect to, and the guests that it reaches then. Nothing changes while
-/// the node has no address on the network yet.
+/// The peers that node `this` has to connect to, and the guests that it reaches then. Nothing
+/// changes while the node has no address on the network yet.
 pub(super) fn overlay(
     this: &str,
     network: Ipv4Net,

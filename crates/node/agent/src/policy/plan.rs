@@ -71,7 +71,7 @@ pub(super) fn policies(cluster: &Cluster<'_>) -> Policies {
     Policies { guests: guests.collect(), restricted: restricted.collect() }
 }
 
-/// Guests by address. What this node connects is newer than what pods say of an address.
+/// Guests by address. This node's own attachments are newer than the addresses in pods.
 fn guests<'a>(cluster: &Cluster<'a>) -> Guests<'a> {
     let mut guests = Guests::new();
     let mut launchers = BTreeMap::new();

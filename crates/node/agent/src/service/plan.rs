@@ -1,4 +1,4 @@
-//! What the network and the name server of a node are told about services. Pure.
+//! Service data for the network and the name server of a node. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;

@@ -45,8 +45,8 @@ impl ActError {
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Link(LinkError::Connect(_) | LinkError::Ended) => true,
-            // What the storage process says of everything that it has to finish first, and of
-            // a volume that was detached since it was looked at.
+            // The storage process answers so while it has to finish something first, and for a
+            // volume that was detached since the last status.
             Self::Link(LinkError::Refused { message }) => {
                 message.ends_with("; try again") || message.ends_with("is not attached")
             }
@@ -55,7 +55,7 @@ impl ActError {
     }
 }
 
-/// What was planned before the last change was told may be so by now.
+/// An action that was planned before the last change was reported may be done already.
 fn done_already(result: Result<(), ActError>, says: &str) -> Result<(), ActError> {
     match result {
         Err(ActError::Link(LinkError::Refused { message })) if message.contains(says) => Ok(()),
@@ -122,7 +122,7 @@ impl WrittenKind {
     }
 }
 
-/// What work needs.
+/// Shared state of storage actions.
 #[derive(Clone)]
 pub(super) struct ActionContext {
     pub(super) client: Client,
@@ -198,7 +198,7 @@ impl ActionContext {
         }
     }
 
-    /// What is known may be older than our last work, so the storage process is asked first.
+    /// The known status may be older than our last action, so the storage process is asked first.
     async fn take_together(&self, instant: &GroupSnapshot) -> Result<(), ActError> {
         let Some(torn) = instant.torn(&self.link.status().await?) else { return Ok(()) };
         for member in torn {

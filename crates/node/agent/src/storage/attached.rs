@@ -1,5 +1,5 @@
-//! What others on this node may want to know of its volumes. Pure, but for the locks that it is
-//! handed over under.
+//! The state of volumes that other parts of this node's agent use. Pure, except for the locks
+//! around it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct AttachedVolumes {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AttachedEntry(pub(super) Arc<Mutex<AttachedVolumes>>);
 
-/// What the storage process asks about, by its own numbers.
+/// The volumes that the storage process may ask about, by its own ids.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VolumeNumbers(pub(super) Arc<Mutex<BTreeMap<VolumeId, KnownVolume>>>);
 

@@ -55,7 +55,7 @@ pub(super) struct StorageController {
     pub(super) scrubs: ScrubRuns,
 }
 
-/// What the API has told.
+/// The objects received from the API.
 #[derive(Default)]
 pub(super) struct ApiObjects {
     volumes: ObjectCache<LonghornVolume>,
@@ -82,7 +82,7 @@ impl ApiObjects {
     }
 }
 
-/// What is under way.
+/// Running jobs.
 #[derive(Default)]
 pub(super) struct RunningJobs {
     jobs: JoinSet<JobResult>,
@@ -105,7 +105,7 @@ enum Disks {
     Known,
 }
 
-/// What went wrong last, and how long to leave it alone.
+/// The last error of a job, and how long to wait.
 struct JobFailure {
     complaint: String,
     pauses: Backoff,
@@ -171,7 +171,7 @@ impl StorageController {
                 Ok(()) = self.told.changed() => StorageEvent::Storage,
                 Some(ended) = self.work.jobs.join_next() => StorageEvent::Ended(ended),
                 _ = disks.tick() => StorageEvent::LookAtDisks,
-                // What comes together is looked at together.
+                // Events that arrive together are handled together.
                 () = std::future::ready(()), if is_behind => StorageEvent::Nothing,
             };
             match news {
@@ -317,7 +317,7 @@ impl StorageController {
         }
     }
 
-    /// What others on this node may want to know.
+    /// Publishes the state for other parts of this node's agent.
     fn publish(&self, world: &StorageWorld<'_>) {
         *self.names.0.lock() = attached::names(world);
         let board = AttachedVolumes::of(world);
@@ -329,9 +329,9 @@ impl StorageController {
         }
     }
 
-    /// What objects do not say yet.
+    /// The changes that objects do not have yet.
     fn news(&self, world: &StorageWorld<'_>) -> Vec<(WrittenKind, String, Value)> {
-        // What was true stays so while the storage process is started again.
+        // The reported status stays valid while the storage process is restarted.
         if world.state.is_none() {
             return Vec::new();
         }

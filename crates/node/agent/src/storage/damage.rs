@@ -1,7 +1,7 @@
 //! Damage in snapshots that no replica can repair, as objects tell of it. Pure.
 //!
-//! It is known after a scrub. What an earlier engine found stays in the objects until the next
-//! scrub is complete: nobody else remembers it.
+//! It is known after a scrub. The result of an earlier engine stays in the objects until the next
+//! scrub is complete: it is stored nowhere else.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const DAMAGED: &str = "the snapshot is damaged: ";
 /// Snapshots that a condition names.
 const MAX_NAMED: usize = 8;
 
-/// What to do about it.
+/// The recommended action.
 const REMEDY: &str = "restore the data from a backup, or delete the snapshot; a scrub repairs it \
                       once a replica that has it whole is in sync again";
 

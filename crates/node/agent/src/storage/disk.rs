@@ -38,7 +38,7 @@ pub(super) struct DiskScan {
     pub(super) replicas: Vec<Replica>,
 }
 
-/// What was found at a disk's path.
+/// The state found at a disk's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DiskProbe {
     uuid: String,
@@ -219,8 +219,8 @@ impl DiskScan {
     }
 }
 
-/// The free space to report: what was reported before, until it has changed enough to matter. The
-/// store of the API server is often on the same file system, where each report takes some space: a
+/// The free space to report: the reported value, until it has changed enough to matter. The store
+/// of the API server is often on the same file system, where each report takes some space: a
 /// report of every change would be followed by another one without end.
 fn told_room(before: Option<i64>, found: &DiskProbe) -> i64 {
     let step = (found.maximum / 4096).clamp(16 << 20, 256 << 20);
@@ -229,7 +229,7 @@ fn told_room(before: Option<i64>, found: &DiskProbe) -> i64 {
         .unwrap_or(found.available)
 }
 
-/// What people are told when a disk becomes usable or stops being so.
+/// Events for users when a disk becomes usable or stops being so.
 fn news(name: &str, before: &Value, now: &Value) -> Vec<EventNote> {
     let of = |status: &Value, kind: &str| {
         let all = status["conditions"].as_array().cloned().unwrap_or_default();

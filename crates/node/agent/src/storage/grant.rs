@@ -1,5 +1,5 @@
-//! Which nodes may open the replicas of this node: what Longhorn's objects say, compared with what
-//! the storage process was told. Pure.
+//! The nodes that may open the replicas of this node: the grants in Longhorn's objects, compared
+//! with those sent to the storage process. Pure.
 //!
 //! A replica is for the node of its volume's engine (`spec.nodeID` of the Engine) and, while a
 //! machine moves, for the node that it moves to (`spec.migrationNodeID` of the Volume). Both are
@@ -17,7 +17,7 @@ use super::plan::StorageWorld;
 /// Grants that fit into one request.
 const MAX_GRANTS: usize = 500;
 
-/// Nothing while the engine of the volume is not known: what was granted stays.
+/// Nothing while the engine of the volume is not known: the existing grant stays.
 fn wanted<'a>(
     volume: &LonghornVolume,
     engines: impl Iterator<Item = &'a Engine>,

@@ -78,12 +78,13 @@ impl GroupSnapshot {
         })
     }
 
-    /// What is not taken yet.
+    /// Members that are not taken yet.
     fn left(&self, state: &StorageStatus) -> Vec<&GroupMember> {
         self.existing(state).filter(|(_, exists)| !exists).map(|(member, _)| member).collect()
     }
 
-    /// What must go first, because it is of another instant; nothing if all are taken.
+    /// Snapshots that must be deleted first, because they are of another instant; nothing if all
+    /// are taken.
     pub(super) fn torn(&self, state: &StorageStatus) -> Option<Vec<&GroupMember>> {
         let torn: Vec<&GroupMember> =
             self.existing(state).filter(|(_, exists)| *exists).map(|(member, _)| member).collect();

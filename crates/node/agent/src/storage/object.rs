@@ -27,7 +27,7 @@ pub(super) struct LonghornVolume {
     pub(super) migration_node: Option<String>,
 }
 
-/// What a volume shows before anything is written to it.
+/// The initial content of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DataSource {
     pub(super) volume: String,
@@ -84,7 +84,7 @@ pub(super) struct Snapshot {
     pub(super) volume: String,
     pub(super) is_to_be_taken: bool,
     pub(super) labels: BTreeMap<String, String>,
-    /// What it is to be taken together with.
+    /// The group that it is to be taken together with.
     pub(super) together: Option<SnapshotGroup>,
     pub(super) is_deleting: bool,
     pub(super) holds_finalizer: bool,

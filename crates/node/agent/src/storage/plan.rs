@@ -1,4 +1,4 @@
-//! What this node has to do about its replicas, engines and snapshots. Pure.
+//! This node's actions for its replicas, engines and snapshots. Pure.
 //!
 //! ```text
 //!  Replica here          ─► made, served ─► removed when its object goes and no engine uses it
@@ -46,11 +46,11 @@ pub(super) struct StorageWorld<'a> {
     pub(super) state: Option<&'a StorageStatus>,
     /// Where the sockets of volumes are.
     pub(super) sockets: &'a Path,
-    /// What somebody works on already.
+    /// Objects that a job works on already.
     pub(super) under_way: &'a BTreeSet<JobKey>,
 }
 
-/// What only one piece of work at a time may concern.
+/// The subject of a job; only one job at a time may concern it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum JobKey {
     Replica(String),

@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 use super::link::{Connection, LinkError, StorageLink};
 use crate::config::StorageWire;
 
-/// What it serves is opened before it says that it is ready.
+/// Its volumes are opened before it reports that it is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ pub(super) struct Supervisor {
     pub(super) link: StorageLink,
     /// Whether there is anything for it to do.
     pub(super) wanted: watch::Receiver<bool>,
-    /// What it said last; nothing while it is not there.
+    /// Its last status; nothing while it does not run.
     pub(super) told: watch::Sender<Option<Arc<StorageStatus>>>,
 }
 
@@ -171,7 +171,7 @@ async fn start(dir: &Path, path: &Path, wire: Option<&StorageWire>) -> Result<Ch
     options.create(true).write(true);
     let log = if anew { options.truncate(true) } else { options.append(true) }.open(path);
     let log = log.map_err(fail)?;
-    // Whatever has become of the file it was started from.
+    // Works even if the file it was started from was replaced or removed.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("sheaf").arg("storage").arg("--dir").arg(dir).process_group(0);
     if let Some(wire) = wire.filter(|wire| can_listen(wire)) {

@@ -1,5 +1,5 @@
-//! The record of a volume: who may write and which replicas have everything, in an annotation of
-//! its Engine object.
+//! The record of a volume: which engine may write and which replicas have everything, in an
+//! annotation of its Engine object.
 //!
 //! ```text
 //!  sheaf.io/block-record: {"version":7,"record":{"generation":3,"isr":[…],…}}
@@ -260,7 +260,7 @@ async fn answer(records: &EngineRecords, names: &VolumeNumbers, question: Questi
     Answered { ask, answer }
 }
 
-/// What is known of a volume by its number.
+/// The names of a volume, found by its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownVolume {
     pub(super) engine: String,

@@ -1,5 +1,5 @@
-//! What opens an encrypted volume: a Secret that its PersistentVolume refers to, as Longhorn's
-//! users write it.
+//! The passphrase of an encrypted volume: a Secret that its PersistentVolume refers to, as
+//! Longhorn's users write it.
 
 use block::storage::Secret;
 use client::Fault;

@@ -1,5 +1,5 @@
-//! What replicas, engines and snapshots say of themselves: which objects of this node do not say it
-//! yet, and the status of replicas. Pure.
+//! The status of replicas, engines and snapshots: the changes that objects of this node do not
+//! have yet, and the status of replicas. Pure.
 
 mod engine;
 mod patch;
@@ -21,14 +21,15 @@ use super::act::WrittenKind;
 use super::object::{Engine, Replica};
 use super::plan::{JobKey, StorageWorld, served};
 
-/// What the outside of the storage process adds.
+/// Values that the storage process does not know.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplicaAddress<'a> {
     pub(super) address: &'a str,
     pub(super) now: Timestamp,
 }
 
-/// What the objects of this node do not say yet. `trouble` is why the last work on one failed.
+/// The changes that objects of this node do not have yet. `trouble` is why the last action on one
+/// failed.
 pub(super) fn news<'a>(
     world: &StorageWorld<'_>,
     place: ReplicaAddress<'_>,

@@ -1,4 +1,5 @@
-//! Tickets: whoever needs a volume says so in its VolumeAttachment, and for as long as it does.
+//! Tickets: a user of a volume adds one to its VolumeAttachment, for as long as it needs the
+//! volume.
 
 use client::Fault;
 use hci::longhorn::{FINALIZER, MIGRATION_PARAMETER, NAMESPACE};
@@ -21,7 +22,7 @@ pub(crate) struct TicketError {
     source: Fault,
 }
 
-/// What a ticket is for.
+/// The purpose of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Use,

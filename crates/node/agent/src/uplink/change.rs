@@ -32,7 +32,8 @@ impl WantedUnit {
     }
 }
 
-/// All units of this node, by bridge. What objects cannot say stays as it is confirmed.
+/// All units of this node, by bridge. Parts that objects cannot express stay as they are
+/// confirmed.
 pub(super) fn units(
     uplinks: &[WantedUplink],
     interfaces: &[WantedInterface],
@@ -88,7 +89,7 @@ pub(super) fn new_path(
     peers.iter().filter(counts).cloned().collect()
 }
 
-/// What is known when a trial is looked at.
+/// The facts for the next step of a trial.
 #[derive(Debug, Clone)]
 pub(super) struct TrialFacts<'a> {
     /// In seconds since 1970.
@@ -124,7 +125,7 @@ pub(super) fn step(trial: &Trial, facts: &TrialFacts<'_>) -> TrialStep {
     if trial.boot != facts.boot {
         return TrialStep::RollBack(interrupted_by_boot());
     }
-    // Steps are carried out in one go: whoever finds this state finds what was interrupted.
+    // Steps are carried out in one go: this state is only found after an interruption.
     if trial.state == TrialState::Applying {
         let why = "the server was interrupted while the change was applied";
         return TrialStep::RollBack(TrialEvent::Interrupted(why.to_owned()));
@@ -187,7 +188,7 @@ fn time(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).map(base::clock::rfc3339).unwrap_or_default()
 }
 
-/// What the Node shows of a trial.
+/// The report of a trial in the Node.
 pub(super) fn report(trial: &Trial) -> TrialReport {
     let state = match &trial.state {
         TrialState::Applying => "Applying",

@@ -1,5 +1,5 @@
-//! Checks whether this node is still reached: its API server, gateways and other nodes. What the
-//! outcome means is decided by `net::HealthRound`.
+//! Checks whether this node is still reached: its API server, gateways and other nodes.
+//! `net::HealthRound` evaluates the outcome.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -150,8 +150,8 @@ impl HostTrials {
         self.begin(record, change, wish).await
     }
 
-    /// What remains of an earlier trial. A removal that was rolled back has no object that could ask for
-    /// another attempt: a start of the server is one.
+    /// Clears the rest of an earlier trial. A removal that was rolled back has no object that
+    /// could request another attempt: a start of the server is one.
     async fn clear_leftovers(&mut self, record: HostRecord) -> Result<HostRecord, HostTrialError> {
         if std::mem::replace(&mut self.owes_turn, false) {
             self.turns.release().await;

@@ -89,8 +89,8 @@ impl AwaitedObjects {
     }
 }
 
-/// An item for each change of an object. The first one comes when the watch has begun: what
-/// happened between the last read and then is not seen otherwise.
+/// An item for each change of an object. The first one is sent when the watch has begun: a change
+/// between the last read and then would be missed otherwise.
 fn follow(client: Client, object: &Object) -> BoxStream<'static, ()> {
     let resource = object.kind.resource();
     let api = Api::<PartialObjectMeta<DynamicObject>>::namespaced_with(

@@ -14,7 +14,7 @@ use super::object::Vmi;
 use crate::api::present;
 use crate::context::Context;
 
-/// What was sent, so that it is not sent again and again.
+/// A digest of the credentials that were sent, so that they are not sent again and again.
 #[derive(Debug, Default)]
 pub(super) struct Credentials {
     sent: Option<u64>,
@@ -22,7 +22,7 @@ pub(super) struct Credentials {
 
 type Data = BTreeMap<String, Vec<u8>>;
 
-/// What one credential asks for.
+/// The task of one credential.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum CredentialTask {
     Keys { user: String, keys: Vec<String> },

@@ -108,7 +108,7 @@ async fn reach(
     if live.attachments().is_empty() {
         return Err(DialError::NoInterface);
     }
-    // What a guest says of its own addresses is not dialed: it could be any of the node's.
+    // Addresses that a guest reports itself are not dialed: they could be any of the node's.
     Err(DialError::NotAssigned)
 }
 

@@ -58,7 +58,7 @@ fn failed(why: &str) -> EventNote {
     EventNote::warning("FailedFilesystemTrim", format!("Cannot trim file systems: {why}"))
 }
 
-/// What people are told of the answer of the guest agent.
+/// The event for users about the answer of the guest agent.
 fn outcome(paths: &[TrimmedPath]) -> EventNote {
     let errors: Vec<String> = paths
         .iter()

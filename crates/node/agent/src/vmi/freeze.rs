@@ -39,7 +39,7 @@ const FREEZE: Duration = Duration::from_secs(10);
 /// QEMU is busy while it writes memory.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// What a guest is released from.
+/// The state that a guest is released from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct FreezeRecord {
     frozen: bool,
@@ -209,7 +209,7 @@ async fn freeze(agent: &GuestAgent, limit: Duration) -> Quiesce {
     }
 }
 
-/// What is being written is not taken for what is complete.
+/// An incomplete file must not be taken for a complete one.
 fn unfinished(path: &Path) -> PathBuf {
     path.with_extension("part")
 }

@@ -1,7 +1,7 @@
 //! Disks that have grown under a running guest.
 //!
-//! Whoever makes a volume larger only makes its file or its replicas larger. Here it is seen, at
-//! the next look, and the guest is told.
+//! Expanding a volume only makes its file or its replicas larger. The new size is noticed here, at
+//! the next check, and reported to the guest.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a guest says of itself, and whether its QEMU answers at all.
+//! The guest's own report, and whether its QEMU answers at all.
 //!
 //! One task per running machine asks; everybody else reads the last answers. It asks seldom:
 //! QEMU tells by events when the guest opens the agent's channel and when memory or
@@ -35,7 +35,7 @@ const QMP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the agent is asked.
 const AGENT_POLL_INTERVAL: Duration = Duration::from_secs(5);
 const SELDOM: Duration = Duration::from_secs(60);
-/// What an agent must know to be of use; upstream asks for these too.
+/// Commands that an agent must support to be of use; upstream requires these too.
 const NEEDED: &[&str] = &["guest-ping", "guest-get-osinfo", "guest-network-get-interfaces"];
 /// The id of the channel's device in QEMU.
 const CHANNEL: &str = "agent";
@@ -231,7 +231,7 @@ impl GuestMonitor {
                 info.interfaces = interfaces;
                 info.frozen = frozen;
             }),
-            // It may be busy, or frozen: what it said before stays until the channel closes.
+            // It may be busy, or frozen: its earlier report stays until the channel closes.
             Err(failure) => {
                 debug!(error = %Chain(&failure), "the guest agent does not answer");
                 return;

@@ -1,4 +1,4 @@
-//! What must change in a running machine to be as its object says. Pure.
+//! The changes that bring a running machine to the state of its object. Pure.
 //!
 //! Only what can change in place is looked at: hot-pluggable disks, media of CD drives,
 //! interfaces, links, processor sockets and memory. All else waits for the next start, and
@@ -30,7 +30,7 @@ pub(super) enum HotplugChange {
     Grow(u64),
 }
 
-/// What is true of the running machine beside what it was started with.
+/// The state of the running machine besides its start configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RunningDevices {
     pub(super) sockets: u32,
@@ -125,7 +125,7 @@ fn nics(vmi: &Vmi, machine: &Machine) -> Vec<HotplugChange> {
     changes
 }
 
-/// What the guest is to have beyond its start; nothing if it cannot be given.
+/// The memory that the guest is to have beyond its start; nothing if it cannot be given.
 fn growth(vmi: &Vmi, machine: &Machine) -> Option<u64> {
     let most = machine.memory.growth();
     let wanted = vmi.spec.domain.memory.as_ref()?.guest.as_ref()?.units()?;

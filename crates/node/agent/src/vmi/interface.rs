@@ -66,8 +66,8 @@ impl VmiActor {
         record(live, |machine| machine.nics.push(nic))
     }
 
-    /// Connects an interface that came. What was chosen is on disk before anything is made of
-    /// it, and forgotten if nothing could be: its network may have changed by the next try.
+    /// Connects a new interface. The chosen network is on disk before it is set up, and forgotten
+    /// if that fails: its network may have changed by the next try.
     async fn connect_further(
         &self,
         vmi: &Arc<Vmi>,

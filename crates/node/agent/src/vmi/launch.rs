@@ -2,8 +2,8 @@
 //!
 //!   user ─► folder ─► network (recorded, then made) ─► volumes ─► machine ─► process ─► guest
 //!
-//! Every part may be there already from an attempt that failed or was killed; none is made
-//! twice. What is missing makes the machine wait with a condition that says for what.
+//! Every part may exist already from an attempt that failed or was killed; none is made twice. A
+//! missing part makes the machine wait, with a condition that names it.
 
 mod connect;
 
@@ -204,7 +204,7 @@ impl VmiActor {
         Ok(())
     }
 
-    /// What this host can do for guests.
+    /// This host's capabilities for guests.
     pub(super) fn host(&self) -> Result<HostCapabilities, StartError> {
         let trial = self.context.trial.borrow().clone();
         trial.host.ok_or_else(|| {
@@ -322,7 +322,7 @@ fn shared_groups(host: &HostCapabilities, volumes: &BTreeMap<String, Resolved>) 
     groups
 }
 
-/// What translated code may take where there is no KVM.
+/// The memory that translated code may take where there is no KVM.
 const TRANSLATIONS: u64 = 1 << 30;
 
 /// Processor time as the resources say, and the memory that guest and QEMU need together.

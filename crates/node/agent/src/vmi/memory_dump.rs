@@ -31,7 +31,7 @@ use super::status::{DumpReport, Ended};
 use crate::event::EventNote;
 use crate::storage::NbdClient;
 
-/// What is copied at a time.
+/// Bytes copied at a time.
 const PIECE: usize = 1 << 20;
 /// Writes to volumes are multiples of this.
 const BLOCK: usize = 4096;

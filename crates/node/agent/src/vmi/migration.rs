@@ -10,10 +10,10 @@
 //!   QEMU is killed
 //! ```
 //!
-//! All bytes between the nodes go over TLS with the certificates of both nodes. Who may let the
-//! guest run is said by `status.nodeName` of the object alone: the source gives it away in one
-//! write, and after a failure it lets the guest go on only once another write has made sure that
-//! the first cannot come any more. Who may write a volume is said by its record.
+//! All bytes between the nodes go over TLS with the certificates of both nodes. `status.nodeName`
+//! of the object alone decides which node may run the guest: the source gives it away in one
+//! write, and after a failure it resumes the guest only once another write has made sure that the
+//! first cannot arrive any more. The record of a volume decides which node may write it.
 
 mod arrival;
 mod describe;
@@ -43,7 +43,7 @@ pub(super) const INCOMING: &str = "incoming.json";
 /// Says that this node has begun to send the guest elsewhere.
 pub(super) const OUTGOING: &str = "outgoing.json";
 
-/// What the folder of a machine says of a migration.
+/// The note about a migration in a machine's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MigrationNote {
     /// The uid of the migration's object.

@@ -139,7 +139,7 @@ impl Vmi {
         self.spec.start_strategy.as_deref() == Some("Paused")
     }
 
-    /// What identifies the virtual hardware over restarts: the BIOS' UUID, or our own.
+    /// The id of the virtual hardware over restarts: the BIOS' UUID, or our own.
     pub(crate) fn firmware_uuid(&self) -> &str {
         let firmware = self.spec.domain.firmware.as_ref();
         let uuid = firmware.and_then(|firmware| firmware.uuid.as_deref());

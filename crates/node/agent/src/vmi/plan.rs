@@ -1,14 +1,13 @@
-//! What to do next about one machine. Pure: the object and what is seen on the node go in,
-//! one step comes out; the executor carries it out, looks again and asks again.
+//! The next step for one machine. Pure: the object and the observed state of the node are the
+//! input, one step is the output; the executor carries it out, observes again and plans again.
 //!
 //!   (Scheduled, nothing) ──Launch──► running ──guest powers off──► ended
 //!   (deleting, running) ──PressButton…──► ended, or Kill when the grace period is over
 //!   ended ──Finish (status)──► CleanUp ──► Release (finalizer)
 //!
-//! Every step may be repeated: whoever is killed between two of them finds, after its
-//! restart, the same object and the same leftovers, and is told the same step again. No
-//! guest is started for an object whose run has begun: a run ends, and the next run is
-//! another object.
+//! Every step may be repeated: an agent that is killed between two of them finds, after its
+//! restart, the same object and the same leftovers, and plans the same step again. No guest is
+//! started for an object whose run has begun: a run ends, and the next run is another object.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use super::object::VmiPhase;
 /// How often the power button is pressed: guests drop a press that comes while they boot.
 const PRESS_AGAIN: Duration = Duration::from_secs(5);
 
-/// What the object asks for.
+/// The desired state from the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DesiredMachine {
     pub(crate) phase: VmiPhase,
@@ -35,7 +34,7 @@ pub(crate) struct DesiredMachine {
     pub(crate) condemned: bool,
 }
 
-/// What there is of it on this node.
+/// The observed state of the machine on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ObservedMachine {
     Nothing,
@@ -65,13 +64,14 @@ impl RunOutcome {
     }
 
     fn of(exit: &Exit, want: &DesiredMachine) -> Self {
-        // The guest did not choose to end: what restarts failed instances restarts this one.
+        // The guest did not choose to end: the controller that restarts failed instances restarts
+        // this one.
         if want.deleted.is_none() && want.evicted.is_some() {
             return Self::Failed;
         }
         match exit {
             Exit::GuestShutdown | Exit::GuestReset => Self::Succeeded,
-            // Who was never told, or cannot hear, was not forced.
+            // A guest that was given no time, or cannot receive the request, was not forced.
             Exit::Killed if want.deleted.is_some() && (want.grace.is_zero() || !want.acpi) => {
                 Self::Succeeded
             }

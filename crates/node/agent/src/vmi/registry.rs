@@ -10,7 +10,7 @@ use super::live::LiveMachine;
 use super::object::Vmi;
 use crate::usage;
 
-/// What is known of a machine's object.
+/// The known state of a machine's object.
 #[derive(Debug, Clone)]
 pub(super) enum KnownMachine {
     /// The server has not been heard yet.
@@ -62,7 +62,7 @@ impl Machines {
         self.present().into_iter().find(named)
     }
 
-    /// What the node and those machines that run use.
+    /// Usage of the node and of its running machines.
     pub(crate) fn usage(&self) -> usage::Report {
         let running: Vec<(String, String, i32)> = {
             let machines = self.0.lock();

@@ -1,7 +1,7 @@
 //! Finding the bytes behind a VMI's volumes: claims, files, and what must be written onto
 //! seed disks.
 //!
-//! What is missing is no failure: the machine waits, says for what, and this is asked again.
+//! A missing part is no failure: the machine waits and reports it, and this is tried again.
 
 mod claim;
 mod container;
@@ -184,7 +184,7 @@ impl Resolver<'_> {
         self.claim(volume, &source.claim_name, false).boxed().await
     }
 
-    /// What goes onto a disk that carries data, if the volume is one.
+    /// The content of a disk that carries data, if the volume is one.
     async fn seed(&self, volume: &Volume) -> Result<Option<seed::Seed>, ResolveError> {
         let vmi = self.vmi;
         if let Some(source) = &volume.cloud_init_no_cloud {

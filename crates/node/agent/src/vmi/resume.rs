@@ -1,8 +1,8 @@
 //! Going on from the memory of a snapshot instead of booting.
 //!
-//! What the guest goes on from is noted in the machine's folder before QEMU exists, which then
-//! waits for it. Memory that is not here is no reason to wait: the guest boots, as after a power
-//! cut.
+//! The memory from which the guest resumes is recorded in the machine's folder before QEMU exists,
+//! which then waits for it. If the memory is not here, the guest does not wait: it boots, as after
+//! a power cut.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -65,7 +65,7 @@ pub(crate) fn remove_memory_dump(agent_dir: &Path, kept: &BTreeSet<String>) {
     }
 }
 
-/// What a machine is to go on from, if that is here.
+/// The saved memory from which a machine is to resume, if it is here.
 pub(super) fn source(vmi: &Vmi, agent_dir: &Path) -> Option<PathBuf> {
     let instant = vmi.annotations.get(RESUME).filter(|it| !it.contains(['/', '.']))?;
     let path = memory(agent_dir, instant);
@@ -76,7 +76,7 @@ pub(super) fn note(dir: &qemu::RunDir, memory: &Path) -> io::Result<()> {
     dir.store(NOTE, &ResumeRecord { memory: memory.to_path_buf() })
 }
 
-/// What became of a guest that may wait for its memory.
+/// The outcome for a guest that may wait for its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resumed {
     /// It goes on with the memory of a snapshot, and with the time of it.

@@ -1,6 +1,6 @@
-//! What lies on the small disks that carry data into a guest: cloud-init, sysprep, secrets,
-//! config maps and their like. Pure: objects in, files and a volume label out; the ISO image
-//! is written elsewhere.
+//! The content of the small disks that carry data into a guest: cloud-init, sysprep, secrets,
+//! config maps and their like. Pure: objects are the input, files and a volume label the output;
+//! the ISO image is written elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Seed {
     pub(crate) label: String,
     /// Path below the root, and content.
     pub(crate) files: Vec<(String, Vec<u8>)>,
-    /// What the guest will not understand of it.
+    /// The part that the guest will not understand.
     pub(crate) complaint: Option<String>,
 }
 
@@ -140,7 +140,7 @@ const CLOUD_CONFIG: &str = "#cloud-config";
 
 /// Why the guest would ignore this user data. It gets it all the same: only the guest knows.
 fn complaint(user_data: &[u8]) -> Option<String> {
-    // What is packed is unpacked in the guest.
+    // The guest unpacks compressed data.
     let text = std::str::from_utf8(user_data).ok()?;
     if text.trim().is_empty() {
         return None;

@@ -1,9 +1,9 @@
-//! What a machine keeps beyond its disks: the firmware's variables and the TPM.
+//! State of a machine besides its disks: the firmware's variables and the TPM.
 //!
-//! It lies in the folder of the run and ends with it, unless the object asks for persistence:
-//! then it lies in `agent/state/<namespace>.<machine>/` and is found again by the next run.
-//! What no machine needs any more is removed when the agent starts and once an hour. State of a
-//! guest that migrates moves with it, and nothing of it stays on the node that it has left.
+//! It lies in the folder of the run and ends with it, unless the object requests persistence: then
+//! it lies in `agent/state/<namespace>.<machine>/` and is found again by the next run. State that
+//! no machine needs any more is removed when the agent starts and once an hour. State of a guest
+//! that migrates moves with it, and nothing of it stays on the node that it has left.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ const SWEEP: std::time::Duration = std::time::Duration::from_secs(3600);
 pub(super) struct StateDir {
     pub(super) nvram: PathBuf,
     pub(super) tpm: PathBuf,
-    /// What must exist for them.
+    /// The folder that must exist for them.
     folder: Option<PathBuf>,
 }
 

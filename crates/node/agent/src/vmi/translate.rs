@@ -1,8 +1,8 @@
 //! From KubeVirt's words to QEMU's: the specification of a VMI, and where its volumes and
 //! interfaces turned out to be, become a [`qemu::Machine`]. Pure.
 //!
-//! What cannot be is refused with the field's name; what upstream accepts and does not need
-//! here (timers of a foreign hypervisor, hints for its scheduler) is passed over.
+//! An unsupported value is refused with the field's name; fields that upstream accepts and that
+//! are not needed here (timers of a foreign hypervisor, hints for its scheduler) are ignored.
 
 mod board;
 mod device;
@@ -19,7 +19,7 @@ use super::object::Vmi;
 pub(crate) use disk::disk;
 pub(crate) use nic::{mac, nic};
 
-/// What the node can do.
+/// The capabilities of the node.
 #[derive(Debug, Clone)]
 pub(crate) struct HostCapabilities {
     pub(crate) accelerator: Accelerator,

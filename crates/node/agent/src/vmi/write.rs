@@ -1,4 +1,4 @@
-//! What a machine's task writes to the API: its object's status, its finalizer, events.
+//! The writes of a machine's task to the API: its object's status, its finalizer, events.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub(crate) enum PullPolicy {
     Never,
 }
 
-/// What a file of an image is taken for.
+/// The content type of a file in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Content {
     /// A disk in any format, kept as raw.
@@ -63,8 +63,8 @@ pub(crate) struct WantedContainerDisk {
     pub(crate) content: Content,
     pub(crate) secret: Option<String>,
     pub(crate) policy: PullPolicy,
-    /// Who wants it: the same start of a machine does not ask a registry twice. Empty for all
-    /// who are content with what is here.
+    /// The user of the disk: the same start of a machine does not ask a registry twice. Empty for
+    /// users that accept the present version.
     pub(crate) user: String,
 }
 
@@ -188,7 +188,7 @@ impl Images {
         }
     }
 
-    /// What is known of a pull; begins one if there is none.
+    /// The state of a pull; begins one if there is none.
     fn ask(&self, wanted: &WantedContainerDisk) -> PullRequest {
         let mut pulls = self.0.pulls.lock();
         let pauses = match pulls.get(wanted) {

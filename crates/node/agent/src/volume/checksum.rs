@@ -14,7 +14,7 @@ pub(super) struct ChecksumError {
     text: String,
 }
 
-/// What an image was said to be, and what it has turned out to be so far.
+/// The expected checksum of an image, and the one of the data so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Checksum {
     expected: String,

@@ -106,7 +106,7 @@ impl Copy<'_> {
         let scratch = TemporaryFile(self.shared.disks.scratch(self.volume));
         let to = scratch.0.clone();
         let stopped = Arc::new(AtomicBool::new(false));
-        // Whoever stops waiting stops the copy.
+        // Dropping the future stops the copy.
         let guard = Stopper(Arc::clone(&stopped));
         let gauge = gauge.clone();
         let copied = tokio::task::spawn_blocking(move || {

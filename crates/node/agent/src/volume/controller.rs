@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_millis(500);
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// What all work on volumes needs.
+/// Shared state of all volume jobs.
 #[derive(Clone)]
 pub(super) struct VolumeContext {
     pub(super) client: Client,
@@ -73,7 +73,7 @@ impl VolumeContext {
     }
 }
 
-/// What some work has left of its objects: the watch tells of it later.
+/// The object that a job has written: the watch delivers it later.
 #[derive(Debug)]
 enum WrittenObject {
     Nothing,
@@ -95,7 +95,7 @@ struct JobResult {
     result: Result<WrittenObject, String>,
 }
 
-/// What went wrong with a volume last, and how long to leave it alone.
+/// The last error of a volume's job, and how long to wait.
 struct JobFailure {
     complaint: String,
     pauses: Backoff,
@@ -118,7 +118,7 @@ enum VolumeEvent {
     Upload(PendingUpload),
     /// Something on this node has changed.
     Bell,
-    /// What was under way for some volume has ended.
+    /// The job of a volume has ended.
     Ended(Result<JobResult, tokio::task::JoinError>),
     Stop,
 }
@@ -136,7 +136,7 @@ impl VolumeController {
         }
     }
 
-    /// Runs until `stop`; what is under way is taken up again by the next process.
+    /// Runs until `stop`; the next process resumes unfinished jobs.
     pub(super) async fn run(mut self, mut uploads: mpsc::Receiver<PendingUpload>, mut stop: Stop) {
         let client = &self.shared.client;
         let claims = watcher::watcher(Api::all(client.clone()), watcher::Config::default());

@@ -18,11 +18,11 @@ use super::plan::FoundVolume;
 const DISK: &str = "disk.img";
 const MARK: &str = "new";
 const SCRATCH: &str = "fill-";
-/// What is being fetched for volumes that are kept elsewhere.
+/// Prefix of downloads for volumes that are kept elsewhere.
 const LOOSE: &str = ".fill-";
 
-/// What a new volume takes at once: a directory, an inode and their blocks. The disk itself
-/// takes room as it is written.
+/// The space that a new volume takes at once: a directory, an inode and their blocks. The disk
+/// itself takes space as it is written.
 pub(super) const ROOM: u64 = 16 << 20;
 
 /// Freeing the blocks of a large file at once holds up everybody else on the file system.
@@ -76,7 +76,7 @@ impl Disks {
         if self.exists(volume) {
             return self.dir(volume).join(format!("{SCRATCH}{number:x}"));
         }
-        // What is kept elsewhere in the end has no directory here.
+        // A volume that is kept elsewhere has no directory here.
         self.root.join(format!("{LOOSE}{volume}.{number:x}"))
     }
 
@@ -88,7 +88,7 @@ impl Disks {
         Ok(FileSystemSpace { free: if full { 0 } else { free }, total })
     }
 
-    /// What there is, by the names of volumes.
+    /// The existing directories, by the names of volumes.
     pub(super) fn scan(&self) -> io::Result<Vec<(String, FoundVolume)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.root)? {
@@ -101,7 +101,7 @@ impl Disks {
         Ok(found)
     }
 
-    /// What there is of one volume.
+    /// The state of one volume's directory.
     pub(super) fn look(&self, volume: &str) -> FoundVolume {
         let dir = self.dir(volume);
         let size = fs::metadata(dir.join(DISK)).ok().map(|data| data.len());
@@ -213,7 +213,7 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 /// Shortens a file step by step before its name goes.
 pub(crate) fn remove_slowly(path: &Path) -> io::Result<()> {
     let data = fs::symlink_metadata(path)?;
-    // Whoever still has it open by another name keeps it whole.
+    // A file with another link is not truncated: it stays whole under the other name.
     if data.is_file() && data.nlink() == 1 && data.blocks() * 512 > STEP {
         let file = OpenOptions::new().write(true).open(path)?;
         let mut length = data.len();

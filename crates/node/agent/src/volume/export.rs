@@ -21,7 +21,7 @@ use super::clone::user_of;
 use super::controller::VolumeContext;
 use crate::storage::{HeldError, NbdClient};
 
-/// What is read at a time.
+/// Bytes read at a time.
 const PIECE: u32 = 1 << 20;
 /// Pieces on their way to a client.
 const AHEAD: usize = 4;
@@ -56,7 +56,7 @@ impl ExportError {
     }
 }
 
-/// What is to be sent, and how.
+/// The volume to send, and its format.
 #[derive(Debug, Clone)]
 pub(crate) struct ExportSelection {
     pub(crate) volume: String,

@@ -1,7 +1,7 @@
 //! Fetching an image over HTTP, piece by piece, going on where a broken connection stopped.
 //!
-//! Who asks for an image usually means one that will be there: everything but an address that
-//! makes no sense is tried again, forever, and what is wrong is told meanwhile.
+//! Users usually request an image that will exist: everything but an invalid address is retried
+//! forever, and the error is reported meanwhile.
 
 use std::io;
 use std::sync::Arc;
@@ -68,14 +68,14 @@ impl FetchError {
     }
 }
 
-/// What tells some content of a server from another.
+/// Distinguishes versions of a server's content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContentMark {
     pub(crate) validator: String,
     pub(crate) length: Option<u64>,
 }
 
-/// What a request needs beside the address.
+/// The parameters of a request besides the address.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     pub(crate) user: Option<(String, String)>,
@@ -110,7 +110,7 @@ pub(crate) struct Download {
     /// The server's mark of this content, to notice another.
     validator: Option<HeaderValue>,
     response: Option<Response>,
-    /// What came with bytes that had been passed on before.
+    /// New bytes that arrived in one piece with bytes passed on before.
     pending: Option<Bytes>,
     pub(super) checksum: Option<Checksum>,
     /// Connections in a row that may bring nothing.
@@ -153,7 +153,7 @@ impl Download {
         self.validator = mark.validator.parse().ok();
     }
 
-    /// What tells the content from another; nothing if the server says nothing.
+    /// Identifies the version of the content; nothing if the server does not.
     pub(crate) fn mark(&self) -> Option<ContentMark> {
         let validator = self.validator.as_ref()?.to_str().ok()?.to_owned();
         Some(ContentMark { validator, length: self.length })
@@ -288,7 +288,7 @@ impl Download {
         }
     }
 
-    /// The whole content from its beginning; what was passed on already is skipped.
+    /// The whole content from its beginning; bytes that were passed on already are skipped.
     async fn begin(&mut self, mut response: Response) -> Result<Response, FetchError> {
         let headers = response.headers();
         let validator = headers.get(ETAG).or_else(|| headers.get(LAST_MODIFIED)).cloned();

@@ -1,8 +1,7 @@
 //! Filling a claim: fetching what belongs onto its disk, and telling how that goes.
 //!
-//! What is told goes onto the claim in CDI's annotations; data volumes repeat it. A failure
-//! that time may heal is tried again forever, and says so; one that the image is to blame for
-//! ends the matter.
+//! The progress is written to the claim in CDI's annotations; data volumes repeat it. A temporary
+//! failure is retried forever, and reported; a failure caused by the image is final.
 
 use std::io;
 use std::time::Duration;
@@ -121,7 +120,7 @@ impl Job {
     }
 
     async fn work(&self, teller: &mut ClaimStatusWriter) -> Result<(), FillError> {
-        // What the watch has told may be older than what we wrote ourselves.
+        // The watch may be older than our own writes.
         let now = teller.read_claim().await.map_err(FillError::Tell)?;
         if now.is_none_or(|claim| claim.progress == FillProgress::Over) {
             return Ok(());
@@ -299,7 +298,7 @@ pub(super) async fn take_in(
     Ok(received)
 }
 
-/// What is too long is told together with what there is room for.
+/// The error of an image that is too long also reports the available size.
 fn measured(failure: ReceiveError, room: u64) -> FillError {
     match failure {
         ReceiveError::TooLarge { most } => FillError::Overlong { most, room },

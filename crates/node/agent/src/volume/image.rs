@@ -69,8 +69,8 @@ pub(crate) fn tool() -> Tool {
     Tool { identity, ..Tool::default() }
 }
 
-/// Makes a raw disk of the image at `from`; `at` is a name for it beside. Answers where it is,
-/// which is `from` itself if that is a raw disk already; what is not needed is removed.
+/// Makes a raw disk of the image at `from`; `at` is a name for it beside. Returns its path, which
+/// is `from` itself if that is a raw disk already; files that are not needed are removed.
 pub(super) async fn to_disk(
     from: &Path,
     at: &Path,
@@ -157,7 +157,7 @@ pub(crate) fn hand_to_reader(path: &Path, tool: &Tool) -> Result<(), ConvertErro
     Ok(())
 }
 
-/// What an image may be long on its way in: formats have tables beside the data.
+/// The allowed length of an incoming image: formats have tables besides the data.
 pub(super) fn most(room: u64) -> u64 {
     room.saturating_add(room / 4).saturating_add(64 << 20)
 }

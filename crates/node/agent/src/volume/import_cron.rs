@@ -137,7 +137,7 @@ impl SourcePoller {
                 looked = self.poll_source(&cron) => looked,
                 () = stop.requested() => return,
             };
-            // What was written comes back through the watch; until then it is left alone.
+            // The watch will deliver the written object; until then it is left alone.
             paused.insert(key, Instant::now() + RETRY_DELAY);
             if let Err(failure) = looked {
                 self.complain(&cron, &failure).await;

@@ -20,7 +20,7 @@ pub(crate) enum LookupError {
     Request { kind: &'static str, name: String, source: Fault },
 }
 
-/// What is needed to reach a source.
+/// The headers, credentials and other request parameters of a source.
 pub(super) async fn access(
     client: &Client,
     egress: &Egress,

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::source::{self, FillSource};
 
-/// Who makes the volumes of the classes `local` and `local-immediate`.
+/// The provisioner of the classes `local` and `local-immediate`.
 pub(super) const PROVISIONER: &str = "sheaf.io/local";
 /// Kept on a volume until its files are gone.
 pub(super) const FINALIZER: &str = "sheaf.io/local-volume";
@@ -40,19 +40,19 @@ pub(super) struct Claim {
     pub(super) class: String,
     pub(super) access_modes: Vec<String>,
     pub(super) volume_mode: String,
-    /// What is asked for, in the claim's own words and in bytes.
+    /// The requested size, as written in the claim and in bytes.
     pub(super) request: String,
     pub(super) size: u64,
-    /// What the claim says it has; nothing before it is bound.
+    /// The capacity in the claim's status; nothing before it is bound.
     pub(super) capacity: Option<u64>,
     /// Set when our provisioner is to make its volume, and on which node.
     pub(super) wanted_on: Option<String>,
     pub(super) volume: Option<String>,
     pub(super) is_bound: bool,
     pub(super) is_deleting: bool,
-    /// What goes onto the disk once there is one.
+    /// The data to write onto the disk once there is one.
     pub(super) source: Option<FillSource>,
-    /// What goes onto the disk before anybody may have it.
+    /// The content of the disk before it may be used.
     pub(super) origin: Option<source::VolumeOrigin>,
     pub(super) progress: FillProgress,
 }
@@ -182,7 +182,7 @@ fn bytes(quantity: &Quantity) -> Option<u64> {
     u64::try_from(units).ok()
 }
 
-/// What a disk for a request is long.
+/// The length of the disk for a request.
 fn disk_size(request: &Quantity) -> Option<u64> {
     bytes(request).filter(|size| *size > 0)?.checked_next_multiple_of(GRAIN)
 }

@@ -1,4 +1,4 @@
-//! What a watch has told so far, of objects that are of interest.
+//! The objects of interest that a watch has delivered so far.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) struct ObjectCache<T> {
     known: BTreeMap<String, T>,
     /// Which version of each that is.
     versions: BTreeMap<String, u64>,
-    /// What a list that is being read has named so far.
+    /// The objects that a list in progress has named so far.
     listed: Option<BTreeMap<String, T>>,
     is_complete: bool,
 }

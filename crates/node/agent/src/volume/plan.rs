@@ -1,4 +1,4 @@
-//! What is to be done about the volumes of this node. Pure.
+//! The actions for the volumes of this node. Pure.
 //!
 //! A volume is made for a claim, filled, grown, and removed; each of these is one action,
 //! and one volume has at most one action under way:
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::object::{Claim, FillProgress, LocalVolume};
 use super::source::FillSource;
 
-/// What is known.
+/// The observed state.
 #[derive(Debug, Default)]
 pub(super) struct VolumeWorld<'a> {
     pub(super) node: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct VolumeWorld<'a> {
     pub(super) filled_here: BTreeSet<String>,
     /// Directories on disk, by the name of their volume.
     pub(super) found: BTreeMap<&'a str, FoundVolume>,
-    /// What is under way, or rests after a failure, by the name of its volume.
+    /// Running actions, and those that wait after a failure, by the name of their volume.
     pub(super) under_way: BTreeMap<&'a str, LongAction>,
 }
 
@@ -168,7 +168,7 @@ fn fill(volume: &LocalVolume, claim: &Claim) -> Option<VolumeAction> {
 /// A volume that nobody claims, or that is to go.
 fn end(volume: &LocalVolume, claim: Option<&Claim>) -> Option<VolumeAction> {
     let name = volume.name.clone();
-    // Whoever deletes a volume that is claimed waits for the claim.
+    // The deletion of a claimed volume waits for the claim.
     if claim.is_some() {
         return None;
     }
@@ -190,7 +190,7 @@ fn grow(volume: &LocalVolume, claim: &Claim, found: FoundVolume) -> Option<Volum
     })
 }
 
-/// What the claim asks for, which may be less than whole pages.
+/// The size that the claim requests, which may be less than whole pages.
 fn claim_bytes(claim: &Claim) -> u64 {
     let text = virt::api::atom::Quantity::from(claim.request.as_str());
     text.units().and_then(|units| u64::try_from(units).ok()).unwrap_or(claim.size)

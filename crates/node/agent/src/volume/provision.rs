@@ -201,8 +201,7 @@ pub(super) async fn release(shared: &VolumeContext, volume: &str) -> Result<(), 
     }
 }
 
-/// Removes a directory that no volume was made for. What the watch says may be late, so the
-/// server is asked.
+/// Removes a directory that no volume was made for. The watch may be late, so the server is asked.
 pub(super) async fn discard(shared: &VolumeContext, volume: &str) -> Result<(), ProvisionError> {
     let volumes = Api::<PersistentVolume>::all(shared.client.clone());
     if present(volumes.get(volume).await).to("read the volume")?.is_some() {

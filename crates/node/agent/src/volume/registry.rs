@@ -133,7 +133,7 @@ impl Image {
         to: &Path,
         gauge: &Gauge,
     ) -> Result<(), PullError> {
-        // What a later layer has hides what an earlier one has.
+        // Files of a later layer hide those of an earlier one.
         let mut done = 0.0;
         #[expect(clippy::cast_precision_loss, reason = "a percentage")]
         let all = manifest.layers.iter().map(|layer| layer.size.max(0) as f32).sum::<f32>();

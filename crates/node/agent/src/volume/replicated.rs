@@ -57,7 +57,7 @@ async fn export(
 ) -> Result<u64, ReplicatedError> {
     let served = &held.served;
     if served.size <= most {
-        // What is read is ours: no stranger's image is looked at.
+        // The data is ours: no foreign image is parsed.
         let copied =
             qemu::image::read_from_socket(&Tool::default(), &served.socket, to, |_| {}).await;
         copied.map_err(|source| ReplicatedError::Read { volume: volume.into(), source })?;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpe
 const PREFIX: &str = "cdi.kubevirt.io/storage.";
 const CLONE: &str = "k8s.io/CloneRequest";
 
-/// What a claim is filled with after it was bound.
+/// The source that fills a claim after it was bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FillSource {
     Http(RemoteSource),
@@ -40,7 +40,7 @@ pub(super) struct RemoteSource {
     pub(super) secret_headers: Vec<String>,
 }
 
-/// What is on a volume from its beginning: a claim's `dataSource`.
+/// The initial content of a volume: a claim's `dataSource`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum VolumeOrigin {
     /// Another claim of the same namespace.

@@ -1,4 +1,4 @@
-//! What the filling of a claim is told with: CDI's annotations on the claim.
+//! Reports the filling of a claim in CDI's annotations on it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ pub(super) struct ClaimStatusWriter {
     claims: Api<PersistentVolumeClaim>,
     name: String,
     uid: String,
-    /// What was written last.
+    /// The annotations that were written last.
     told: Map<String, Value>,
     /// The claim after the last write.
     claim: Option<PersistentVolumeClaim>,

@@ -21,7 +21,7 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn of(image: &File, is_whole: bool) -> io::Result<Self> {
         let mut start = vec![0; HEAD];
-        // What was left out at the start of a raw disk reads as zeros, and so as a raw disk.
+        // Bytes left out at the start of a raw disk read as zeros, and so as a raw disk.
         let length = read(image, &mut start, 0)?;
         start.truncate(length);
         let layout = if is_whole { Layout::Whole } else { Layout::of(&start) };

@@ -93,7 +93,7 @@ fn an_image_becomes_its_disk_and_can_be_had_again_as_it_came() {
 
 #[test]
 fn an_image_whose_data_came_before_its_tables_is_put_together_again() {
-    // Two tables of data; what is behind the second changes places with it.
+    // Two tables of data; the cluster behind the second is swapped with it.
     let raw = content();
     let mut image = converted(&raw, &["-O", "qcow2", "-o", "cluster_size=4k"]);
     let cluster = 4096;

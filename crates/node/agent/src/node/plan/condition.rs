@@ -11,7 +11,7 @@ use crate::node::facts::{HostFacts, Virtualization};
 /// Below this, new guests would push the host into swapping or worse.
 const LEAST_MEMORY: u64 = 100 << 20;
 
-/// What one condition says.
+/// The content of one condition.
 struct NodeFinding {
     kind: &'static str,
     status: &'static str,

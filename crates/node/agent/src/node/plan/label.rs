@@ -38,7 +38,7 @@ pub(super) fn labels(config: &Config, facts: &HostFacts, policy: CpuPolicy) -> M
         set(format!("{prefix}/arch"), virt::ARCHITECTURE);
     }
     set("kubernetes.io/hostname".into(), &config.node_name);
-    // What others are is said by whoever let them in.
+    // The roles of other nodes are set by the server that admitted them.
     match config.role {
         NodeRole::Management | NodeRole::ManagementPeer => {
             set("node-role.kubernetes.io/control-plane".into(), "true");

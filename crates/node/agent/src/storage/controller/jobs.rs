@@ -131,7 +131,7 @@ impl StorageController {
 
 fn complain(failure: &ActError, known: &str) -> String {
     let complaint = Chain(failure).to_string();
-    // What stays wrong is told once; what passes is not told at all.
+    // A persistent error is reported once; a temporary one is not reported at all.
     if complaint == known || failure.is_passing() {
         debug!(error = complaint, "a volume is still not as it should be");
     } else {

@@ -92,7 +92,7 @@ pub(super) fn engine(
     change(volume, engine, attached, &wanted)
 }
 
-/// What is to change about a volume that is served.
+/// The next change of a volume that is served.
 fn change(
     volume: &LonghornVolume,
     engine: &Engine,

@@ -40,8 +40,8 @@ pub(super) fn replica(
     Some(StorageAction::MakeReplica { replica: name, new })
 }
 
-/// What a new replica lies on: nothing yet if that is not there yet, and for replicas that others
-/// fill.
+/// The base of a new replica: none yet while it does not exist here, and none for replicas that
+/// others fill.
 #[expect(clippy::option_option, reason = "not known yet is not the same as none")]
 fn base(
     world: &StorageWorld<'_>,

@@ -174,7 +174,7 @@ impl Scene {
         }
     }
 
-    /// What is done, by its first word.
+    /// Checks the planned actions, by their first words.
     #[track_caller]
     fn check(&self, expected: &[&str]) {
         let done: Vec<String> = self.plan().iter().map(|it| format!("{it:?}")).collect();

@@ -1,4 +1,4 @@
-//! What an engine of this node says of itself and of the volume that it serves. Pure.
+//! The status of an engine of this node and of the volume that it serves. Pure.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub(super) fn engine(
         ),
     });
     let Some(status) = status.filter(|_| is_active) else {
-        // What was true of the data stays so while nobody serves it.
+        // Facts about the data stay valid while no engine serves it.
         told["replicaModeMap"] = json!({});
         told["currentReplicaAddressMap"] = json!({});
         told["rebuildStatus"] = json!({});

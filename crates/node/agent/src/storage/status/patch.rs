@@ -50,7 +50,7 @@ fn changed(before: &Value, value: &Value) -> Option<Value> {
     (before != value && !(nothing(before) && nothing(value))).then(|| value.clone())
 }
 
-/// Replaces a whole map: what is not in it any more goes.
+/// Replaces a whole map: keys that are missing in the new one are removed.
 fn whole(before: &Value, value: &Value) -> Option<Value> {
     if before == value {
         return None;

@@ -1,4 +1,4 @@
-//! What a snapshot says of itself, and an engine of the snapshots of its volume. Pure.
+//! The status of a snapshot, and of the snapshots in an engine. Pure.
 
 use std::collections::BTreeMap;
 

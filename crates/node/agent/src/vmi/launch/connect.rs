@@ -18,7 +18,7 @@ use crate::vmi::object::Vmi;
 use crate::vmi::translate::InterfaceBackend;
 
 impl VmiActor {
-    /// Connects all interfaces. What was chosen is on disk before anything is made of it.
+    /// Connects all interfaces. The chosen network is on disk before it is set up.
     pub(in crate::vmi) async fn connect(
         &self,
         vmi: &Vmi,

@@ -15,7 +15,7 @@ use crate::vmi::object::Vmi;
 const DEVICES_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICES_LOOK: Duration = Duration::from_millis(20);
 
-/// What is here of a guest.
+/// The part of a guest that has arrived here.
 #[derive(Debug)]
 pub(in crate::vmi) enum Arrival {
     Whole,

@@ -73,7 +73,7 @@ pub(crate) enum IncomingError {
     NotLoaded,
 }
 
-/// What the source asks of a guest that was prepared for.
+/// A request of the source about a guest that was prepared for.
 enum IncomingRequest {
     /// The stream is joined to QEMU.
     TakeIn(oneshot::Sender<Result<UnixStream, IncomingError>>),

@@ -1,4 +1,4 @@
-//! What a guest keeps beyond its disks, on a node that it has left or never reached.
+//! A guest's state besides its disks, on a node that it has left or never reached.
 
 use super::incoming::read;
 use super::{INCOMING, MigrationNote, OUTGOING};

@@ -1,4 +1,4 @@
-//! What the source tells the target of a machine, and the machine that the target makes of it.
+//! The source's offer of a machine to the target, and the machine that the target makes of it.
 //! Pure, but for reading the processor's name.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(crate) struct MigrationOffer {
     pub(crate) post_copy: bool,
 }
 
-/// What the target answers when it waits for the stream.
+/// The target's answer when it waits for the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Prepared {
@@ -123,7 +123,7 @@ pub(super) fn check(
     }
 }
 
-/// What the target has for a machine.
+/// The target's resources for a machine.
 #[derive(Debug)]
 pub(super) struct TargetParts<'a> {
     pub(super) accelerator: Accelerator,

@@ -65,7 +65,7 @@ impl VmiActor {
         let failed = |source| MigrationFailure::File { doing: "write", source };
         self.dir.store(OUTGOING, &note).map_err(failed)?;
         if let Err(failure) = live.running.qmp().await?.continue_migration().await {
-            // What has become of it is seen by the next step.
+            // The next step sees its state.
             warn!(error = %Chain(&failure), "cannot tell whether post-copy has begun");
         }
         info!(target = request.target, "guest switched to post-copy");
@@ -142,7 +142,7 @@ impl VmiActor {
         })
     }
 
-    /// Whose guest it is by its object, and whether the migration is over.
+    /// The owner of the guest by its object, and whether the migration is over.
     fn seen_by(&self, vmi: &Vmi, note: &MigrationNote) -> (Ownership, bool) {
         let state = progress::state(vmi);
         let is_ours = state.migration_uid.as_deref() == Some(&note.migration);

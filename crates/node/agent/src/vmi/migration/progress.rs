@@ -1,4 +1,4 @@
-//! What the object of a machine says of its migration, and the patches that tell it. Pure.
+//! The status of a migration in the object of a machine, and the patches that write it. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const PROGRESS: Duration = Duration::from_secs(150);
 /// given up.
 const PAUSED_LIMIT: Duration = Duration::from_secs(60);
 
-/// What to do with a migration whose memory is being sent.
+/// The next action for a migration whose memory is being sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     Continue,
@@ -30,7 +30,7 @@ pub(super) enum Pace {
     Pause,
     /// The guest is to go on at the target, and the rest follows.
     PostCopy,
-    /// What is left to send has not shrunk for this long.
+    /// The remaining memory has not shrunk for this long.
     Stalled(Duration),
     /// It was not sent within this time.
     Late(Duration),
@@ -41,7 +41,7 @@ pub(super) enum Pace {
 pub(super) struct MigrationPace {
     limit: Duration,
     stall: Duration,
-    /// What is done, once, when the time is over.
+    /// The action, taken once, when the time is over.
     escalation: Option<Pace>,
     began: Instant,
     /// The least that was left so far, and since when.
@@ -119,7 +119,7 @@ pub(super) fn owner(vmi: &Vmi) -> &str {
 }
 
 impl MigrationRequest {
-    /// What is asked of `node`; nothing if no migration is, or it is over.
+    /// The request to `node`; nothing if there is no migration, or it is over.
     pub(super) fn of(vmi: &Vmi, node: &str) -> Option<Self> {
         let state = state(vmi);
         let is_over = state.completed == Some(true) || state.failed == Some(true);
@@ -142,7 +142,7 @@ impl MigrationRequest {
                 .filter(|seconds| *seconds > 0)
                 .unwrap_or(COMPLETION_PER_GIB),
             allows_post_copy: config.allow_post_copy == Some(true),
-            // As in KubeVirt: whoever allows post-copy allows this too, unless it is said.
+            // As in KubeVirt: allowing post-copy allows this too, unless it is set.
             allows_pause: config
                 .allow_workload_disruption
                 .unwrap_or(config.allow_post_copy == Some(true)),

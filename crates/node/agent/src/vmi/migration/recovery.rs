@@ -1,4 +1,4 @@
-//! Who may run a guest when something went wrong while it moved. Pure.
+//! Decides which node may run a guest after a failed migration. Pure.
 //!
 //! The target never runs the guest before the object names it, and the source writes that only
 //! after its QEMU has completed. So before that point the guest belongs to the source for certain.
@@ -19,7 +19,7 @@ pub(super) enum Ownership {
     Unknown,
 }
 
-/// What the source does about it.
+/// The source's reaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recovery {
     /// The migration is cancelled; the guest runs, or goes on where QEMU stopped it.
@@ -56,7 +56,7 @@ pub(super) fn source(status: MigrationStatus, owner: Ownership) -> Recovery {
 /// For how long the stream of a post-copy may be broken before the guest is given up.
 pub(super) const STREAM_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the source of a post-copy does next.
+/// The next step of the source of a post-copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServeStep {
     /// It never began: the guest is as before, and the migration has failed.
@@ -103,7 +103,7 @@ pub(super) fn serve(
     }
 }
 
-/// What the target of a post-copy does next, whose guest runs.
+/// The next step of the target of a post-copy, whose guest runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeStep {
     Wait,
@@ -130,7 +130,7 @@ pub(super) fn take(status: MigrationStatus, broken_for: Duration) -> TakeStep {
     }
 }
 
-/// What the target does with a guest that has not arrived.
+/// The target's action on a guest that has not arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The guest is this node's.
@@ -176,7 +176,7 @@ mod tests {
             (Status::Completed, Ownership::Source, Recovery::RecordThenResume),
             (Status::Completed, Ownership::Unknown, Recovery::AskAgain),
             (Status::Completed, Ownership::Target, Recovery::Yield),
-            // Post-copy: whatever the object says, the source is not resumed.
+            // Post-copy: the source is not resumed, independent of the object.
             (Status::PostCopy, Ownership::Source, Recovery::NeverResume),
             (Status::PostCopyPaused, Ownership::Source, Recovery::NeverResume),
             (Status::PostCopy, Ownership::Unknown, Recovery::NeverResume),

@@ -1,5 +1,5 @@
-//! What ends a migration before the guest has stopped: an abort, a stop of the machine or of the
-//! agent, another owner.
+//! Reasons to end a migration before the guest has stopped: an abort, a stop of the machine or of
+//! the agent, another owner.
 
 use std::future::Future;
 

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-/// What makes a probe fail.
+/// Why a probe fails.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WebError {
     #[error("{0:?} is not a host")]

@@ -156,7 +156,7 @@ impl Resolver<'_> {
         Ok(Resolved { backing, ..base })
     }
 
-    /// A new qcow2 image in the machine's folder; what the last run left is gone.
+    /// A new qcow2 image in the machine's folder; the data of the last run is gone.
     async fn empty_overlay(&self, volume: &Volume, size: u64) -> Result<PathBuf, ResolveError> {
         let path = self.dir.vm().join(format!("overlay-{}.qcow2", volume.name));
         file::overlay(self.dir.path(), &path, size)
@@ -238,7 +238,7 @@ fn replicated(volume: &PersistentVolume) -> Option<&str> {
     (csi.driver == crate::storage::DRIVER).then_some(csi.volume_handle.as_str())
 }
 
-/// What the status of a VMI says about a claim.
+/// The entry about a claim in the status of a VMI.
 fn info(name: &str, claim: &PersistentVolumeClaim) -> Value {
     let spec = claim.spec.clone().unwrap_or_default();
     let status = claim.status.clone().unwrap_or_default();

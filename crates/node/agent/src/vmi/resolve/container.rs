@@ -1,4 +1,4 @@
-//! What comes in container images: disks, under a throw-away overlay, and kernels to boot.
+//! Content of container images: disks, under a throw-away overlay, and kernels to boot.
 
 use qemu::machine::{FileImage, Kernel};
 use virt::v1::{ContainerDiskSource, KernelBootContainer, Volume};
@@ -90,7 +90,7 @@ impl Resolver<'_> {
     }
 }
 
-/// As Kubernetes has it: what names no version may have changed.
+/// As in Kubernetes: an image without a version may have changed.
 fn policy(image: &str, wanted: Option<&str>) -> PullPolicy {
     match wanted {
         Some("Always") => PullPolicy::Always,

@@ -1,4 +1,4 @@
-//! What is written onto seed disks: secrets, config maps, tokens and the object itself.
+//! The content of seed disks: secrets, config maps, tokens and the object itself.
 
 use std::collections::BTreeMap;
 

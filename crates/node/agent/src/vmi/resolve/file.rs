@@ -13,12 +13,12 @@ use rustix::fs::OFlags;
 
 use crate::vmi::seed::Seed;
 
-/// What storage reads and writes at once.
+/// The block size of storage.
 const BLOCK: u64 = 4096;
 /// Groups for disks that several machines share: beside the users of machines.
 const SHARED_GROUPS: u32 = 0x7100_0000;
 
-/// What a look at a file tells.
+/// Properties of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FileFacts {
     pub(super) size: u64,

@@ -36,7 +36,7 @@ pub(super) fn memory(domain: &DomainSpec) -> Result<Memory, TranslateError> {
     let mut memory = Memory::of(bytes(guest, "memory.guest")?);
     if let Some(most) = spec.and_then(|memory| memory.max_guest.as_ref()) {
         let most = bytes(most, "memory.maxGuest")?;
-        // What is added comes in whole blocks.
+        // Memory is added in whole blocks.
         let growth = most.saturating_sub(memory.guest) / BLOCK * BLOCK;
         memory.max = if growth == 0 { 0 } else { memory.guest + growth };
     }
@@ -54,7 +54,7 @@ pub(super) fn machine_type(domain: &DomainSpec) -> Result<String, TranslateError
     let wanted = domain.machine.as_ref().and_then(|machine| machine.r#type.as_deref());
     match wanted.unwrap_or_default() {
         "" | "q35" => Ok("q35".into()),
-        // What a machine of another distribution was made for is q35 all the same.
+        // Machine types of another distribution are q35 all the same.
         name if name.starts_with("pc-q35-rhel") => Ok("q35".into()),
         name if name.starts_with("pc-q35-") => Ok(name.into()),
         name => Err(TranslateError::Value {

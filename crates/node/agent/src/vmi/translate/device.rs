@@ -45,7 +45,8 @@ pub(super) fn devices(domain: &DomainSpec, firmware: &Firmware) -> Result<Device
     })
 }
 
-/// What a guest would miss if it were started without. Nothing is left out silently.
+/// Refuses devices that a guest would miss if it were started without them. Nothing is left out
+/// silently.
 pub(super) fn refuse_unknown(domain: &DomainSpec) -> Result<(), TranslateError> {
     let devices = &domain.devices;
     let unsupported = [

@@ -56,7 +56,7 @@ pub(super) struct CacheDir {
     changing: Arc<Mutex<()>>,
 }
 
-/// What machines of this node use: images and the files in them.
+/// The images that machines of this node use, and the files in them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Used(BTreeSet<(String, Option<String>)>);
 

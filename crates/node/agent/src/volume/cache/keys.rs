@@ -1,4 +1,4 @@
-//! What a registry is shown: name and password from a pull secret.
+//! Credentials for a registry: name and password from a pull secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

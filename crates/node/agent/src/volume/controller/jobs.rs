@@ -82,7 +82,7 @@ impl VolumeController {
                 Ok(echo) => Ok(echo),
                 Err(failure) => {
                     let complaint = Chain(&failure).to_string();
-                    // What stays wrong is told once.
+                    // A persistent error is reported once.
                     if complaint == known || failure.is_waiting() {
                         debug!(
                             volume = name,

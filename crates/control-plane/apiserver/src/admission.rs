@@ -65,7 +65,7 @@ impl Operation {
     }
 }
 
-/// What is done, and how.
+/// The operation under admission, and its options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdmissionOperation<'a> {
     pub(crate) operation: Operation,
@@ -195,7 +195,7 @@ pub(crate) async fn mutate_deletion(
     change(call, act, &hooks, &mut None, Some(old), &mut MutationRounds::default()).await
 }
 
-/// Whoever configures webhooks and policies must be able to take them back.
+/// Configurations of webhooks and policies are exempt, so that a faulty one can be deleted.
 fn is_exempt(call: &Call<'_>) -> bool {
     &*call.served.group == "admissionregistration.k8s.io"
 }

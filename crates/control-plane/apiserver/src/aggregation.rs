@@ -42,11 +42,11 @@ pub(crate) struct Aggregation {
     /// The count that `remotes` was read at; moves only after they are in place.
     read: AtomicU64,
     reading: Mutex<()>,
-    /// What each said of itself when it was last asked, by the name of its APIService.
+    /// The last discovery answer of each server, by the name of its APIService.
     found: Mutex<BTreeMap<String, Arc<RemoteDiscovery>>>,
     /// Rings when the APIServices have changed.
     changed: Notify,
-    /// Who we are to them.
+    /// The client certificate that this server presents to them.
     identity: ArcSwapOption<ClientIdentity>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct RemoteGroup {
     is_down: bool,
 }
 
-/// What a server says of itself.
+/// The discovery documents of a server.
 #[derive(Debug, Default)]
 struct RemoteDiscovery {
     /// `APIResourceList`
@@ -180,7 +180,7 @@ fn remotes(api: &Api) -> Arc<Vec<Arc<RemoteGroup>>> {
     state.remotes.load_full()
 }
 
-/// Who answers for a group and version, if not this server.
+/// The server of a group and version, if another server serves it.
 pub(crate) fn find(api: &Api, group: &str, version: &str) -> Option<Arc<RemoteGroup>> {
     let remotes = remotes(api);
     remotes.iter().find(|remote| remote.group == group && remote.version == version).cloned()

@@ -52,7 +52,7 @@ pub struct ApiState {
     pub(crate) watch_limit: crate::verbs::watch::WatchLimit,
 }
 
-/// What the server is told at start.
+/// Settings of the server, read at start.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where clients reach us; published as the endpoint of the `kubernetes` service.
@@ -66,7 +66,7 @@ pub struct Settings {
     /// How long events are kept.
     pub event_ttl: std::time::Duration,
     pub version: crate::endpoints::version::BuildVersion,
-    /// Who decides what users may do; the first that allows it.
+    /// The authorizers, in order; the first that allows a request decides.
     pub authorization: Vec<Authorization>,
     /// Whether requests without credentials are somebody.
     pub anonymous: bool,
@@ -78,7 +78,7 @@ pub struct Settings {
     pub runs_pods: bool,
     /// How front proxies name the users they speak for.
     pub front_proxy: FrontProxy,
-    /// What is written down of requests; nothing unless asked for.
+    /// The audit log; none by default.
     pub audit: Option<crate::audit::AuditConfig>,
     /// How many requests are served at once, at most.
     pub in_flight: crate::fairness::InFlight,
@@ -195,7 +195,7 @@ impl Api {
     }
 }
 
-/// What a failed write means to the client.
+/// The API error for a failed write.
 pub(crate) fn write_failure(error: &WriteError, subject: StatusSubject<'_>) -> ApiError {
     match error {
         WriteError::Conflict { .. } => ApiError::modified(subject),

@@ -1,5 +1,5 @@
-//! Who did what and when, written down as upstream's audit events. Off unless asked for,
-//! and then outside of the way of a request: it looks at what goes in and what comes out.
+//! The audit log: who did what and when, as upstream's audit events. Off by default. It does not
+//! take part in serving a request: it reads the request and the response.
 //!
 //! Those who decide something inside tell it by [`annotate`], which costs next to nothing
 //! while nobody listens.
@@ -48,7 +48,7 @@ pub(crate) fn annotate(key: &str, value: impl FnOnce() -> String) {
     });
 }
 
-/// What is written down, and where to.
+/// The audit policy, and the destination of the log.
 #[derive(Clone)]
 pub struct AuditConfig {
     pub policy: AuditPolicy,
@@ -149,7 +149,7 @@ impl Api {
     }
 }
 
-/// What a request is about, in the words of an event.
+/// The subject of a request, in the terms of an audit event.
 struct AuditedRequest<'a> {
     path: &'a str,
     verb: Cow<'static, str>,
@@ -266,7 +266,7 @@ impl AuditRecord {
 
     /// Reads the body to write it down, and hands it on.
     async fn note_request(&mut self, headers: &HeaderMap, body: RequestBody) -> RequestBody {
-        // What is too large or breaks off is refused by whoever reads it next.
+        // The next reader of a body refuses it if it is too large or incomplete.
         let Ok(bytes) = body::read(body).await else {
             let broken = std::io::Error::other("the request body could not be read");
             let failing = futures_util::stream::once(async { Err(Box::from(broken)) });

@@ -96,7 +96,7 @@ pub fn of_secrets(keys: Vec<SealKey>) -> Sealing {
     Sealing::new(vec![SealRule { covers, writes: keys.next(), reads: keys.collect() }])
 }
 
-/// The same keys for reading only: what is written is plain.
+/// The same keys for reading only: new values are written unencrypted.
 pub fn plain_secrets(keys: Vec<SealKey>) -> Sealing {
     Sealing::new(vec![SealRule { covers: Arc::new(|_| true), writes: None, reads: keys }])
 }

@@ -1,4 +1,4 @@
-//! What others in this process add to the server: kinds with rules of their own, whole
+//! Extensions of the server by other parts of this process: kinds with rules of their own, whole
 //! groups, and paths outside of the API.
 //!
 //! The server authenticates and authorizes; an extension answers. It does not know whether
@@ -33,11 +33,12 @@ pub struct Extensions {
     pub paths: Vec<Arc<dyn Paths>>,
     /// Asked about bearer tokens and session cookies.
     pub credentials: Vec<Arc<dyn Credentials>>,
-    /// What nodes may read besides what pods on them use; without it nodes are kubelets.
+    /// Objects that nodes may read besides those of their pods; if absent, nodes have the rights
+    /// of kubelets.
     pub nodes: Option<Arc<dyn NodeAccess>>,
     /// Asked about evictions of pods, before disruption budgets are checked.
     pub evictions: Vec<Arc<dyn EvictionReview>>,
-    /// What their queues do, for the metrics.
+    /// Their work queues, for the metrics.
     pub loads: Workloads,
 }
 
@@ -92,7 +93,7 @@ pub trait Lookup {
     fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
 }
 
-/// What a user may do: a rule that hands on what somebody else's object holds has to ask.
+/// The rights of users. A rule that copies data out of another object checks them first.
 pub trait Access {
     fn may(&self, user: &User, attempt: &Attempt<'_>) -> bool;
 }
@@ -126,8 +127,8 @@ pub struct Cause {
     pub field: String,
 }
 
-/// Defaults and rules of kinds that the server knows only by their definition. Not async:
-/// who needs to look elsewhere is a controller.
+/// Defaults and rules of kinds that the server knows only by their definition. Not async: work
+/// that needs other systems belongs into a controller.
 pub trait ExtensionRules: Send + Sync {
     fn concern(&self, group: &str, resource: &str) -> bool;
     /// Fills in what was left out; must leave alone what is there.
@@ -148,8 +149,8 @@ pub trait ExtensionRules: Send + Sync {
 
 /// Tokens that somebody else issues, and whose validity is in objects.
 pub trait Credentials: Send + Sync {
-    /// Who a token stands for; nobody if it is not one of theirs or not good any more. Asked
-    /// with every request that carries a token.
+    /// The user that a token belongs to; `None` if the token is not one of theirs, or no longer
+    /// valid. Called for every request that carries a token.
     fn user(&self, token: &str, objects: &dyn Lookup) -> Option<User>;
 }
 
@@ -171,7 +172,7 @@ pub enum NodeObject<'a> {
     },
 }
 
-/// What the nodes of this platform may do.
+/// The rights of the nodes of this platform.
 pub trait NodeAccess: Send + Sync {
     /// The ClusterRole of a node.
     fn role(&self, node: &str, objects: &dyn Lookup) -> &'static str;
@@ -223,13 +224,13 @@ pub trait Group: Send + Sync {
     /// The preferred first.
     fn versions(&self) -> &'static [&'static str];
     fn resources(&self) -> &[ExtensionResource];
-    /// What follows the name, as the authorizer calls it: `vnc/screenshot`, but `portforward`
+    /// The path after the name, as the authorizer calls it: `vnc/screenshot`, but `portforward`
     /// without the port.
     fn subresource<'a>(&self, rest: &'a str) -> &'a str;
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply>;
 }
 
-/// What a caller must be allowed to do.
+/// The right that a caller needs.
 #[derive(Debug, Clone, Copy)]
 pub struct RequiredAccess<'a> {
     pub verb: &'static str,

@@ -6,14 +6,14 @@
 //! writers mostly wait for the disk and share its syncs, so more of them are let in. How many
 //! a level may have at most follows from upstream's figures and its shares.
 //!
-//! Who asks for much while others are about waits even if there are seats, and is let in by
-//! the side, after everybody else who is there: a request that reads is served before the next
-//! connection is looked at, so seats alone would never be what it waits for.
+//! A heavy flow, one that sends many requests while other flows are active, waits even if there
+//! are seats. It waits in a side queue and is admitted after all other requests that are present.
+//! A read is served before the next connection is read, so it would never wait for a seat.
 //!
-//! Who waits for somebody elsewhere, a webhook, gives the seat to others meanwhile.
+//! A request that waits for another server, a webhook, gives its seat to others meanwhile.
 //!
-//! Who is exempt takes no seat, and waits only as a crowd, without end. Who is in this process
-//! pays nothing.
+//! Exempt requests take no seat; they wait only if their flow is heavy, and without a time limit.
+//! Requests from inside this process are not counted.
 
 mod admission_queues;
 pub(crate) mod dangling;
@@ -55,12 +55,12 @@ pub(crate) const SCHEMAS: &str = "flowschemas";
 pub(crate) const LEVELS: &str = "prioritylevelconfigurations";
 pub(crate) const TABLES: [&str; 2] = [SCHEMAS, LEVELS];
 
-/// Who waits longer than this is sent away, as upstream does.
+/// A request that waits longer than this is rejected, as upstream does.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A list of so many objects takes one seat more; and at most so many.
 const OBJECTS_PER_SEAT: usize = 100;
 const WIDEST: u32 = 10;
-/// What a request that writes takes of a processor, in seconds; beyond that it waits for the disk.
+/// The processor time of a write, in seconds; the rest of its time it waits for the disk.
 const WRITE: f64 = 0.0005;
 
 /// How many requests upstream would serve at once.
@@ -160,7 +160,7 @@ impl Fairness {
         Some(FlowAssignment { schema, flow })
     }
 
-    /// Waits for a seat; who is exempt needs one only in a crowd.
+    /// Waits for a seat; an exempt request needs one only if its flow is heavy.
     pub(crate) async fn enter(
         &self,
         place: Option<&FlowAssignment>,
@@ -246,7 +246,7 @@ pub(crate) fn refresh(api: &Api) {
     api.fairness.configure(schemas, levels);
 }
 
-/// How many seats a list takes: what it costs grows with what there is.
+/// The number of seats of a list: its cost grows with the number of objects.
 pub(crate) fn width(objects: usize) -> u32 {
     let more = u32::try_from(objects / OBJECTS_PER_SEAT).unwrap_or(u32::MAX);
     more.saturating_add(1).min(WIDEST)

@@ -1,5 +1,5 @@
-//! What reads bytes that anybody may send, for those who look for bytes that it cannot take.
-//! Nothing may panic, and what was read and written must read the same again.
+//! Parsers of untrusted bytes, as targets for fuzzing. No input may make them panic, and a
+//! document that was read and written must read the same again.
 //!
 //! The tests beside this throw changed documents at it for a moment in every run; `make fuzz`
 //! lets a fuzzer that sees which code runs do it for long (`fuzz/` at the root of the tree). Both begin
@@ -103,7 +103,7 @@ fn definition(schema: &Value) -> Value {
             "schema": {"openAPIV3Schema": schema}}]}})
 }
 
-/// What a server does with an object of a definition that it has taken.
+/// Runs the steps of the server on an object of an accepted definition.
 fn serve(schema: &Value, mut object: Value) {
     let Ok(parsed) = schema::parse(schema) else { return };
     schema::prune(&mut object, &parsed, schema::ObjectLevel::Root);

@@ -1,8 +1,8 @@
 //! Requests that this server makes itself: to webhooks and to aggregated servers.
 //!
-//! Connections are kept and used again, apart for each combination of where they lead, what
-//! name is expected there and who vouches for it. What goes wrong is told in the words of
-//! Go's client, because these texts reach the users of the API and are searched for.
+//! Connections are kept alive and reused, with one pool for each combination of address, expected
+//! server name and trusted CAs. Errors have the texts of Go's client, because they reach the users
+//! of the API and are searched for.
 
 mod connect;
 mod service;
@@ -43,7 +43,7 @@ pub(crate) struct Route {
     /// The name that the certificate must be for.
     pub(crate) server_name: String,
     pub(crate) trust: Trust,
-    /// Who we prove to be, if anybody asks.
+    /// The client certificate, sent if the server requests one.
     pub(crate) identity: Option<Arc<ClientIdentity>>,
 }
 
@@ -122,7 +122,7 @@ impl Outbound {
     }
 }
 
-/// What lies at the root of a failure, without the layers that only pass it on.
+/// The root cause of an error, without the layers that only wrap it.
 fn explain(error: hyper_util::client::legacy::Error) -> SendError {
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {

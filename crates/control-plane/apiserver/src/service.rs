@@ -119,7 +119,8 @@ impl Api {
             || parts.headers.contains_key("impersonate-user");
         match &asked.target {
             RouteTarget::Resource(target) => {
-                // Who answers elsewhere takes none of our time, and may take long.
+                // Requests to an aggregated server take no seat: they use none of our processors
+                // and may take long.
                 if let Some(remote) = aggregation::find(self, target.group, target.version) {
                     allow(self, &user, &asked.verb, target, target.name)?;
                     return aggregation::pass(self, &remote, &user, parts, body).await;
@@ -156,7 +157,7 @@ impl Api {
         }
     }
 
-    /// Discovery, documents, health: whatever is no object.
+    /// Discovery, OpenAPI documents, health: all requests that are not for objects.
     async fn described(
         &self,
         parts: &request::Parts,
@@ -252,7 +253,7 @@ impl Api {
         let work = dispatch(&mut call, verb, parts, body);
         // A watch only has to begin in time; its stream lives as long as it wants.
         let mut reply = match tokio::time::timeout(limit, work).await {
-            // What was noticed on the way is told also to those who are refused.
+            // Refused requests get the collected warnings as well.
             Ok(result) => {
                 result.unwrap_or_else(|error| respond::failure(&error, error_encoding(parts)))
             }
@@ -305,7 +306,7 @@ fn error_encoding(parts: &request::Parts) -> Encoding {
     negotiate::negotiate(&parts.headers, offer).map_or(Encoding::Json, |wanted| wanted.encoding)
 }
 
-/// Who has the document of a group that is served elsewhere: `/openapi/v3/apis/G/V`.
+/// The aggregated server that has the document of its group: `/openapi/v3/apis/G/V`.
 fn documented_elsewhere(api: &Api, path: &str) -> Option<Arc<aggregation::RemoteGroup>> {
     let (group, version) = path.strip_prefix("/openapi/v3/apis/")?.split_once('/')?;
     aggregation::find(api, group, version)

@@ -98,7 +98,7 @@ impl Api {
         Ok(api)
     }
 
-    /// Who may present which token; lets the binary take over a changed token file.
+    /// The known tokens and their users; the binary uses it to load a changed token file.
     pub fn authenticator(&self) -> &Authenticator {
         &self.authenticator
     }

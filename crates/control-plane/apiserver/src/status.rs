@@ -29,7 +29,7 @@ struct Failure {
 
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// What a `Status` says it is about.
+/// The subject of a `Status`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StatusSubject<'a> {
     pub group: &'a str,
@@ -292,7 +292,8 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
     }
 
-    /// What no later request gets either: without `Retry-After`, which makes clients ask ten times.
+    /// A request that cannot succeed later either: no `Retry-After`, which would make clients
+    /// retry ten times.
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }

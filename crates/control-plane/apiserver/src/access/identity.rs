@@ -1,4 +1,5 @@
-//! Who sends a request: client certificate, front proxy, bearer token, or nobody.
+//! Authentication of a request: by client certificate, front proxy or bearer token, or as
+//! anonymous.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::api::{Api, FrontProxy, ObjectStore};
 use crate::status::{ApiError, ApiResult, StatusSubject};
 use crate::verbs::object;
 
-/// What the transport knows about the other side; set by whoever accepted the connection.
+/// The facts that the transport has about the client; set by the code that accepted the
+/// connection.
 #[derive(Debug, Clone)]
 pub enum Transport {
     /// A TLS connection, with whom its client certificate stands for.
@@ -36,7 +38,7 @@ pub enum Transport {
 pub struct Authenticator {
     pub(crate) tokens: ArcSwap<ServiceAccountTokens>,
     static_tokens: ArcSwap<StaticTokens>,
-    /// Tokens whose signature was checked a moment ago; what they are bound to is checked
+    /// Tokens whose signature was checked recently; the objects that they are bound to are checked
     /// each time.
     checked: Mutex<HashMap<[u8; 32], Checked>>,
 }
@@ -121,7 +123,7 @@ pub(crate) fn authenticate(
     }
 }
 
-/// Who a browser is logged in as.
+/// The user of a browser session.
 fn by_session(api: &Api, parts: &request::Parts) -> ApiResult<User> {
     match session::of_request(parts) {
         SessionCookie::Token(token) => {
@@ -134,7 +136,7 @@ fn by_session(api: &Api, parts: &request::Parts) -> ApiResult<User> {
     }
 }
 
-/// Who a token of those that others in this process issue stands for.
+/// The user of a token that an extension in this process issued.
 fn local_user(api: &Api, token: &str) -> Option<User> {
     api.extensions.credentials.iter().find_map(|credentials| credentials.user(token, api))
 }

@@ -31,7 +31,7 @@ pub trait Fetch: Send + Sync {
     fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Bytes, OidcFailure>>;
 }
 
-/// Whose tokens are believed, and how their keys are fetched.
+/// The trusted issuer of tokens, and the way to fetch its keys.
 #[derive(Clone)]
 pub struct OidcLogin {
     pub config: OidcConfig,
@@ -109,7 +109,8 @@ impl Oidc {
             return;
         }
         *asked = Some(Instant::now());
-        // Whoever asks next sees how it went; the token is judged by what is known.
+        // The result is used by the next check; the token is verified with the keys that are
+        // known.
         let _ = tokio::time::timeout(ISSUER_TIMEOUT, self.refresh()).await;
     }
 

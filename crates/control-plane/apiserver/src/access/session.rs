@@ -12,7 +12,7 @@ const SESSION: &str = "R_SESS";
 const CSRF_COOKIE: &str = "CSRF";
 const CSRF_HEADER: &str = "x-api-csrf";
 
-/// What the cookies of a request say.
+/// The session in the cookies of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionCookie<'a> {
     Absent,

@@ -34,7 +34,7 @@ impl GroupVersionKind {
     }
 }
 
-/// What is asked for, by whom.
+/// The attributes of a write under admission.
 #[derive(Debug)]
 pub(super) struct Attributes<'a, 'c> {
     pub(super) call: &'a Call<'c>,

@@ -48,7 +48,7 @@ impl Authorize for Authority<'_> {
     }
 }
 
-/// What `authorizer.requestResource` is about.
+/// The resource that `authorizer.requestResource` checks.
 pub(super) fn requested(attributes: &attributes::Attributes<'_, '_>) -> AuthorizerTarget {
     let path = &attributes.call.path;
     AuthorizerTarget::Resource(ResourceTarget {

@@ -1,5 +1,5 @@
-//! What the server decides once the rest of an object is settled: addresses and ports of
-//! services, who asks for a certificate, what comes of a definition or a policy.
+//! Fields that the server sets once the rest of an object is final: addresses and ports of
+//! services, the user in a certificate request, the status of a definition or a policy.
 
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub(crate) async fn complete(
     }
 }
 
-/// What was taken in advance and must be given back if the write fails.
+/// The allocations of a write, released if the write fails.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved {
     address: Option<String>,
@@ -62,7 +62,7 @@ impl Reserved {
     }
 }
 
-/// Who asks for a certificate is not for them to say.
+/// The user in a certificate request is set by the server, never by the client.
 fn signed_by(request: &mut Value, user: &auth::User) {
     let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for field in ["username", "uid", "groups", "extra"] {

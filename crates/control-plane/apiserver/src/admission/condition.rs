@@ -3,7 +3,7 @@
 use schema::cel::{Declarations, EvalContext, ExpectedType, Expression};
 use serde_json::Value;
 
-/// What all conditions of one webhook or policy may cost together.
+/// The cost limit of all conditions of one webhook or policy together.
 const BUDGET: u64 = 2_500_000;
 
 /// One condition, compiled when its configuration was read.

@@ -1,5 +1,5 @@
-//! Who has a say in writes besides this server: webhooks and policies, read from their
-//! configurations when somebody writes after those have changed, and not before.
+//! The webhooks and policies that review writes. Their configurations are read by the first write
+//! after they have changed, and not before.
 //!
 //! A write on a server without any costs two loads.
 
@@ -67,7 +67,7 @@ pub(crate) struct WebhookSnapshot {
     pub(super) validating_bindings: Vec<Arc<Read<Binding>>>,
 }
 
-/// What was read from one version of one object.
+/// The parsed form of one version of one object.
 #[derive(Debug)]
 pub(super) struct Read<T> {
     revision: Revision,
@@ -134,7 +134,7 @@ fn snapshot(api: &Api, before: &WebhookSnapshot) -> WebhookSnapshot {
     }
 }
 
-/// Reads a table, by name; what did not change is taken over, with its compiled expressions.
+/// Reads a table, by name; unchanged objects are taken over, with their compiled expressions.
 fn read<T>(
     api: &Api,
     table: &str,

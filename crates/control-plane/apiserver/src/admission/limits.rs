@@ -50,7 +50,7 @@ pub(super) fn mutate(call: &Call<'_>, operation: Operation, object: &mut Value) 
     Ok(())
 }
 
-/// What was filled in, in upstream's words.
+/// The values that were filled in, in upstream's words.
 fn filled(before: &Value, container: &Value, word: &str) -> Vec<String> {
     let name = container["name"].as_str().unwrap_or("");
     let kinds = [("requests", "request"), ("limits", "limit")];
@@ -144,7 +144,7 @@ fn total(containers: &Value, kind: &str) -> Value {
     Value::Object(sums)
 }
 
-/// What somebody asks for; `word` is what its upper end is called.
+/// The requests and limits under check; `word` is the name of the upper bound.
 #[derive(Clone, Copy)]
 struct RequestedAmount<'a> {
     requests: &'a Value,

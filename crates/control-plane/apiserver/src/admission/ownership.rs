@@ -1,6 +1,6 @@
-//! `OwnerReferencesPermissionEnforcement`: who makes an object die with another must be able
-//! to delete it, and who holds up another's deletion must be able to finalise that. Upstream
-//! leaves it out unless asked, and so do we.
+//! `OwnerReferencesPermissionEnforcement`: a user who sets an owner reference needs the right to
+//! delete the object, and a user who sets one that blocks the deletion of the owner needs the
+//! right to update the owner's finalizers. Off by default, as upstream.
 
 use auth::{AccessTarget, Attributes, Decision, ResourceRequest};
 use serde_json::Value;

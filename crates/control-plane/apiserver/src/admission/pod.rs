@@ -1,5 +1,5 @@
-//! What pods and nodes are given on their way in, for those who run them: their priority, how
-//! long they bear a node that has fallen silent, and a taint until a node is known to be well.
+//! Defaults of pods and nodes for their schedulers and kubelets: the priority of a pod, how long
+//! it tolerates a node that is not reachable, and a taint on a node until it is ready.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn prioritize(
         return Ok(());
     }
     if operation == Operation::Update {
-        // What it was given is kept for those who do not send it.
+        // An update without these fields keeps the values that the pod has.
         for field in ["priority", "preemptionPolicy"] {
             let before = old.and_then(|old| old["spec"].get(field));
             if let (Some(before), true) = (before, pod["spec"].get(field).is_none()) {

@@ -26,7 +26,7 @@ pub(super) use param::{ParamKind, ParamRef};
 pub(super) use typecheck::check_types;
 pub(super) use validating::{ValidationAction, ValidationRules, validate};
 
-/// What all expressions of one policy may cost for one request.
+/// The cost limit of all expressions of one policy for one request.
 const BUDGET: u64 = 10_000_000;
 
 /// A policy with its expressions compiled; `R` is what it does.
@@ -165,7 +165,7 @@ fn invocations<'h, R>(
     Ok((found, wrong))
 }
 
-/// What expressions see besides the object.
+/// The variables of expressions besides the object.
 struct PolicyContext<'a> {
     authority: Authority<'a>,
     requested: schema::cel::AuthorizerTarget,

@@ -1,4 +1,4 @@
-//! ResourceQuotas: what a namespace may use in all, charged before the object is stored.
+//! ResourceQuotas: the limits of a namespace as a whole, charged before the object is stored.
 //!
 //! The charge is a compare-and-swap on the quota's own status, so that two requests, on
 //! two servers even, cannot both take the last place. If the write fails afterwards the
@@ -139,8 +139,8 @@ fn check_quota(
     ))
 }
 
-/// What the write adds, of the things that the quota limits. What it gives back is
-/// counted by the controller once it is stored: the write may still fail.
+/// The amounts that the write adds, of the resources that the quota limits. The controller counts
+/// the amounts that a write releases once it is stored: it may still fail.
 fn delta(hard: &Amounts, wanted: &Amounts, before: &Amounts) -> Amounts {
     let zero = Quantity::from_units(0);
     let mut delta = Amounts::new();

@@ -1,4 +1,5 @@
-//! Who is asked a second time, because somebody after them changed the object.
+//! Reinvocation: the webhooks and policies that are called again, because a later one changed the
+//! object.
 
 /// One kind of those who change objects: webhooks, or policies.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(super) struct MutationRounds {
 }
 
 impl MutationRound {
-    /// The object was changed: whoever was asked before may want to see it.
+    /// The object was changed: those called before are to be called again.
     pub(super) fn object_changed(&mut self) {
         self.due.append(&mut self.asked);
     }
@@ -36,7 +37,7 @@ impl MutationRound {
         self.due.iter().any(|due| due == who)
     }
 
-    /// The second round begins: what happened to the object in between counts as well.
+    /// The second round begins: changes to the object since the first one count as well.
     pub(super) fn resume(&mut self, object: Option<&serde_json::Value>) {
         if self.left.as_ref() != object {
             self.object_changed();

@@ -27,7 +27,7 @@ pub(super) async fn mutate(
     if operation != Operation::Create || !call.path.subresource.is_empty() {
         return Ok(());
     }
-    // What a node runs by itself has no account.
+    // A mirror pod, which a node runs by itself, has no account.
     if pod["metadata"]["annotations"].get(MIRROR).is_some() {
         return Ok(());
     }

@@ -23,10 +23,10 @@ const EVERY: Duration = Duration::from_secs(30);
 const HURRY: Duration = Duration::from_secs(2);
 const TIME: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
-/// Who asks.
+/// The user that sends these checks.
 const USER: &str = "system:kube-aggregator";
 
-/// What was found out about one.
+/// The result of one check.
 struct Availability {
     status: &'static str,
     reason: &'static str,

@@ -32,7 +32,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
-/// What a key of extra information may not contain in a header's name.
+/// The characters that must be escaped when a key of extra information is part of a header name.
 const IN_NAME: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'%')
@@ -128,7 +128,8 @@ fn headers(sent: &HeaderMap, user: &User) -> HeaderMap {
 }
 
 fn streamed(body: Incoming) -> respond::Body {
-    // What breaks off in the middle ends; the length or the last chunk tells the client.
+    // A body that breaks off ends here; the client notices by the length or the missing last
+    // chunk.
     let frames = body.into_data_stream().take_while(|frame| std::future::ready(frame.is_ok()));
     respond::streamed(frames.map(|frame| frame.unwrap_or_else(|_| Bytes::new())))
 }

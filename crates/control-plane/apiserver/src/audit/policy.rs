@@ -105,7 +105,7 @@ struct Resources {
     resource_names: Vec<String>,
 }
 
-/// What a policy decides by.
+/// The properties of a request that a policy matches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PolicyInput<'a> {
     pub(crate) user: &'a User,
@@ -125,7 +125,7 @@ pub(crate) enum AuditTarget<'a> {
     Path(&'a str),
 }
 
-/// What is to be written down.
+/// The decision of the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditVerdict {
     pub(crate) level: AuditLevel,

@@ -1,4 +1,4 @@
-//! Discovery: what is served, in the legacy and in the aggregated form.
+//! Discovery of the served resources, in the legacy and in the aggregated form.
 
 use base64::Engine as _;
 use http::HeaderMap;

@@ -112,7 +112,7 @@ fn checks(api: &Api, probe: &str) -> Vec<Check> {
     checks
 }
 
-/// Whether the server can take requests; what the binary polls at start.
+/// Whether the server can take requests; polled by the binary at start.
 pub(crate) fn is_ready(api: &Api) -> bool {
     checks(api, "readyz").iter().all(|(_, result)| result.is_ok())
 }

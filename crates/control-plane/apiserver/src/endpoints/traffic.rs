@@ -17,7 +17,7 @@ use crate::api::Api;
 use crate::http::route::RouteTarget;
 use timing::Timings;
 
-/// Upper ends in seconds; what takes longer is in the last one, which has none.
+/// Upper bounds in seconds; longer requests are in the last bucket, which has none.
 const BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,

@@ -1,4 +1,4 @@
-//! What `/version` says: which Kubernetes this behaves like, and which Sheaf it is.
+//! The content of `/version`: the version of Kubernetes that this behaves like, and that of Sheaf.
 
 use serde_json::{Value, json};
 

@@ -15,12 +15,13 @@ use crate::http::respond::HttpReply;
 use crate::http::route::{self, ResourcePath};
 use crate::status::{ApiError, ApiResult, StatusSubject};
 
-/// Who owns a path that is not part of the API.
+/// The extension that serves a path outside of the API.
 pub(crate) fn open<'a>(api: &'a Api, path: &str, query: &str) -> Option<&'a Arc<dyn Paths>> {
     api.extensions.paths.iter().find(|paths| paths.own(path, query))
 }
 
-/// Who may pass to a path outside of the API; nobody in particular if it asks for itself.
+/// The user of a request to a path outside of the API, once authorized; `None` if the path checks
+/// access itself.
 pub(crate) async fn enter(
     api: &Api,
     paths: &Arc<dyn Paths>,

@@ -1,10 +1,9 @@
 //! Two ways to a seat. Pure.
 //!
-//! Whoever asks for a little goes straight to a seat if there is one. A crowd, one flow that
-//! has much while others are about, always waits at the side door, and is let in a few at a
-//! time once everybody else who is there has been looked at. Without that, its requests would
-//! be a queue in front of ours: read and answered in the order in which they came, however
-//! many there are.
+//! Light flows get a seat at once if there is one. A heavy flow, one that uses much while others
+//! are active, always waits in the side queue, and a few of its requests at a time are admitted
+//! once all others that are present have been served. Without that, its requests would be a queue
+//! in front of ours: read and answered in the order in which they arrived, however many there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +32,7 @@ enum QueueId {
     Side,
 }
 
-/// What becomes of a request that arrives.
+/// The decision about a request that arrives.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum QueueAdmission {
     Begins(Admission),
@@ -45,7 +44,7 @@ pub(super) enum QueueAdmission {
     Refused(&'static str),
 }
 
-/// Who comes in when the side door is opened.
+/// The requests that are admitted from the side queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opened<T> {
     Begin(Vec<(T, Admission)>),

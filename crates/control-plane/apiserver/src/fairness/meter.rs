@@ -1,18 +1,19 @@
-//! Who asks for so much that others would notice. Pure: it is told what was used and when.
+//! Finds flows that use so much that others are slowed down. Pure: the caller reports usage and
+//! time.
 //!
-//! A request that only reads is served in one go, before the next connection is looked at, so
-//! how many of one user's are open tells nothing. What they cost lately does.
+//! A read is served in one go, before the next connection is read, so the number of open requests
+//! of a user means nothing. Their recent cost does.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What a request costs beside the seat it has: reading, checking and sending it.
+/// The cost of a request besides the time in its seat: reading, checking and sending it.
 const OVERHEAD: f64 = 50e-6;
-/// What was used longer ago than about this, in seconds, is forgotten.
+/// The time constant of the usage average, in seconds: older usage hardly counts.
 const MEMORY: f64 = 0.25;
 /// The part of one processor above which others would notice.
 const MUCH: f64 = 0.2;
-/// Who asked within this is somebody to be considerate of.
+/// A flow counts as active if it sent a request within this time.
 const ABOUT: Duration = Duration::from_secs(1);
 /// So many flows are remembered before those that left are forgotten.
 const CROWD: usize = 64;

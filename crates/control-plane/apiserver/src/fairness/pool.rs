@@ -13,7 +13,7 @@ use super::meter::Meters;
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) doors: Mutex<AdmissionQueues<oneshot::Sender<Admission>>>,
-    /// What each flow uses, of the seats of both kinds.
+    /// The usage of each flow, over the seats of both kinds.
     pub(super) meters: Arc<Mutex<Meters>>,
     /// The most that a request takes of a processor, in seconds.
     pub(super) dearest: f64,

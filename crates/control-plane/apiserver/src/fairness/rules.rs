@@ -20,7 +20,7 @@ pub(super) struct FlowRules {
 #[derive(Debug)]
 pub(super) struct Schema {
     pub(super) name: Arc<str>,
-    /// What answers are marked with.
+    /// The UIDs that are sent in the headers of responses.
     pub(super) uid: HeaderValue,
     pub(super) level_uid: HeaderValue,
     pub(super) level: Arc<str>,
@@ -38,7 +38,7 @@ struct PriorityLevel {
     queuing: Option<Queuing>,
 }
 
-/// What tells one flow from another.
+/// The attribute that separates flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FlowDistinguisher {
     Nothing,
@@ -75,7 +75,7 @@ struct UrlRule {
     urls: Vec<String>,
 }
 
-/// What a request is about.
+/// The attributes of a request that schemas match.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FlowAttributes<'a> {
     pub(super) user: &'a User,

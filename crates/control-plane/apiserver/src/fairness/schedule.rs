@@ -1,5 +1,5 @@
-//! Whose turn it is. Pure: requests arrive and finish, and it says which of those that wait
-//! may begin; what waits is the caller's.
+//! The order in which requests are served. Pure: requests arrive and finish, and the scheduler
+//! returns those that may begin; the caller keeps the requests themselves.
 //!
 //! Seats are shared twice. Priority levels share them by weight: the one that had least for
 //! its weight is next, so nobody starves and nothing stays empty while somebody waits. Within
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use super::shuffle_shard::hand_of;
 
-/// What a request is taken to cost until it is known, in seconds.
+/// The assumed cost of a request until it is known, in seconds.
 const GUESS: f64 = 0.003;
 
-/// What a priority level may have.
+/// The limits of a priority level.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Limits {
     /// Seats at once.
@@ -40,7 +40,7 @@ pub(super) struct SeatGrant {
     width: u32,
 }
 
-/// What becomes of a request that arrives.
+/// The decision about a request that arrives.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     Begins(SeatGrant),
@@ -54,7 +54,7 @@ pub(super) struct Scheduler<T> {
     capacity: u32,
     running: u32,
     waiting: usize,
-    /// How far levels have come; who was idle does not save up.
+    /// The virtual time of the levels; an idle level does not save up a share.
     now: f64,
     levels: BTreeMap<Arc<str>, LevelQueues<T>>,
 }
@@ -207,7 +207,7 @@ impl<T> Scheduler<T> {
             let Some((name, level)) = next else { break };
             let (name, queue) = (Arc::clone(name), level.next());
             let width = level.queues[queue].waiting.front().map_or(1, |(_, width)| *width);
-            // Who is wide and next is waited for, or they would never begin.
+            // A wide request that is next blocks others until it fits, or it would never begin.
             if self.running > 0 && self.running + width > self.capacity {
                 break;
             }
@@ -230,7 +230,7 @@ impl<T> Scheduler<T> {
         level.running += width;
         level.had += GUESS * f64::from(width) / level.limits.weight;
         let level_now = level.now;
-        // Who was elsewhere may come back to fewer queues.
+        // The level may have fewer queues by the time a request takes its seat again.
         let Some(queue) = level.queues.get_mut(queue) else { return };
         if queue.running == 0 && queue.waiting.is_empty() {
             queue.had = queue.had.max(level_now);

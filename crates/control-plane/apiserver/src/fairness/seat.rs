@@ -1,7 +1,7 @@
 //! A place among those who are served, and leaving it for a while.
 //!
-//! A webhook may think for ten seconds. Who waits for it needs none of our processors, and a
-//! few that keep their seats meanwhile would keep everybody else from writing.
+//! A webhook may take ten seconds to answer. A request that waits for it uses none of our
+//! processors, and a few that kept their seats meanwhile would keep everybody else from writing.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,7 +41,7 @@ impl Seat {
         true
     }
 
-    /// Nobody waits for a seat that they had: whoever has it now is soon done.
+    /// Taking a seat again never waits: the request that has it now will finish soon.
     fn take_again(&mut self) {
         self.pool.away.add_permits(1);
         if let Some(admission) = &self.admission {

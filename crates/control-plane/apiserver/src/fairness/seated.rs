@@ -17,7 +17,7 @@ use crate::http::respond::{Body, HttpReply};
 
 /// Less than this is encoded already and fits into what the kernel takes at once.
 const LARGE: u64 = 32 * 1024;
-/// Who reads more slowly than this does not need our processors, and gives the seat back.
+/// A client that reads more slowly than this gives its seat back: it does not need our processors.
 const SLOW_READER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The answer, which keeps the seat until its last byte was asked for.

@@ -55,7 +55,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
         .unwrap_or("application/json")
 }
 
-/// What kind of bodies an endpoint understands.
+/// The encodings of bodies that an endpoint accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepts {
     /// JSON, YAML and protobuf: built-in kinds.

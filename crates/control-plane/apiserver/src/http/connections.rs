@@ -260,7 +260,8 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// A socket with its slot: whoever owns the socket, an upgraded stream for instance, is counted.
+/// A socket with its slot: the connection counts as long as the socket exists, for instance as an
+/// upgraded stream.
 #[derive(Debug)]
 pub(crate) struct CountedStream<S> {
     stream: S,

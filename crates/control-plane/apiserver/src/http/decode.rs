@@ -234,7 +234,7 @@ mod tests {
     fn yaml_and_json_both_pass_as_yaml() {
         assert_eq!(yaml(b"a: 1\nb: [x]").unwrap().value, json!({"a":1,"b":["x"]}));
         assert_eq!(yaml(br#" {"a":1}"#).unwrap().value, json!({"a":1}));
-        // What YAML allows and JSON does not.
+        // YAML allows a trailing comma, JSON does not.
         assert_eq!(yaml(br#"{"a":{"b":1,},}"#).unwrap().value, json!({"a":{"b":1}}));
     }
 

@@ -17,7 +17,7 @@ pub(crate) enum Encoding {
     Protobuf,
 }
 
-/// What of the object is sent.
+/// The part of the object that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseForm {
     Object,
@@ -37,7 +37,7 @@ impl AcceptedForm {
     pub(crate) const JSON: Self = Self { encoding: Encoding::Json, form: ResponseForm::Object };
 }
 
-/// What the resource at hand can be shown as.
+/// The forms that the requested resource can be sent in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OfferedForms {
     pub protobuf: bool,

@@ -67,7 +67,7 @@ impl Query {
 pub(crate) enum Freshness {
     /// Everything acknowledged before the request.
     Latest,
-    /// Whatever this server has.
+    /// The state that this server has in memory.
     Any,
     NotOlderThan(u64),
     Exact(u64),
@@ -210,7 +210,7 @@ fn finish(errors: &[FieldError]) -> ApiResult<()> {
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_options("ListOptions", errors)) }
 }
 
-/// What to do about fields that the schema does not know.
+/// The treatment of fields that are not in the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,

@@ -38,7 +38,7 @@ pub(crate) enum PathError {
     ControlCharacter,
 }
 
-/// Decodes the path of a request, once: what is authorized is what is carried out.
+/// Decodes the path of a request, once, so that the authorized path is the path that is served.
 pub(crate) fn decode(raw: &str) -> Result<String, PathError> {
     let path = percent_decode_str(raw).decode_utf8().map_err(|_| PathError::NotUtf8)?;
     if path.chars().any(char::is_control) {
@@ -63,7 +63,7 @@ pub(crate) fn canonical(uri: &Uri, path: &str) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RouteTarget<'a> {
     Resource(ResourcePath<'a>),
@@ -96,7 +96,7 @@ pub(crate) struct ResourcePath<'a> {
     pub resource: &'a str,
     pub name: &'a str,
     pub subresource: &'a str,
-    /// What follows a subresource that takes a path of its own (proxies).
+    /// The rest of the path, for a subresource that takes a path of its own (proxies).
     pub rest: &'a str,
     /// The deprecated `/watch/` prefix was used.
     pub watch_prefix: bool,
@@ -161,7 +161,7 @@ fn below<'a>(group: &'a str, version: &'a str, rest: Option<&'a str>) -> RouteTa
     RouteTarget::Resource(target)
 }
 
-/// What follows the first `count` segments.
+/// The path after the first `count` segments.
 fn rest_after(path: &str, count: usize) -> &str {
     let mut rest = path;
     for _ in 0..count {

@@ -34,7 +34,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
 const STREAMS: u32 = 1000;
 
-/// Who connects to a listener.
+/// The kind of clients of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ListenerClients {
     /// Programs. They may show a certificate.

@@ -1,4 +1,4 @@
-//! What a verb answers with, and how that becomes a response in the form the client wants.
+//! The result of a verb, and its conversion to a response in the form that the client wants.
 
 use bytes::Bytes;
 use http::StatusCode;

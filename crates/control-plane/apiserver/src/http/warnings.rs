@@ -1,5 +1,5 @@
-//! What is found out while a request is carried out and told at its end: warnings for the
-//! client, and annotations, which go to the audit log at once.
+//! Messages that are collected while a request is served: warnings, sent to the client at the end,
+//! and annotations, which are passed to the audit log at once.
 
 use parking_lot::Mutex;
 

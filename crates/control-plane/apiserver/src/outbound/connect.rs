@@ -39,7 +39,7 @@ pub(crate) enum ConnectError {
     Trust(String),
 }
 
-/// What the system says of a connection that was not made.
+/// The system's text for a connection that failed.
 fn words(kind: io::ErrorKind) -> String {
     match kind {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),

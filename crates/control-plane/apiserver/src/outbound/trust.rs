@@ -1,4 +1,4 @@
-//! Whom we believe, and who we prove to be.
+//! Trusted CAs, and the client certificate that we present.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use rustls::{
 
 use super::ConnectError;
 
-/// Who vouches for the other side.
+/// The CAs that are trusted for the certificate of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Trust {
     /// The authorities that this machine trusts.

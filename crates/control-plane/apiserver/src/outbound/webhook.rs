@@ -1,5 +1,5 @@
-//! Calling a webhook: one JSON document there, one back. What the documents are is the
-//! business of the caller.
+//! Calling a webhook: one JSON document is sent and one received. The caller defines their
+//! content.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What happens to definitions after they are written: instances of a deleted one are
-//! removed before it goes, and names that became free are given to those who wait.
+//! Background work on definitions: the instances of a deleted definition are removed before the
+//! definition is, and names that became free are given to the definitions that wait for them.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The same object in another version.
 //!
-//! Built-in kinds convert by themselves, custom ones by changing nothing but `apiVersion`, or
-//! by asking the webhook that their definition names. Whoever reads entries of such a kind
-//! passes them through [`shown`] first; everything after that works as if they had been
-//! stored in the version that is asked for.
+//! Built-in kinds convert by themselves, custom ones by changing nothing but `apiVersion`, or by
+//! calling the webhook that their definition names. Readers of entries of such a kind pass them
+//! through [`shown`] first; everything after that works as if they had been stored in the
+//! requested version.
 
 mod review;
 

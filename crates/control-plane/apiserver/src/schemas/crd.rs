@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions: what they say, whether their names are free, and
-//! the kinds they bring into the catalog.
+//! CustomResourceDefinitions: their content, whether their names are free, and the kinds that they
+//! add to the catalog.
 
 mod conditions;
 mod document;

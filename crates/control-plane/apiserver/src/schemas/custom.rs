@@ -1,4 +1,4 @@
-//! What a CustomResourceDefinition makes of one of its versions.
+//! A kind that is made from one version of a CustomResourceDefinition.
 //!
 //! The definition's bytes are kept as the store holds them; the schema is parsed
 //! and its rules compiled on first use, so that sixty large definitions that nobody

@@ -83,7 +83,7 @@ async fn migrate(api: &Api, migration: &Value) {
             change: WriteChange::Put(value.into()),
         };
         match api.store.write(write).await {
-            // Whoever was faster has written it as it is stored now.
+            // After a conflict, the other writer has stored the object in the current version.
             Ok(_) | Err(WriteError::Conflict { .. }) => count += 1,
             Err(error) => {
                 warn!(error = %base::Chain(&error), "cannot migrate, will try again");

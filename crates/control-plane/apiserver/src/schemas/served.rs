@@ -150,7 +150,7 @@ impl ServedKind {
         self.row().map_or(NameRule::Subdomain, |row| row.strategy.name)
     }
 
-    /// What the object may look like; drives apply and strategic merge.
+    /// The schema of the object; used by apply and strategic merge.
     pub(crate) fn schema(&self) -> ApiResult<Schema> {
         match &self.origin {
             KindOrigin::BuiltIn(row) => types::schema(row.group, row.version, row.kind)
@@ -205,8 +205,8 @@ impl ServedKind {
             KindOrigin::BuiltIn(row) => {
                 (row.strategy.prepare_create)(object);
                 if self.has_status() && object.get("status").is_none() {
-                    // A typed object has a status even when nothing is known yet. What was
-                    // clean before cannot fail to be so now.
+                    // A typed object has a status even when nothing is known yet. An object that
+                    // passed `clean` before cannot fail here.
                     let _ = self.clean(object, Filling::Whole);
                 }
             }

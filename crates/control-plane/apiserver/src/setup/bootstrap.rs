@@ -1,6 +1,6 @@
-//! What a fresh API server holds before its first client: namespaces, roles, the
-//! `kubernetes` service. Written through the ordinary verbs, so that it is checked and
-//! tracked like everything else, and again at each start, so that it stays true.
+//! The initial objects of an API server: namespaces, roles, the `kubernetes` service. Written
+//! through the ordinary verbs, so that they are checked and tracked like everything else, and
+//! again at each start, so that they stay correct.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,9 +58,10 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
         objects.extend(crate::setup::bootstrap_objects::own_endpoints(api.settings.advertise));
     }
     let made = |make: Option<fn() -> Vec<Value>>| make.map(|make| make()).unwrap_or_default();
-    // What needs nothing but namespaces goes together: on etcd, every wave takes its time.
+    // Objects that need nothing but namespaces are written concurrently: on etcd, every round
+    // takes its time.
     let definitions = all(api, made(api.extensions.definitions));
-    // What the extensions bring may lie in namespaces that they bring as well.
+    // Objects of extensions may be in namespaces of extensions: those are written first.
     let (namespaces, rest): (Vec<Value>, Vec<Value>) =
         made(api.extensions.objects).into_iter().partition(|object| object["kind"] == "Namespace");
     tokio::try_join!(roles(api), all(api, objects), definitions, all(api, namespaces))?;

@@ -45,7 +45,7 @@ pub(crate) fn fixed(settings: &Settings) -> Vec<Value> {
     ]
 }
 
-/// What servers behind this one need to know to believe its word about users.
+/// The data that aggregated servers need to trust the users that this one reports.
 fn authentication(settings: &Settings) -> Value {
     let list = |items: &[String]| json!(items).to_string();
     let mut data = json!({});

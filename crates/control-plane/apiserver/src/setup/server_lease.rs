@@ -1,6 +1,6 @@
-//! A lease for each API server, as upstream keeps them: who wants to know which servers
-//! there are looks here. It is renewed now and then, which also lets the revision of an
-//! otherwise idle store move on: clients that begin an expired list anew expect that.
+//! A lease for each API server, as upstream keeps them: the list of leases is the list of servers.
+//! Renewing it also increases the revision of an otherwise idle store: clients that restart an
+//! expired list expect that.
 
 use std::net::SocketAddr;
 use std::time::Duration;

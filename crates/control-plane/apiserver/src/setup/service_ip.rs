@@ -263,7 +263,7 @@ pub(crate) fn assign_node_ports(api: &Api, service: &mut Value) -> ApiResult<()>
             }
         }
     }
-    // Whoever balances asks each node whether it has one of the pods.
+    // Load balancers check each node for pods of the service at this port.
     let checked = ty == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local";
     if checked && service["spec"]["healthCheckNodePort"].as_i64().unwrap_or(0) == 0 {
         service["spec"]["healthCheckNodePort"] = draw_port(&mut used)?.into();

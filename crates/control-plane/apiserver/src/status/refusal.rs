@@ -1,5 +1,4 @@
-//! What those who are asked about a write say when they refuse it: extensions, webhooks,
-//! policies.
+//! Errors for a write that was refused by extensions, webhooks or policies.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! What must be true before a write is answered: the catalog knows a new definition,
-//! the policy a new role, and an address is free again.
+//! Updates that are complete before a write is answered: a new definition is in the catalog, a new
+//! role in the policy, and a released address is free.
 
 use serde_json::Value;
 

@@ -13,7 +13,7 @@ use crate::http::route::ResourcePath;
 use crate::http::warnings::Warnings;
 use crate::schemas::served::ServedKind;
 
-/// What the verbs work on.
+/// The request that the verbs work on.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) api: &'a Api,
@@ -24,7 +24,7 @@ pub(crate) struct Call<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) wanted: AcceptedForm,
     pub(crate) warnings: Vec<String>,
-    /// What those who were asked had to say.
+    /// Warnings of webhooks, policies and other checks.
     pub(crate) notes: Warnings,
 }
 
@@ -34,7 +34,7 @@ impl Call<'_> {
         if self.served.namespaced { self.path.namespace } else { "" }
     }
 
-    /// Who owns the fields that this request writes: the given manager, or the program's name.
+    /// The owner of the fields that this request writes: the given manager, or the program's name.
     pub(crate) fn manager(&self, given: Option<&str>) -> String {
         if let Some(manager) = given {
             return manager.to_owned();

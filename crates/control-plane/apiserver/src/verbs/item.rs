@@ -104,7 +104,7 @@ impl Item {
         serde_json::from_slice(&self.bytes).expect("the store holds what we encoded")
     }
 
-    /// The same object with another revision: what a DELETED event carries.
+    /// The same object with another revision, as DELETED events carry it.
     pub(crate) fn restamped(&self, revision: Revision) -> Vec<u8> {
         let stamp = b"\"resourceVersion\":\"";
         let from = self.metadata.start + 1 + stamp.len();

@@ -161,7 +161,8 @@ async fn collect(
     }
 }
 
-/// The revision is gone. Whoever was paging may go on at the current state, if he knows.
+/// The revision was compacted. A client that was paging may continue at the current state, with
+/// the token in this error.
 fn expired(after: Option<&str>, prefix: &str) -> ApiError {
     match after {
         None => ApiError::expired("The resourceVersion for the provided list is too old."),

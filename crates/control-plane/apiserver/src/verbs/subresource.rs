@@ -47,7 +47,7 @@ pub(crate) async fn dispatch(
     reply
 }
 
-/// What runs inside pods is not ours to show.
+/// Subresources of a running pod are not available: this server has no pod runtime.
 fn unreachable_pod(call: &Call<'_>, subresource: &str) -> ApiError {
     let key = call.served.key(call.namespace(), call.path.name);
     if call.api.store.get(&call.served.table, &key).is_none() {

@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` shows, computed on the server.
+//! Tables for `kubectl get`, computed on the server.
 
 use base::clock;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::http::options::Query;
 use crate::schemas::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
-/// What each row carries of its object.
+/// The part of its object that each row carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -15,7 +15,7 @@ pub(crate) enum Include {
     Object,
 }
 
-/// What the client asked for with `includeObject`.
+/// The value of `includeObject` in the query.
 pub(crate) fn include(query: &Query) -> Include {
     match query.get("includeObject") {
         Some("None") => Include::None,

@@ -105,7 +105,7 @@ impl PutError {
         matches!(self, Self::Store(store::WriteError::Conflict { .. }))
     }
 
-    /// What it means to the client.
+    /// The error for the client.
     pub(crate) fn told(self, subject: StatusSubject<'_>) -> ApiError {
         match self {
             Self::Store(error) => write_failure(&error, subject),
@@ -139,7 +139,7 @@ fn reset_fields(call: &Call<'_>, endpoint: Endpoint) -> Set {
     }
 }
 
-/// What `merge` has to know about a write.
+/// The input of `merge` for a write.
 fn request<'a>(
     call: &'a Call<'_>,
     manager: &'a str,

@@ -1,5 +1,5 @@
-//! What a node may do: what the role of nodes says, but of secrets, config maps and claims only
-//! those that a pod on it uses.
+//! The authorizer for nodes: the rights of the role of nodes, but of secrets, config maps and
+//! claims only those that a pod on the node uses.
 //!
 //! Where the nodes run machines instead of pods, an extension says what their role is called and
 //! what a machine on a node uses; then nodes also have to exist.
@@ -18,7 +18,7 @@ use crate::schemas::refresh;
 use crate::verbs::object;
 
 const PREFIX: &str = "system:node:";
-/// What the table of nodes is called.
+/// The table of nodes.
 const TABLE: &str = "minions";
 const UNRELATED: &str = "no relationship found between node and this object";
 

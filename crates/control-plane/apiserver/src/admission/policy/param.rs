@@ -32,7 +32,7 @@ enum Choice {
     Selected(LabelSelector),
 }
 
-/// What it means that there is no parameter.
+/// The result of a binding whose parameter does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParamNotFound {
     Allow,

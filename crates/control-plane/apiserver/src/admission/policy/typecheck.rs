@@ -1,5 +1,5 @@
-//! `status.typeChecking` of a policy: what its expressions would get wrong with the kinds
-//! that it is meant for. It never stands in anybody's way.
+//! `status.typeChecking` of a policy: type errors of its expressions with the kinds that it
+//! matches. They are only reported, and never prevent a write.
 
 use std::sync::Arc;
 

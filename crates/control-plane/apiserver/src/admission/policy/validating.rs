@@ -19,7 +19,7 @@ const MAX_ANNOTATION: usize = 10 * 1024;
 /// How many failures one annotation lists.
 const MAX_FAILURES: usize = 50;
 
-/// What a failed rule leads to.
+/// The action for a failed rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValidationAction {
     Deny,
@@ -153,7 +153,7 @@ struct Denial {
     reason: Reason,
 }
 
-/// What one policy says with one parameter.
+/// The result of one policy with one parameter.
 #[derive(Default)]
 struct PolicyOutcome {
     denials: Vec<Denial>,
@@ -292,7 +292,7 @@ fn annotate<'a>(
     }
 }
 
-/// What comes of all outcomes together.
+/// The result of all policies together.
 struct PolicyVerdict<'a, 'c> {
     attributes: &'a Attributes<'a, 'c>,
     denied: Option<ApiError>,

@@ -29,7 +29,7 @@ impl AdmissionReviewVersion {
     }
 }
 
-/// What a webhook may do.
+/// The type of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WebhookType {
     Mutate,

@@ -1,10 +1,10 @@
-//! What this process takes of its machine, as every Prometheus client tells it.
+//! Resource usage of this process, with the metrics of every Prometheus client.
 
 use rustix::param::{clock_ticks_per_second, page_size};
 
 use super::MetricsPage;
 
-/// What is told: a name, its type, a help text and the value.
+/// A metric: its name, its type, a help text and the value.
 type Metric = (&'static str, &'static str, &'static str, f64);
 
 /// Nothing where the system does not tell.

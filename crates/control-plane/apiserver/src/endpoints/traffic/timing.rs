@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 
 use super::{MOST_SERIES, MetricsPage, RequestSeries, histogram};
 
-/// What is timed.
+/// The operation that is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Timed {
     /// All that is done before an object is stored; labels are operation, rejected and type.

@@ -1,4 +1,4 @@
-//! What the queues of controllers do, under the names of upstream's.
+//! Metrics of the work queues of controllers, under upstream's names.
 
 use base::{Durations, Workloads};
 

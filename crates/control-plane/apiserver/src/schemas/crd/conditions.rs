@@ -14,8 +14,8 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// What all but `definition` itself have taken. Only those of its group matter, and
-    /// names end with the group: the rest stays unread.
+    /// The names taken by all definitions except `definition`. Only those of its group matter, and
+    /// names end with the group: the others are not parsed.
     pub(crate) fn by_others(definition: &Value, all: &[ObjectEntry]) -> Self {
         let (own, group) = (object::name(definition), definition["spec"]["group"].as_str());
         let is_peer =

@@ -14,8 +14,8 @@ static ENVELOPE: LazyLock<[(Box<str>, Schema); 3]> = LazyLock::new(|| {
     [("apiVersion".into(), text.clone()), ("kind".into(), text), ("metadata".into(), metadata)]
 });
 
-/// Declares the envelope at the root and in every embedded resource. What a definition
-/// says about these fields itself restricts their values, not who owns them.
+/// Declares the envelope at the root and in every embedded resource. A schema that a definition
+/// has for these fields restricts their values, not their ownership.
 pub(super) fn declare(root: &Schema) -> Schema {
     let inner = inside(root);
     Arc::new(enclosed(inner.as_ref().unwrap_or(root)))

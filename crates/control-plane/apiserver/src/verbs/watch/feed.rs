@@ -38,7 +38,7 @@ enum FeedStage {
     Over,
 }
 
-/// What a change is for one watch, and the state of the object that it shows.
+/// The event that a change is for one watch, and the state of the object in that event.
 type Transition = (WatchEventKind, ObjectEntry);
 
 pub(crate) struct Feed {
@@ -218,8 +218,9 @@ impl Feed {
         chunk
     }
 
-    /// What the changes mean for this watch, with entries in the version that is watched. Where the
-    /// selectors look at converted content, both states of an object are converted to compare them.
+    /// The events of the changes for this watch, with entries in the watched version. Where the
+    /// selectors look at converted content, both states of an object are converted to compare
+    /// them.
     async fn converted_transitions<'e>(
         &self,
         events: &'e [Arc<ObjectEvent>],

@@ -22,7 +22,7 @@ use crate::verbs::write::{self, PutError};
 pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
-/// What happens to the objects that this one owns.
+/// The treatment of the objects that this one owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -272,8 +272,8 @@ fn grace_seconds(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> i64 
     }
 }
 
-/// What becomes of the dependents: the request decides, then a finalizer that the object carries
-/// already, then the kind. Nothing is decided where the finalizers stay as they are.
+/// The propagation to the dependents: the request decides, then a finalizer that the object
+/// carries already, then the kind. `None` where the finalizers stay as they are.
 fn propagation(
     live: &Value,
     requested: Option<Propagation>,

@@ -48,7 +48,7 @@ pub(crate) fn take_patched(
     validation: FieldValidation,
 ) -> ApiResult<()> {
     let shown = value.to_string();
-    // What a patch makes of an object is the patch's fault, not that of a body.
+    // A patched object that is not valid is an error of the patch, not of a body.
     let refuse = |detail: String| {
         let error = FieldError::invalid("patch", shown.as_str(), detail);
         ApiError::invalid(StatusSubject { group: "", resource: "", name: "" }, &[error])

@@ -49,7 +49,8 @@ pub(crate) async fn replace(
     }
     let pinned = !object::meta(&object, "resourceVersion").is_empty();
     let unconditional = call.served.row().is_some_and(|row| row.strategy.unconditional_update);
-    // What does not exist is not found, whatever else is wrong with the request.
+    // An object that does not exist is reported as not found, even if the request has other
+    // errors.
     if exists && !pinned && !unconditional {
         let error =
             FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
@@ -81,7 +82,7 @@ pub(crate) async fn change(
         let new = settle(call, proposal, &live, options, endpoint).await?;
         match finish(call, new, &live, &entry, options.dry_run).await {
             Ok(answer) => return Ok(answer),
-            // Somebody else wrote in between: what was asked for may still hold.
+            // Another writer was faster: try again with its object.
             Err(error) if error.is_conflict() && !pinned => {}
             Err(error) => return Err(error.told(call.served.subject(&name))),
         }

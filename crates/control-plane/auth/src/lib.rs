@@ -1,4 +1,4 @@
-//! Who somebody is and what they may do.
+//! Authentication and authorization.
 //!
 //! Users and the credentials that prove them ([`identity`], [`token`]), the rights
 //! they hold ([`rbac`]), and the keys and certificates of the cluster ([`pki`]).

@@ -297,7 +297,8 @@ impl Pki {
         self.admin.identity()
     }
 
-    /// What this server shows to aggregated API servers when it speaks for a user.
+    /// The client certificate that this server presents to aggregated API servers when it acts for
+    /// a user.
     pub fn front_proxy(&self) -> Identity {
         self.front_proxy.identity()
     }

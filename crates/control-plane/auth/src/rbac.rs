@@ -1,5 +1,5 @@
-//! Role-based access control as Kubernetes defines it: who may do what, who may
-//! grant it, what a well-formed role is, and the roles that exist from the start.
+//! Role-based access control as Kubernetes defines it: the authorizer, the check against privilege
+//! escalation, the validation of roles, and the default roles.
 //!
 //! Everything here is a pure function of the objects it is given. Reading and
 //! writing them is the caller's work.

@@ -1,5 +1,5 @@
-//! Who somebody is: a name, a uid, groups and extra facts, plus the names that
-//! Kubernetes reserves. How a request proved it is none of this module's business.
+//! The identity of a user: a name, a uid, groups and extra facts, plus the names that Kubernetes
+//! reserves. This module does not know how a request was authenticated.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ impl User {
         Self { name: name.into(), groups, ..Self::default() }
     }
 
-    /// Whoever showed no credential at all.
+    /// The user of a request without credentials.
     pub fn anonymous() -> Self {
         Self::new(ANONYMOUS, [UNAUTHENTICATED])
     }
@@ -75,7 +75,7 @@ impl User {
         Self { uid: uid.into(), ..Self::new(service_account_name(namespace, name), groups) }
     }
 
-    /// `UserInfo` of `authentication.k8s.io/v1`; what is empty is left out.
+    /// `UserInfo` of `authentication.k8s.io/v1`; empty fields are left out.
     pub fn to_user_info(&self) -> Value {
         let mut info = Map::new();
         for (field, text) in [("username", &self.name), ("uid", &self.uid)] {

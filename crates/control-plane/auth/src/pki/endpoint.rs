@@ -1,6 +1,6 @@
-//! TLS between nodes, TLS 1.3 with certificates on both sides: an endpoint answers the gateway and
-//! other nodes of the cluster, and whoever connects speaks only to the node whose name it asked
-//! for. What a node may ask of another is the endpoint's business, which learns its name.
+//! TLS between nodes, TLS 1.3 with certificates on both sides: an endpoint serves the gateway and
+//! other nodes of the cluster, and a client connects only to the node whose name it expects. The
+//! endpoint gets the name of the peer and decides which requests that node may make.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub enum EndpointTlsError {
     Certificate(#[source] rustls::Error),
 }
 
-/// Who may connect to the endpoint of a node.
+/// The peers that may connect to the endpoint of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndpointPeer {
     Gateway,
@@ -41,7 +41,7 @@ pub enum EndpointPeer {
 }
 
 impl EndpointPeer {
-    /// Whom a verified certificate names, if it may connect.
+    /// The peer that a verified certificate names, if it may connect.
     pub fn of(cert: &CertificateDer<'_>) -> Option<Self> {
         let user = user_from_certificate(cert).ok()?;
         if user.name == GATEWAY && user.is_in(PLATFORM) {

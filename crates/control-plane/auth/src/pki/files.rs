@@ -64,7 +64,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     temporary_name.push(name);
     temporary_name.push(".tmp");
     let temporary = path.with_file_name(temporary_name);
-    // What a crash left behind may have other rights; begin with a file of our own.
+    // A temporary file left by a crash may have other permissions; create a new one.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -19,9 +19,9 @@ use super::{LEAF_LIFETIME, PkiError, ServingNames, files};
 pub struct GivenFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// Whose certificates name users.
+    /// The CA of user certificates.
     pub client_ca: Option<PathBuf>,
-    /// Whose certificates let their bearers speak for users.
+    /// The CA of front proxies, which may name the user of a request.
     pub front_proxy_ca: Option<PathBuf>,
     /// Which of those may; empty means all.
     pub front_proxy_names: Vec<String>,
@@ -39,7 +39,7 @@ pub enum GivenError {
 }
 
 impl GivenFiles {
-    /// What is in the files now.
+    /// Reads the current content of the files.
     pub fn read(&self) -> Result<Material, GivenError> {
         let key = text(&self.key)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|source| {

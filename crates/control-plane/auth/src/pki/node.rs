@@ -35,7 +35,7 @@ impl NodeCertificate {
         }
     }
 
-    /// Who signs it.
+    /// The name of its signer.
     pub fn signer(self) -> &'static str {
         match self {
             Self::Client => "kubernetes.io/kube-apiserver-client-kubelet",

@@ -29,7 +29,7 @@ pub enum PairError {
     Mismatch { subject: String },
 }
 
-/// What a certificate says about itself.
+/// The fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
     pub not_before: Timestamp,

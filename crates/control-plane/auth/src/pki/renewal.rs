@@ -10,7 +10,7 @@ pub fn due(not_before: Timestamp, not_after: Timestamp, now: Timestamp) -> bool 
     now < not_before || left(not_before, not_after, now) < Share::THIRD
 }
 
-/// What to do about a CA at `now`.
+/// The action for a CA at `now`.
 ///
 /// ```text
 ///   Keep ──1/3 left──► Prepare ──1/6 left──► Switch ──► Keep

@@ -1,5 +1,5 @@
-//! Certificates that others ask for: what each signer is willing to sign, and how it is
-//! signed. The rules are upstream's.
+//! Certificate signing requests: the certificates that each signer signs, and how. The rules are
+//! upstream's.
 
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{CertificateSigningRequestParams, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType};

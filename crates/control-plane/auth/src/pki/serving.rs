@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the serving certificate must be valid for, beyond what it always is.
+/// Further names of the serving certificate, besides those that it always has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServingNames {
     /// Host names, such as that of this machine or of a load balancer.

@@ -190,7 +190,7 @@ fn a_start_killed_at_any_moment_is_finished_by_the_next() {
             std::fs::copy(whole.path().join(file), dir.path().join(file)).unwrap();
         }
         if let Some(PkiChange { file, .. }) = changes.get(written) {
-            // What an interrupted write leaves behind.
+            // The file that an interrupted write leaves behind.
             let temporary = dir.path().join(format!(".{file}.tmp"));
             std::fs::write(&temporary, "-----BEGIN PRIV").unwrap();
         }

@@ -53,7 +53,7 @@ pub enum PeerError {
     Identity(#[from] IdentityError),
 }
 
-/// Whom a client certificate stands for.
+/// The identity in a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// A user, as named in it.
@@ -62,15 +62,15 @@ pub enum Peer {
     FrontProxy { name: String },
 }
 
-/// What a server shows and believes, wherever it comes from.
+/// The certificates and keys of a server and the CAs that it trusts, from any source.
 #[derive(Debug)]
 pub struct Material {
     /// The serving certificate, its own first.
     pub certs: Vec<CertificateDer<'static>>,
     pub key: PrivateKeyDer<'static>,
-    /// Whose certificates name users; none means that no client has one.
+    /// The CAs of user certificates; without any, no client has one.
     pub users: Vec<CertificateDer<'static>>,
-    /// Whose certificates let their bearers speak for users.
+    /// The CAs of front proxies, which may name the user of a request.
     pub front_proxies: Vec<CertificateDer<'static>>,
     /// Which of those may; empty means all.
     pub front_proxy_names: Vec<String>,
@@ -199,7 +199,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Whom the certificates that a client showed in its handshake stand for.
+    /// The identity in the certificates that a client presented in its handshake.
     ///
     /// Checks them again: a resumed session did not, and which authority signed
     /// decides between a user and somebody who may speak for users.

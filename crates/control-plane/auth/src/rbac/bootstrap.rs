@@ -86,7 +86,7 @@ fn urls(verbs: &[&str], urls: &[&str]) -> PolicyRule {
     PolicyRule { verbs: owned(verbs), non_resource_urls: urls, ..PolicyRule::default() }
 }
 
-/// What everybody who reports events needs.
+/// The right to report events.
 fn events() -> PolicyRule {
     on_groups(&["create", "update", "patch"], &[CORE, EVENTS], &["events"])
 }

@@ -212,7 +212,7 @@ fn changes_only_ownership(new: &Value, old: &Value) -> bool {
     rest(new) == rest(old)
 }
 
-/// One line per thing, sorted; what differs only by verb is put together.
+/// One line per resource, sorted; rules that differ only by verb are merged.
 fn missing_text(missing: &[PolicyRule]) -> String {
     let mut lines = BTreeSet::new();
     let mut by_thing: BTreeMap<String, PolicyRule> = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! The policy in force: all roles and bindings, indexed by subject so that a
 //! decision looks only at the bindings that name the user or one of their groups.
 //!
-//! A [`Policy`] never changes. Whoever watches roles and bindings builds a new one
-//! and swaps it in; building is linear in the number of objects.
+//! A [`Policy`] never changes. The watcher of roles and bindings builds a new one and swaps it in;
+//! building is linear in the number of objects.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use super::GROUP;
 use super::rule::PolicyRule;
 use crate::user::{MASTERS, User, service_account_name};
 
-/// What a request wants to do.
+/// The verb and the target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// `get`, `list`, `create`, …; for a path the lower-case HTTP method.
@@ -22,7 +22,7 @@ pub struct Attributes<'a> {
     pub target: AccessTarget<'a>,
 }
 
-/// What a request wants to do it to.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessTarget<'a> {
     Resource(ResourceRequest<'a>),
@@ -52,7 +52,7 @@ impl Attributes<'_> {
     }
 }
 
-/// The answer to a request. There is no denial: what nobody allows is refused.
+/// The decision about a request. There is no denial: a request that no rule allows is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// With the binding that allowed it.

@@ -10,7 +10,7 @@ use super::rule::PolicyRule;
 /// Opting out: an object with this annotation set to `"false"` is never touched.
 pub const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// What to do to an object that differs from what it should be.
+/// The change to an object that differs from the wanted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reconciled {
     /// Write this over it.
@@ -19,7 +19,8 @@ pub enum Reconciled {
     Recreate(Value),
 }
 
-/// What to do to `existing` so that it grants at least what `wanted` does; `None` if nothing.
+/// The change to `existing` so that it grants at least the rights of `wanted`; `None` if it does
+/// already.
 pub fn reconcile(existing: &Value, wanted: &Value) -> Option<Reconciled> {
     if text(&existing["metadata"]["annotations"], AUTO_UPDATE) == "false" {
         return None;

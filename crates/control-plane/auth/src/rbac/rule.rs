@@ -7,7 +7,7 @@ use super::policy::{AccessTarget, Attributes, ResourceRequest};
 
 const ALL: &str = "*";
 
-/// What a role allows. Rules only ever add rights.
+/// Rights of a role. Rules only ever add rights.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {

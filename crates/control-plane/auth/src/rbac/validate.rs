@@ -1,5 +1,5 @@
-//! What well-formed roles and bindings look like, and what is filled in for the sender.
-//! Metadata is judged with that of every other kind, not here.
+//! Validation and defaults of roles and bindings. Metadata is validated together with that of
+//! every other kind, not here.
 
 use kinds::{IMMUTABLE, labels, syntax};
 use schema::{FieldError, Path};
@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::GROUP;
 use super::policy::text;
 
-/// What is wrong with a Role.
+/// The errors of a Role.
 pub fn validate_role(role: &Value, _old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_rules(role, RuleScope::Namespace, &mut errors);
     errors
 }
 
-/// What is wrong with a ClusterRole.
+/// The errors of a ClusterRole.
 pub fn validate_cluster_role(role: &Value, _old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_rules(role, RuleScope::Cluster, &mut errors);
@@ -36,12 +36,12 @@ pub fn validate_cluster_role(role: &Value, _old: Option<&Value>) -> Vec<FieldErr
     errors
 }
 
-/// What is wrong with a RoleBinding.
+/// The errors of a RoleBinding.
 pub fn validate_role_binding(binding: &Value, old: Option<&Value>) -> Vec<FieldError> {
     validate_binding(binding, old, RuleScope::Namespace)
 }
 
-/// What is wrong with a ClusterRoleBinding.
+/// The errors of a ClusterRoleBinding.
 pub fn validate_cluster_role_binding(binding: &Value, old: Option<&Value>) -> Vec<FieldError> {
     validate_binding(binding, old, RuleScope::Cluster)
 }

@@ -37,7 +37,7 @@ pub fn generate() -> (String, String) {
     (text[..6].to_owned(), text[6..22].to_owned())
 }
 
-/// Whom a token stands for, if `data`, what its Secret has, says that it is good now.
+/// The user of a token, if it is valid now according to `data`, the content of its Secret.
 pub fn user(
     id: &str,
     secret: &str,

@@ -1,4 +1,4 @@
-//! What service-account tokens say.
+//! The claims of service-account tokens.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub struct BoundClaims {
     pub sub: String,
 }
 
-/// What a token says beyond the registered claims.
+/// The claims of a token besides the registered ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kubernetes {
     #[serde(default)]

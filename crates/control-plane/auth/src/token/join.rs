@@ -1,4 +1,4 @@
-//! Join tokens: what a person copies from the cluster to a machine that joins it. Pure.
+//! Join tokens, which a person copies from the cluster to a machine that joins it. Pure.
 //!
 //! `SHEAF1.` and the base64url form of a JSON object: the pin of the cluster's CA, a bootstrap
 //! token, URLs of the API, the role of the node, and when it expires. The cluster stores the
@@ -66,7 +66,7 @@ impl JoinToken {
         is_whole.then_some(token).ok_or(JoinTokenError::Damaged)
     }
 
-    /// What the API server accepts as a bearer token.
+    /// The bearer token for the API server.
     pub fn bearer(&self) -> String {
         format!("{}.{}", self.id, self.secret)
     }

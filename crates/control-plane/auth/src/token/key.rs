@@ -138,7 +138,7 @@ pub struct VerifyingKey {
     numbers: KeyNumbers,
 }
 
-/// What a key is made of, each as big-endian bytes.
+/// The numbers of a key, each as big-endian bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum KeyNumbers {
     P256 { x: Vec<u8>, y: Vec<u8> },
@@ -158,7 +158,7 @@ impl VerifyingKey {
         Self::from_spki(cert.public_key().raw)
     }
 
-    /// What the header of a token calls it.
+    /// The key ID in the header of a token.
     pub fn id(&self) -> &str {
         &self.id
     }

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::user::User;
 
-/// How tokens are signed. Only by who has a private key: what others could make is none.
+/// The signature algorithm of tokens. Only asymmetric ones: a token that anyone with a shared
+/// secret could sign proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OidcAlgorithm(Algorithm);
 
@@ -33,7 +34,7 @@ impl OidcAlgorithm {
     }
 }
 
-/// Whose tokens are believed, and what in them is the user.
+/// The trusted issuer, and the claims of a token that are the user.
 #[derive(Debug, Clone)]
 pub struct OidcConfig {
     pub issuer: String,
@@ -107,7 +108,7 @@ impl OidcKeys {
 }
 
 impl OidcConfig {
-    /// Whom a token stands for.
+    /// The user of a token.
     pub fn verify(&self, token: &str, keys: &OidcKeys, now: Timestamp) -> Result<User, OidcError> {
         let Some(id) = claims_to_be_of(token, &self.issuer) else {
             return Err(OidcError::NotTheirs);

@@ -26,7 +26,7 @@ pub struct BoundObject {
 }
 
 impl TokenRequestSpec {
-    /// Reads a defaulted and valid TokenRequest; what is missing is empty.
+    /// Reads a defaulted and valid TokenRequest; missing fields are empty.
     pub fn of(request: &Value) -> Self {
         let spec = &request["spec"];
         let bound = spec.get("boundObjectRef").filter(|bound| !bound.is_null());
@@ -62,7 +62,7 @@ pub fn default_token_request(request: &mut Value) {
     }
 }
 
-/// What is wrong with a defaulted TokenRequest.
+/// The errors of a defaulted TokenRequest.
 pub fn validate_token_request(request: &Value) -> Vec<FieldError> {
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
     let detail = match seconds {

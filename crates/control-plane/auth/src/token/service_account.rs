@@ -12,7 +12,7 @@ use super::key::KeyRing;
 use crate::rbac::rule::quoted;
 use crate::user::{parse_service_account_name, service_account_name};
 
-/// Who signed a token that lives in a Secret.
+/// The issuer of tokens that are stored in Secrets.
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 /// How far the clocks of issuer and verifier may be apart.
 const LEEWAY_SECONDS: i64 = 60;
@@ -49,7 +49,7 @@ pub enum TokenError {
     Unreadable,
 }
 
-/// What a new token shall say.
+/// The content of a new token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenGrant {
     pub namespace: String,

@@ -90,7 +90,7 @@ fn a_client_needs_no_certificate_but_a_foreign_one_is_refused() {
     assert!(connection.peer_certificates().is_none());
     let foreign = client(&pki.ca_pem(), Some(&other.admin()));
     assert!(connect(tls.config(), foreign, "localhost").is_err());
-    // The front proxy gets in as well; what it may say is decided later.
+    // The front proxy may connect as well; its rights are checked later.
     let proxy = client(&pki.ca_pem(), Some(&pki.front_proxy()));
     assert!(connect(tls.config(), proxy, "localhost").is_ok());
 }

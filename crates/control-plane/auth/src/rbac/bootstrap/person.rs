@@ -1,4 +1,4 @@
-//! Roles for people: what administrators, editors, viewers and everybody else may do.
+//! Roles for people: administrators, editors, viewers and everybody else.
 
 use serde_json::{Value, json};
 

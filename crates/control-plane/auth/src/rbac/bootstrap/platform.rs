@@ -1,4 +1,5 @@
-//! Roles of the parts of this platform that upstream does not have: what they use and nothing else.
+//! Roles of the parts of this platform that upstream does not have: exactly the rights that they
+//! use.
 
 use serde_json::Value;
 

@@ -156,7 +156,7 @@ list longhorn.io nodes
 list longhorn.io replicas
 ";
 
-/// What would let whoever takes the gateway over take the cluster over.
+/// Rights with which an attacker that took over the gateway could take over the cluster.
 const GATEWAY_MAY_NOT: &str = "
 list - secrets
 watch - secrets

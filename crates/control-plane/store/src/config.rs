@@ -55,7 +55,7 @@ pub struct EtcdConfig {
     /// Like `https://10.0.0.1:2379`; all of one cluster.
     pub endpoints: Vec<String>,
     pub tls: Option<EtcdTls>,
-    /// What all our keys begin with. No slash at its end.
+    /// The prefix of all our keys. No slash at its end.
     pub prefix: String,
 }
 
@@ -75,8 +75,9 @@ pub struct EtcdTls {
 
 /// How much history stays available to watches and to lists of the past.
 ///
-/// What a burst of changes leaves is of use to those who lost their connection in it, and they
-/// are back soon. So it stays for a while, and the long memory is for tables that are calm.
+/// The events of a burst of changes are useful to watchers that lost their connection during it,
+/// and those reconnect soon. So they are kept for a short time, and the long retention is for
+/// tables with few changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     /// Events older than this may go.
@@ -104,7 +105,7 @@ impl Default for Retention {
             // etcd's, as Kubernetes has it compacted.
             age: Duration::from_secs(300),
             bytes: 16 << 20,
-            // What Kubernetes' cache of watches keeps at least.
+            // The minimum that Kubernetes' watch cache keeps.
             fresh: Duration::from_secs(75),
             calm: 512 << 10,
             events: 100,

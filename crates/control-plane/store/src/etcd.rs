@@ -72,7 +72,7 @@ pub enum OpenError {
     Follow { source: FenceError },
 }
 
-/// What separates our revisions from etcd's.
+/// The difference between our revisions and etcd's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offset(u64);
 

@@ -17,8 +17,8 @@
 //! - a write that returned is visible to every later read of the same handle;
 //! - a list at revision R followed by a watch from R misses nothing and repeats nothing.
 //!
-//! The crate knows nothing of Kubernetes: what a value means, and the form in which
-//! it is kept in memory, is the business of the caller's [`Shape`].
+//! The crate knows nothing of Kubernetes: the caller's [`Shape`] defines the meaning of a value,
+//! and the form in which it is kept in memory.
 
 mod config;
 mod etcd;

@@ -15,7 +15,7 @@ use crate::sqlite;
 use crate::store::{OpenError, Store};
 use crate::write::{Expect, Write, WriteChange, WriteError};
 
-/// Why not everything was written again. What was, stays so; it may be run again.
+/// Why not everything was rewritten. Values that were rewritten stay so; the run may be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum ReencryptError {
     #[error("cannot open the store")]
@@ -29,9 +29,9 @@ pub enum ReencryptError {
 /// Writes everything again that `config.sealing` (see [`crate::Sealing::counting_stale`])
 /// finds to be kept otherwise, and tells how many that were.
 ///
-/// A file must not be open elsewhere, and loses its history, which has the old values. etcd
-/// may be in use: what others change meanwhile is theirs, and sealed by them. Its history is
-/// its own to compact.
+/// A file must not be open elsewhere, and loses its history, which has the old values. etcd may be
+/// in use: values that others change meanwhile were encrypted by them. Its history is left to its
+/// own compaction.
 pub async fn reencrypt(
     config: Config,
     mut progress: impl FnMut(CopyProgress),

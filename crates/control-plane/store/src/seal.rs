@@ -1,6 +1,6 @@
-//! Values that only who has the key can read: sealed on their way into an engine, opened on
-//! their way into the mirror. What lies in the file, in etcd, in history and in backups is
-//! sealed; what is in memory is not.
+//! Encryption at rest: values are sealed on their way into an engine, and opened on their way into
+//! the mirror. They are encrypted in the file, in etcd, in history and in backups, and plain in
+//! memory.
 //!
 //! ```text
 //! k8s:enc:{method}:v1:{key}:{sealed bytes}
@@ -73,9 +73,9 @@ pub type TableFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 #[derive(Clone)]
 pub struct SealRule {
     pub covers: TableFilter,
-    /// What seals new values; nothing leaves them plain.
+    /// The key for new values; `None` stores them unencrypted.
     pub writes: Option<SealKey>,
-    /// What else may have sealed those that are there.
+    /// Further keys that existing values may be encrypted with.
     pub reads: Vec<SealKey>,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Debug for SealRule {
 #[derive(Default)]
 pub struct Sealing {
     rules: Vec<SealRule>,
-    /// What was read and is not kept as it would be written now.
+    /// The values that were read and are not stored the way that they would be written now.
     stale: Mutex<BTreeSet<(String, String)>>,
     counts_stale: bool,
 }
@@ -112,12 +112,12 @@ impl Sealing {
         Self { counts_stale: true, ..self }
     }
 
-    /// What was found so far, by table and name.
+    /// The stale values found so far, by table and name.
     pub(crate) fn stale(&self) -> BTreeSet<(String, String)> {
         self.stale.lock().clone()
     }
 
-    /// What is to be stored for `value`.
+    /// The stored form of `value`.
     pub(crate) fn seal(&self, table: &str, name: &str, value: &Bytes) -> Bytes {
         match self.writer(table) {
             None => value.clone(),
@@ -194,7 +194,7 @@ impl Sealing {
     }
 }
 
-/// What a value is bound to: one that is put in another's place does not open.
+/// The context that a value is bound to: one that is copied over another does not open.
 fn context(table: &str, name: &str) -> Vec<u8> {
     format!("{table}//{name}").into_bytes()
 }

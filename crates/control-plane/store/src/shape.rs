@@ -1,4 +1,4 @@
-//! What is kept in memory for each stored version, and for each change.
+//! The form in memory of each stored version, and of each change.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -49,7 +49,7 @@ pub(crate) struct Sqlite<S: Shape> {
     health: Arc<Health>,
 }
 
-/// What the writer last met; everything is well when it is `None`.
+/// The last error of the writer; `None` if it is healthy.
 pub(crate) type Health = Mutex<Option<Unhealthy>>;
 
 /// Why a store in a file cannot be opened.

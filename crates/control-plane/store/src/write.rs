@@ -1,4 +1,4 @@
-//! What may be asked of the store, and the ways it can say no.
+//! The writes of the store, and their errors.
 
 use std::error::Error;
 use std::fmt;

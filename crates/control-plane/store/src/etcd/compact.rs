@@ -1,9 +1,9 @@
 //! Dropping old history, in etcd and in the mirror.
 //!
-//! etcd keeps every version until it is told which revision to compact to. The stores
-//! that share a cluster do this once per period between them: whoever first advances
-//! the record under the compaction key has the turn, and compacts to the revision
-//! that the previous turn wrote down. The record holds both:
+//! etcd keeps every version until a client compacts up to a revision. The stores that share a
+//! cluster do this once per period between them: the first that advances the record under the
+//! compaction key has the turn, and compacts to the revision that the previous turn stored. The
+//! record holds both:
 //!
 //! ```text
 //!   "{done} {next}"   done: what this turn compacts to; reading there stays possible

@@ -28,7 +28,7 @@ pub struct CopyProgress {
     pub total: u64,
 }
 
-/// Why a store could not be copied. What was written stays marked as unfinished.
+/// Why a store could not be copied. Data that was written stays marked as unfinished.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     #[error("cannot open {}", path.display())]
@@ -61,7 +61,7 @@ pub async fn copy(
     let reader = reader.map_err(open)?;
     let total = reader.entries;
 
-    // Values go over as they are: what was sealed stays so.
+    // Values are copied as they are: encrypted ones stay encrypted.
     let link = EtcdLink::connect(to, Arc::default())
         .await
         .map_err(|source| CopyError::Connect { source })?;

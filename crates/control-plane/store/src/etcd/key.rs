@@ -29,7 +29,7 @@ impl Keys {
         &self.prefix
     }
 
-    /// What every key begins with, ours and the values.
+    /// The prefix of every key, of ours and of the values.
     pub(super) fn root(&self) -> String {
         format!("{}/", self.prefix)
     }

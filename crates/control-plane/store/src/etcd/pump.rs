@@ -1,9 +1,9 @@
 //! The one watch that feeds the mirror.
 //!
-//! It resumes after the last revision the mirror has, as often as the connection
-//! breaks, so nothing is missed and nothing comes twice. Only if etcd has meanwhile
-//! compacted that revision away is the present loaded anew; what happened in between
-//! is lost then, so all history ends there and watchers have to start over.
+//! It resumes after the last revision of the mirror, as often as the connection breaks, so no
+//! event is missed and none is delivered twice. Only if etcd has meanwhile compacted that
+//! revision, the current state is loaded again; the events in between are lost then, so all
+//! history ends there and watchers have to start over.
 //!
 //! ```text
 //!   connecting ──► following ──► (stream ends) ──► waiting ──► connecting

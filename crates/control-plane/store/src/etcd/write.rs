@@ -91,7 +91,7 @@ fn transaction(link: &EtcdLink, offset: Offset, write: &Write, tag: Tag) -> Txn 
 /// A transaction that was carried out.
 struct CommittedWrite {
     at: i64,
-    /// What it made or removed.
+    /// The version that it created or removed.
     version: Option<KeyValue>,
 }
 
@@ -140,7 +140,7 @@ fn remade<S: Shape>(
     let created = offset.revision(found.create_revision());
     let value = match &write.change {
         WriteChange::Put(value) => value.clone(),
-        // What was removed was in the mirror, so it could be read.
+        // The removed version was in the mirror, so it could be decrypted.
         WriteChange::Delete => {
             let stored = Bytes::copy_from_slice(opened(found.value()).0);
             link.sealing.open(&write.table, &write.name, stored).unwrap_or_default()

@@ -75,7 +75,7 @@ impl<S: Shape> Log<S> {
     }
 }
 
-/// What an event costs while it is in the log.
+/// The bytes that an event takes in the log.
 pub(crate) fn weight<S: Shape>(shape: &S, event: &Event<S>) -> usize {
     EVENT_WEIGHT + event.old.as_ref().map_or(0, |old| shape.weight(&old.item))
 }

@@ -29,7 +29,7 @@ struct TableState<S: Shape> {
     last: Revision,
 }
 
-/// What a watcher finds at its position.
+/// The result of a watcher's read at its position.
 pub(crate) enum WatchPull<S: Shape> {
     /// Events to deliver, and the revision up to which the watcher then has seen all.
     Events(Vec<Arc<Event<S>>>, Revision),

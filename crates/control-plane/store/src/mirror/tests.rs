@@ -25,7 +25,7 @@ const NAMES: [&str; 6] = ["a", "a/1", "a/2", "a-b", "b/1", "c"];
 /// A put of a value of some size, or a deletion.
 type Step = (usize, usize, Option<u16>);
 
-/// What `things` held at each revision.
+/// The content of `things` at each revision.
 struct Model {
     states: Vec<BTreeMap<&'static str, Revision>>,
 }

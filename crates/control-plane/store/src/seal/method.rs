@@ -104,7 +104,7 @@ impl Secret {
         }
     }
 
-    /// What was sealed, unless the secret or the bytes are others.
+    /// The plaintext, unless the secret or the bytes are different.
     pub(super) fn open(&self, sealed: &[u8], context: &[u8]) -> Option<Vec<u8>> {
         match self.method {
             Method::AesCbc => {

@@ -1,9 +1,9 @@
 //! How much history the file keeps.
 //!
-//! The file needs history only to fill the mirror's log after a restart. What is
-//! older than the retention, or beyond a bound on its bytes, goes in small steps
-//! between commits. Pure: the writer tells it what happened and when, and asks up to
-//! which revision history may go.
+//! The file needs history only to fill the mirror's log after a restart. History that is older
+//! than the retention, or beyond a bound on its bytes, is removed in small steps between commits.
+//! Pure: the writer reports changes and their time, and requests the revision up to which history
+//! may be removed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -63,7 +63,7 @@ pub(super) struct Database {
     dictionary: BTreeMap<Arc<str>, i64>,
 }
 
-/// What a write came to inside a transaction that is not committed yet.
+/// The result of a write inside a transaction that is not committed yet.
 pub(super) enum WriteVerdict {
     Done { change: Durable, displaced: usize },
     Refused(WriteError),

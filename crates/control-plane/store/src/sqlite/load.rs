@@ -229,7 +229,8 @@ impl<S: Shape> HistoryWalk<'_, S> {
                 continue;
             }
             let old = match row.get::<_, Option<i64>>(2)? {
-                // What was sealed with a key that is gone is no history any more.
+                // Versions that were encrypted with a key that is gone are no longer part of the
+                // history.
                 Some(_) => match raw_entry(row)?.shaped(self.shape, names, past) {
                     Ok(old) => Some(old),
                     Err(_) => {

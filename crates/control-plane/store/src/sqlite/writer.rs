@@ -37,7 +37,7 @@ use crate::shape::{Event, Shape};
 use crate::store::Unhealthy;
 use crate::write::{Cause, Write, WriteChange, WriteError, Written};
 
-/// A batch is full at this many writes or bytes; what is left waits for the next.
+/// A batch is full at this many writes or bytes; the others wait for the next.
 const BATCH: usize = 512;
 const BATCH_BYTES: usize = 8 << 20;
 /// Rows of history dropped at once while nobody waits.

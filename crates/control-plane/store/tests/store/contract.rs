@@ -367,7 +367,7 @@ async fn a_quiet_watch_still_moves_on(world: World) {
     let later = set(&store, "others", "a", "1").await;
     assert_eq!(watcher.seen(), later);
     let own = set(&store, "things", "b", "1").await;
-    // What has not been handed out has not been seen.
+    // Events that were not delivered yet do not count as seen.
     assert_eq!(watcher.seen(), later);
     assert_eq!(events(&mut watcher, 1).await, [format!("{own} b ->1")]);
     assert_eq!(watcher.seen(), own);
@@ -485,7 +485,7 @@ async fn closing_ends_watches_and_refuses_writes(world: World) {
     let refused = store.write(put("things", "a", "2", Expect::Any)).await;
     assert!(matches!(refused, Err(WriteError::Closed)));
     assert!(store.health().is_err());
-    // What is in memory can still be read.
+    // Values in memory can still be read.
     assert_eq!(contents(&all(&store, "things")), ["a=1"]);
 }
 

@@ -58,7 +58,7 @@ async fn survive(world: World, rounds: usize, seed: u64) {
     assert!(book.acknowledged > rounds, "only {} writes in {rounds} rounds", book.acknowledged);
 }
 
-/// What the process said it did.
+/// The writes that the process reported.
 #[derive(Default)]
 struct Book {
     /// For each key the number last acknowledged and the number last attempted.
@@ -87,7 +87,7 @@ impl Book {
                     self.keys.get_mut(key).unwrap().0 = number.parse().unwrap();
                     self.acknowledged += 1;
                 }
-                // What the test harness prints around it, or a torn last line.
+                // Output of the test harness, or a torn last line.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! What only the etcd engine meets: a cluster that goes away, other writers, and
+//! Tests of the etcd engine alone: a cluster that becomes unavailable, other writers, and
 //! compaction by others.
 
 use std::collections::BTreeMap;

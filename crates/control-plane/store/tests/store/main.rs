@@ -1,4 +1,4 @@
-//! What the store promises, checked from outside.
+//! The contract of the store, tested from outside.
 
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 

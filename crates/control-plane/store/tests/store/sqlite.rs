@@ -1,4 +1,4 @@
-//! What only the SQLite engine has: a file, a disk that fills up, and backups.
+//! Tests of the SQLite engine alone: a file, a disk that fills up, and backups.
 
 use std::sync::Arc;
 use std::time::Duration;

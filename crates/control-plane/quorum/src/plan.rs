@@ -1,4 +1,5 @@
-//! What a node does next to become a member of etcd, and which member may be removed. Pure.
+//! The next step of a node to become a member of etcd, and the choice of a member that may be
+//! removed. Pure.
 //!
 //! ```text
 //!   Add ─► Start ─► Promote ─► Done        each step can be repeated after a crash

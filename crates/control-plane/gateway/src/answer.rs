@@ -19,7 +19,7 @@ pub(crate) struct GatewayError {
     pub(crate) code: StatusCode,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// What it is about; null if there is nothing to say.
+    /// The `details` of the status; null if there are none.
     details: Value,
     /// Sent as plain text. Clients that read raw bodies show nothing else to their users.
     is_text: bool,
@@ -100,7 +100,7 @@ impl GatewayError {
         )
     }
 
-    /// What works on claims through a pod.
+    /// The error of requests that work on claims through a pod.
     pub(crate) fn needs_pods(what: &str) -> Self {
         let message = format!(
             "{what} runs a pod, and no pods run on this cluster; plug the claim into a machine \
@@ -110,7 +110,7 @@ impl GatewayError {
         Self { is_text: true, ..failure }
     }
 
-    /// What the Kubernetes API answered in our place.
+    /// The error that the Kubernetes API answered with.
     pub(crate) fn from_api(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::new(

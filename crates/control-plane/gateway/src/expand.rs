@@ -51,13 +51,13 @@ pub(crate) async fn machine(gateway: &Gateway, vm: Value) -> GatewayResult {
     }
 }
 
-/// What a machine refers to, read before it is asked for.
+/// The objects that a machine refers to, fetched in advance.
 #[derive(Default)]
 struct References(Vec<(String, Value)>);
 
 impl References {
     async fn fetch(gateway: &Gateway, vm: &Value, namespace: &str) -> Result<Self, GatewayError> {
-        // What a machine refers to may refer on: asked until nothing is missing.
+        // A referenced object may refer to others: fetch until none is missing.
         let mut known = Self::default();
         loop {
             let paths = known.missing(vm, namespace);
@@ -71,7 +71,7 @@ impl References {
         }
     }
 
-    /// What the machine refers to and nobody has looked for yet.
+    /// The paths of referenced objects that were not fetched yet.
     fn missing(&self, vm: &Value, namespace: &str) -> Vec<String> {
         let wanted = MissingReferences::default();
         let _ = instancetype::Sizing::find(

@@ -30,7 +30,7 @@ pub fn owns(path: &str) -> bool {
     path.starts_with(PREFIX)
 }
 
-/// What is asked of an export.
+/// A request for a file of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Route {
     namespace: String,
@@ -90,7 +90,7 @@ pub(crate) async fn answer(gateway: &Gateway, asked: GatewayRequest) -> GatewayR
     let Route { namespace, name, what } = &route;
     let object =
         format!("/apis/export.kubevirt.io/v1/namespaces/{namespace}/virtualmachineexports/{name}");
-    // Who has no token is not told whether the export exists.
+    // Without a valid token, the answer is the same whether the export exists or not.
     let stale = || GatewayError::unauthorized("the export token is missing or not valid");
     let export = objects::find(&gateway.client, &object).await?.ok_or_else(stale)?;
     let secret = export["status"]["tokenSecretRef"].as_str().unwrap_or_default();

@@ -34,7 +34,7 @@ enum FormState {
 #[derive(Debug)]
 pub(crate) struct MultipartForm {
     field: &'static str,
-    /// What begins a line between two fields.
+    /// The beginning of the line between two fields.
     delimiter: Vec<u8>,
     buffer: BytesMut,
     state: FormState,
@@ -57,7 +57,7 @@ impl MultipartForm {
         Some(Self { field, delimiter, buffer, state: FormState::Preamble, found: false })
     }
 
-    /// What has come of the field with these bytes.
+    /// The data of the field in these bytes.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Bytes>, FormError> {
         self.buffer.extend_from_slice(bytes);
         let mut pieces = Vec::new();
@@ -109,7 +109,7 @@ impl MultipartForm {
 
     fn until_delimiter(&mut self, wanted: bool, pieces: &mut Vec<Bytes>) -> bool {
         let found = find(&self.buffer, &self.delimiter);
-        // What may be the beginning of a delimiter waits for the rest.
+        // Bytes that may be the beginning of a delimiter stay until the next bytes arrive.
         let sure = self.buffer.len().saturating_sub(self.delimiter.len() - 1);
         let piece = self.buffer.split_to(found.unwrap_or(sure));
         if wanted && !piece.is_empty() {

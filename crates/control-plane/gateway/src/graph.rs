@@ -13,7 +13,7 @@ use crate::{Gateway, GatewayRequest, instance, objects};
 
 const DEPENDENCY: &str = "kubevirt.io/dependency-type";
 
-/// What is asked about.
+/// The object at the root of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     Machine,
@@ -243,7 +243,7 @@ fn of_volume(volume: &Value, namespace: &str) -> Vec<GraphNode> {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct GraphFilter {
     without_optional: bool,
-    /// What objects are needed for.
+    /// Only objects that are needed for this purpose.
     purpose: Option<String>,
 }
 

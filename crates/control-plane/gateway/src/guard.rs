@@ -12,7 +12,8 @@ const INSTANCE: &str = "virtualmachineinstance";
 const NOT_RUNNING: &str = "VMI is not running";
 const NO_AGENT: &str = "VMI does not have guest agent connected";
 
-/// What a running instance is asked to do or tell. `machine` is the one that owns it, if any.
+/// Checks that a running instance can do an action or answer a query. `machine` is the one that
+/// owns it, if any.
 pub(crate) fn act(
     vmi: &Value,
     machine: Option<&Value>,

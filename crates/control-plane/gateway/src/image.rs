@@ -26,7 +26,7 @@ use crate::{Body, Gateway, GatewayRequest, node, objects};
 
 const PREFIX: &str = "/v1/harvester/harvesterhci.io.virtualmachineimages/";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
-/// What a path ends with that asks for the data.
+/// The end of a path that requests the data.
 const DOWNLOAD: &str = "/download";
 /// The field of the form that the file is in.
 const FIELD: &str = "chunk";

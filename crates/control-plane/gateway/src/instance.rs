@@ -62,7 +62,7 @@ pub(crate) async fn answer(
     })
 }
 
-/// What the node's answer is.
+/// The type of the node's answer.
 enum AnswerKind {
     Nothing,
     Json,

@@ -1,5 +1,5 @@
-//! What KubeVirt serves beside its objects, the group `subresources.kubevirt.io`, and what a
-//! metrics server does.
+//! The group `subresources.kubevirt.io`, which KubeVirt serves beside its objects, and the API of
+//! a metrics server.
 //!
 //! ```text
 //!   request ─► route ─┬► machine    start, stop, restart …: a patch of the machine
@@ -15,9 +15,9 @@
 //!                     └► series     what they used lately: `metrics.sheaf.io`
 //! ```
 //!
-//! Who asks has been authenticated and authorized by the API server. Objects are read and
-//! patched through the Kubernetes API like anybody else's; a guest is reached through the
-//! endpoint of its node ([`Nodes`]). Nothing here knows which API server that is.
+//! The API server has authenticated and authorized each request. Objects are read and patched
+//! through the Kubernetes API as by any client; a guest is reached through the endpoint of its
+//! node ([`Nodes`]). Nothing here depends on which API server that is.
 
 mod answer;
 mod eviction;

@@ -1,6 +1,6 @@
 //! Requests that change what a machine is to be: patches of its object.
 //!
-//! What a request means is decided in `virt`; here the objects are fetched and patched.
+//! `virt` decides the effect of a request; here the objects are fetched and patched.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Group `metrics.k8s.io`: what nodes and machines use now, for `kubectl top` and for
+//! Group `metrics.k8s.io`: the current usage of nodes and machines, for `kubectl top` and for
 //! dashboards. A machine is shown as the pod that stands for it.
 //!
 //! Nodes count; a rate needs two counts. The last ones are kept, so that whoever asks again
@@ -31,7 +31,7 @@ const OLDEST: Duration = Duration::from_secs(300);
 /// The container of a machine's pod.
 const CONTAINER: &str = "compute";
 
-/// What a node says.
+/// The usage report of a node.
 #[derive(Debug, Clone, Default, Deserialize)]
 struct Report {
     node: Usage,
@@ -94,12 +94,12 @@ impl Span {
             named.next().map(|machine| machine.usage)
         };
         let after = find(&self.after)?;
-        // What began in between has been counted from its beginning.
+        // The counters of a machine that started in between begin at zero.
         Some(self.usage(find(&self.before).unwrap_or_default(), after))
     }
 }
 
-/// What is asked for.
+/// The requested metrics.
 enum MetricsQuery<'a> {
     Nodes,
     Node(&'a str),

@@ -28,7 +28,7 @@ pub trait Nodes: Send + Sync {
     fn connect<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn NodeConnection>>>;
 }
 
-/// What the other side of a stream is called in the upgrade.
+/// The protocol of streams in the `Upgrade` header.
 const PROTOCOL: HeaderValue = HeaderValue::from_static("sheaf-stream");
 /// More than any answer that is not a stream.
 const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
@@ -155,7 +155,7 @@ fn lost(node: &str, error: &dyn std::error::Error) -> GatewayError {
     GatewayError::unavailable(format!("cannot reach the node {node}: {}", base::Chain(error)))
 }
 
-/// The node's own words; what it refuses keeps its code.
+/// The node's own message; client errors keep their status code.
 fn refused(code: StatusCode, body: &[u8]) -> GatewayError {
     let message = serde_json::from_slice::<serde_json::Value>(body)
         .ok()

@@ -1,5 +1,5 @@
-//! Reading and patching machines, instances and claims as plain JSON: what is not
-//! understood here must survive.
+//! Reading and patching machines, instances and claims as plain JSON, so that unknown fields are
+//! preserved.
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Request};

@@ -34,7 +34,7 @@ const fn update(name: &'static str) -> Row {
     Row { name, namespaced: true, verbs: &["update"] }
 }
 
-/// What upstream lists, which is less than it serves.
+/// The resources that upstream lists, which are fewer than it serves.
 pub const RESOURCES: &[Row] = &[
     update("expand-vm-spec"),
     get("virtualmachines/expand-spec"),
@@ -110,7 +110,7 @@ pub(crate) enum InstanceAct {
     UserList,
     FilesystemList,
     Screenshot,
-    /// Ours: what the guest has written to its serial console.
+    /// Ours: the output of the guest's serial console.
     Log,
     AddVolume,
     RemoveVolume,

@@ -1,5 +1,5 @@
-//! Group `metrics.sheaf.io`: what nodes and machines used lately, for charts. The nodes keep it; a
-//! request goes to the node that is meant, or to the one that runs the machine.
+//! Group `metrics.sheaf.io`: the recent usage of nodes and machines, for charts. The nodes keep
+//! it; a request is sent to the requested node, or to the node that runs the machine.
 
 use bytes::Bytes;
 use http::{Method, StatusCode, request};
@@ -18,7 +18,7 @@ pub const SERIES_RESOURCES: &[Row] = &[
 const ROOT: &str = "/apis/metrics.sheaf.io/v1/";
 const SPANS: [&str; 2] = ["1h", "24h"];
 
-/// Whose series is asked for.
+/// The node or machine of the requested series.
 #[derive(Debug, PartialEq, Eq)]
 enum SeriesQuery {
     Node(String),

@@ -174,7 +174,7 @@ impl Pipe {
     }
 }
 
-/// What comes from the guest: chunks, or datagrams with their length in front.
+/// Data from the guest: chunks, or datagrams with their length in front.
 struct Guest {
     half: ReadHalf<TokioIo<Upgraded>>,
     rest: BytesMut,
@@ -182,7 +182,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// Cancel-safe: what has arrived stays in `rest`.
+    /// Cancel-safe: received bytes stay in `rest`.
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         loop {
             if let Some(message) = cut(&mut self.rest, self.udp) {

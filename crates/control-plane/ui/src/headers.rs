@@ -1,4 +1,4 @@
-//! What browsers are told about the dashboard: whose scripts run and who may embed it.
+//! The security headers of the dashboard: which scripts may run, and which pages may embed it.
 
 use http::HeaderMap;
 use http::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};

@@ -1,7 +1,7 @@
 //! The files of the web dashboard, and the headers that they are served with.
 //!
-//! The pages are a client like any other: what they show and change goes through the API with
-//! the session of their user. So nothing here is secret and nobody is asked who they are.
+//! The pages are an ordinary client: they read and change objects through the API with the session
+//! of their user. So nothing here is secret, and requests are not authenticated.
 //!
 //! ```text
 //!   ui/dist ─► build.rs ─► table of gzip files in the binary ─► Dashboard::answer
@@ -21,13 +21,14 @@ use http::{HeaderMap, Method, Response, StatusCode, request};
 
 use assets::{AssetBody, Assets};
 
-/// What browsers are sent to: it leads to the first page.
+/// The address of the dashboard; redirects to the first page.
 pub const ROOT: &str = "/dashboard";
 const HOME: &str = "/dashboard/";
 const INDEX: &str = "index.html";
 /// Files whose name changes with their content.
 const HASHED: &str = "a/";
-/// What pages read the number of their answer from, to mark styles that scripts add.
+/// The placeholder that is replaced by the nonce of the response, with which pages mark styles
+/// that scripts add.
 const NONCE: &str = "%NONCE%";
 /// Shown where the pages were not built.
 const PLACEHOLDER: &str = include_str!("placeholder.html");

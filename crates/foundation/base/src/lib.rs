@@ -1,6 +1,6 @@
-//! What every other crate may lean on and nothing more: printing an error with
-//! its causes, reading the clock, starting tasks that are seen to end, counting
-//! what they do, keeping the last lines of the log, and waiting a little longer after each failure.
+//! The base of every other crate, and nothing more: printing an error with its causes, reading the
+//! clock, supervising tasks, counting their work, keeping the last lines of the log, and waiting a
+//! little longer after each failure.
 //!
 //! It knows neither Kubernetes nor HTTP nor a store, and depends on no crate of
 //! this workspace.

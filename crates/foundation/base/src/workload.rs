@@ -1,5 +1,4 @@
-//! What queues of work have been doing, in numbers: counted by who works, told by who is asked
-//! for metrics.
+//! Counters of work queues: counted by the workers, exported as metrics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +52,7 @@ impl Workload {
     }
 }
 
-/// Upper ends in seconds; what takes longer is in none.
+/// Upper bounds in seconds; longer durations are in no bucket.
 const ENDS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0];
 
 /// How long things took.

@@ -8,7 +8,7 @@ use kube::client::{APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscover
 
 use crate::fault::Fault;
 
-/// What may be done with the objects of a kind.
+/// The verbs that a kind supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     Delete,

@@ -50,7 +50,7 @@ pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
         .map_err(|source| ConnectError::Client { path: path.to_path_buf(), source })
 }
 
-/// What the current context of the kubeconfig at `path` says.
+/// The configuration of the current context of the kubeconfig at `path`.
 pub async fn read_kubeconfig(path: &Path) -> Result<Config, ConnectError> {
     let at = || path.to_path_buf();
     let file =

@@ -45,7 +45,7 @@ impl Default for Timing {
     }
 }
 
-/// Who runs for which lease.
+/// The lease of an election, and the candidate.
 #[derive(Debug, Clone)]
 pub struct Election {
     pub namespace: String,
@@ -111,7 +111,7 @@ pub async fn campaign<F: Future<Output = ()>>(
 struct Candidate {
     leases: Api<Lease>,
     election: Election,
-    /// What the lease said when it last changed, and when that was seen here: clocks of
+    /// The content of the lease when it last changed, and when that was seen here: clocks of
     /// different machines are never compared.
     seen: Option<(LeaseRecord, Instant)>,
     fence: TermFence,

@@ -25,7 +25,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 const REFRESH: Duration = Duration::from_secs(300);
 
-/// What happened to the objects of one kind.
+/// A change to the objects of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedChange {
     /// All objects follow; those that are not named before `Listed` are gone.
@@ -65,7 +65,7 @@ struct Feed {
 
 impl Feed {
     async fn run(mut self) {
-        // What the kinds themselves are made of comes through here first.
+        // Updates of CustomResourceDefinitions and APIServices pass through here first.
         let (tap, mut tapped) = mpsc::channel::<Update>(64);
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
         let mut looks = vec![Instant::now()];

@@ -1,9 +1,9 @@
 //! A client of one of several servers, which can be replaced while it is used: when credentials
 //! are renewed, and when a server cannot be reached.
 //!
-//! A watch over a network that was cut may stay open for minutes without anybody at its other end.
-//! So all requests that are under way, and all answers that are still being read, end when a server
-//! answers again after a request had failed or was given up; who watches asks anew.
+//! A watch over a network that was cut may stay open for minutes without a server at its other
+//! end. So all pending requests, and all responses that are still being read, end when a server
+//! answers again after a request had failed or was given up; watchers then reconnect.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ use crate::in_process;
 /// A request that was given up after so long was not answered because nobody could be reached.
 const STALL: Duration = Duration::from_secs(2);
 
-/// What a server answers with.
+/// The body of a server's response.
 type PoolBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The servers of a cluster. All requests go to one until it cannot be reached.

@@ -228,7 +228,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Cancel-safe: what has arrived stays in `rest`.
+    /// Cancel-safe: received bytes stay in `rest`.
     async fn next(&mut self) -> Result<Option<Bytes>, WatchError> {
         let mut searched = 0;
         loop {
@@ -259,7 +259,7 @@ fn unreachable(failure: kube::Error) -> WatchError {
     WatchError::Request(Fault(failure))
 }
 
-/// What a `Status` in place of an answer means.
+/// The error for a `Status` in place of an answer.
 fn refusal(body: &[u8], status: StatusCode) -> WatchError {
     let (code, message) = match serde_json::from_slice::<Status>(body) {
         Ok(status) => (status.code, status.message),

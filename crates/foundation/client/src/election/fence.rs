@@ -1,9 +1,9 @@
 //! Keeps a process that led from writing after its term: one that was stopped for longer than the
 //! lease goes on where it was, and learns only later that another leads.
 //!
-//! Each write asks the clock first. What remains is a stop between that look and the commit, which
-//! has to be longer than the time between giving up and the end of the lease; writes to objects that
-//! the new leader has changed then fail on their resource version.
+//! Each write checks the clock first. One gap is left: a stop between that check and the commit,
+//! if it is longer than the time between giving up and the end of the lease; writes to objects
+//! that the new leader has changed then fail on their resource version.
 
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};

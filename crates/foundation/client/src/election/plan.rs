@@ -1,11 +1,11 @@
-//! Who may take a lease: pure.
+//! The rules for taking a lease: pure.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// What a lease says, as far as it decides anything.
+/// The fields of a lease that matter for the election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeaseRecord {
     pub(super) holder: String,
@@ -14,7 +14,7 @@ pub(super) struct LeaseRecord {
     pub(super) version: String,
 }
 
-/// What a candidate does next.
+/// The next step of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ElectionStep {
     Create,

@@ -26,7 +26,7 @@ const CAPACITY: usize = 4096;
 
 const COMBINED: &str = "(combined from similar events): ";
 
-/// What to do about an occurrence.
+/// The decision about an occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     Drop,
@@ -73,7 +73,7 @@ struct Bucket {
     counted: Timestamp,
 }
 
-/// What was recorded lately.
+/// The events that were recorded lately.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     similar: Recent<SimilarKey, Similar>,

@@ -1,4 +1,4 @@
-//! What records are made of: plain values, quantities, times, and the built-in Kubernetes
+//! The types of fields in records: plain values, quantities, times, and the built-in Kubernetes
 //! types that custom kinds embed.
 //!
 //! Embedded types that nothing here looks into (affinity, probes, claims) stay JSON; their

@@ -1,4 +1,4 @@
-//! How rules of custom kinds look at other objects. Whoever asks them brings the objects.
+//! Access to other objects for the rules of custom kinds. The caller provides the objects.
 
 use serde_json::Value;
 

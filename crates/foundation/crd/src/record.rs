@@ -7,9 +7,9 @@
 //! pointers, literal keywords), so the schema costs hardly any code, and struct and schema
 //! cannot drift apart.
 //!
-//! The rule for presence: a plain type is required, `Option`, `Vec` and `Map` are not.
-//! Reading is lenient (a missing or null field is the default): what may be missing is the
-//! schema's affair, and objects that were stored once must stay readable.
+//! The rule for presence: a plain type is required, `Option`, `Vec` and `Map` are not. Reading is
+//! lenient (a missing or null field is the default): the schema decides which fields are required,
+//! and objects that were stored once must stay readable.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};

@@ -89,8 +89,8 @@ impl Schedule {
         }
     }
 
-    /// The last time after `since` and not after `now`: what is due, once, however many times
-    /// were missed.
+    /// The last time after `since` and not after `now`: it is due once, however many times were
+    /// missed.
     pub fn due(&self, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let last = match &self.0 {
             CronField::Every(every) => {
@@ -106,7 +106,7 @@ impl Schedule {
         (last > since && last <= now).then_some(last)
     }
 
-    /// What is to be done after the run `last`, or since the schedule exists.
+    /// The times of the schedule after the run `last`, or since the schedule exists.
     ///
     /// A last run in the future was noted by a clock that has been put back. The schedule begins
     /// anew then, so that it does not stand still until that time has come again.

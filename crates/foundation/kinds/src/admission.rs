@@ -1,4 +1,4 @@
-//! Group `admissionregistration.k8s.io`: who else has a say in a write.
+//! Group `admissionregistration.k8s.io`: webhooks and policies that review writes.
 //!
 //! Expressions are compiled to judge them; running them is the work of the API server.
 
@@ -8,7 +8,7 @@ pub(crate) mod policy;
 mod rule;
 pub(crate) mod webhook;
 
-/// What happens to a request that cannot be judged, sorted.
+/// The policies for a request that a hook or policy failed to review, sorted.
 const FAILURE_POLICIES: &[&str] = &["Fail", "Ignore"];
 /// How a rule meets other versions of what it names, sorted.
 const MATCH_POLICIES: &[&str] = &["Equivalent", "Exact"];

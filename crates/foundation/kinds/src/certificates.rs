@@ -1,8 +1,7 @@
 //! CertificateSigningRequests.
 //!
-//! Who asks (`spec.username` and so on) is filled in by the API server, and whether the
-//! request is signed by its own key is checked there too; here is everything that needs
-//! neither a session nor cryptography.
+//! The API server fills in the requester (`spec.username` and so on), and checks that the request
+//! is signed by its own key; here is everything that needs neither a session nor cryptography.
 
 pub(crate) mod trust_bundle;
 
@@ -59,7 +58,7 @@ pub(crate) const RESOURCE: Resource = Resource {
     )
 };
 
-/// What a key may be used for, sorted.
+/// The usages of a key, sorted.
 const USAGES: &[&str] = &[
     "any",
     "cert sign",
@@ -232,7 +231,7 @@ fn validate_status(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What was decided stays decided.
+/// A decision cannot be removed.
 fn keeps_conditions(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     for kind in ["Approved", "Denied", "Failed"] {
         if find(new, kind).len() < find(old, kind).len() {

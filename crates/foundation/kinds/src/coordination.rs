@@ -1,4 +1,4 @@
-//! Leases: who holds what, and until when.
+//! Leases: their holder, and when they expire.
 
 use schema::FieldError;
 use serde_json::Value;

@@ -68,7 +68,7 @@ fn integer(number: &Number) -> Value {
     if number.is_i64() {
         return Value::Number(number.clone());
     }
-    // Fractions are cut off; what no integer can hold is not shown.
+    // Fractions are truncated; values that do not fit an `i64` are null.
     let text = format!("{:.0}", number.as_f64().map_or(f64::NAN, f64::trunc));
     text.parse::<i64>().map_or(Value::Null, Value::from)
 }

@@ -45,7 +45,7 @@ pub(crate) const CLAIM: Resource = Resource {
     ..Resource::namespaced(GROUP, "v1", "resourceclaims", "resourceclaim", "ResourceClaim")
 };
 
-/// What claims are made from, one for each pod.
+/// The template of claims, of which each pod gets its own.
 pub(crate) const TEMPLATE: Resource = Resource {
     strategy: Strategy {
         default: |object| default_requests(object, "/spec/spec/devices/requests"),

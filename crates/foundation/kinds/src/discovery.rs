@@ -17,7 +17,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         },
         validate_update: |new, old, errors| {
             validate_ports(new, errors);
-            // What was let in under older rules may stay.
+            // Values that were accepted under older rules may stay.
             if !check::same(new.get("endpoints"), old.get("endpoints")) {
                 validate_endpoints(new, errors);
             }

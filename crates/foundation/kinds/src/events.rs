@@ -152,7 +152,7 @@ fn limit(object: &Value, key: &str, most: usize, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What the newer group demands of an event it creates.
+/// The stricter rules of the newer group for an event that it creates.
 fn validate_strictly(object: &Value, errors: &mut Vec<FieldError>) {
     validate_series(object, errors);
     if !json::has(object, "/eventTime") {

@@ -58,7 +58,7 @@ impl JsonPath {
         Ok(Self { nodes: parse::nodes(text, 0)? })
     }
 
-    /// What the path finds; a missing key finds nothing and is no error.
+    /// The values at the path; a missing key gives none and is no error.
     pub fn eval<'a>(&'a self, object: &'a Value) -> Result<Vec<Cow<'a, Value>>, EvalError> {
         walk(&self.nodes, vec![Cow::Borrowed(object)])
     }

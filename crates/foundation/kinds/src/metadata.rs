@@ -1,7 +1,7 @@
 //! Rules that hold for the metadata of every object, built-in or custom.
 //!
-//! `resourceVersion` is no concern of this module: whoever stores the object knows
-//! whether it had to be given.
+//! This module does not check `resourceVersion`: the caller that stores the object knows whether
+//! it is required.
 
 use schema::{FieldError, Path};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::{json, labels, syntax};
 
 /// The most bytes all annotations of an object may have together, keys included.
 const ANNOTATIONS_MAX: usize = 262_144;
-/// Who may not own anything: events come and go.
+/// Events may not be owners: they are short-lived.
 const BANNED_OWNER: (&str, &str) = ("v1", "Event");
 
 /// Judges the metadata of an object to be created; its name has been generated already.
@@ -41,7 +41,7 @@ pub fn validate_metadata_create(
 
 /// Judges the metadata of an update against what the store holds.
 ///
-/// What the server fills in (uid, timestamps) may be left out by the client.
+/// The client may leave out the fields that the server fills in (uid, timestamps).
 pub fn validate_metadata_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if json::has(old, "/metadata/deletionTimestamp") {
         no_new_finalizers(new, old, errors);
@@ -66,7 +66,7 @@ pub fn validate_metadata_update(new: &Value, old: &Value, errors: &mut Vec<Field
 }
 
 impl NameRule {
-    /// What is wrong with a whole name.
+    /// The errors of a whole name.
     pub fn problems(self, name: &str) -> Vec<String> {
         match self {
             Self::Subdomain => syntax::subdomain(name),
@@ -76,7 +76,7 @@ impl NameRule {
         }
     }
 
-    /// What is wrong with the beginning of a name that will be completed.
+    /// The errors of the prefix of a name that will be completed.
     fn problems_with_prefix(self, prefix: &str) -> Vec<String> {
         match self {
             Self::PathSegment => syntax::path_segment_prefix(prefix),

@@ -1,4 +1,4 @@
-//! What one object counts towards a ResourceQuota.
+//! The amounts that one object counts towards a ResourceQuota.
 //!
 //! Pure, and the only such function: admission charges with it and the quota controller
 //! recalculates with it, so that the two cannot disagree. It refuses nothing: a quantity
@@ -53,7 +53,7 @@ pub fn counted(name: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// What one object of the kind `group`/`plural` uses.
+/// The usage of one object of the kind `group`/`plural`.
 pub fn usage(group: &str, plural: &str, object: &Value, now: Timestamp) -> Amounts {
     let one = Quantity::from_units(1);
     let mut amounts = match group {
@@ -96,8 +96,8 @@ pub fn in_scope(quota: &Value, group: &str, plural: &str, object: &Value) -> boo
     })
 }
 
-/// What the containers of a pod must say because a quota limits it, and do not: upstream's
-/// words, from `must specify` on. Nothing for other kinds.
+/// The requests and limits that the containers of a pod lack although a quota limits them:
+/// upstream's words, from `must specify` on. `None` for other kinds.
 pub fn unstated(hard: &Amounts, group: &str, plural: &str, object: &Value) -> Option<String> {
     let levels = ["/spec/resources/requests", "/spec/resources/limits"];
     let for_the_pod = levels.iter().any(|level| entries(object, level).next().is_some());
@@ -223,9 +223,8 @@ fn is_overdue(pod: &Value, now: Timestamp) -> bool {
     now > deleted.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX)
 }
 
-/// What a pod needs at most at any one time: its containers run together, its init
-/// containers one after another beside those that stay, and a figure for the whole pod
-/// overrides their sum.
+/// The maximum that a pod needs at any one time: its containers run together, its init containers
+/// one after another beside those that stay, and a value for the whole pod overrides their sum.
 fn total(pod: &Value, which: &str) -> Amounts {
     let resources = |container: &Value| amounts(container.pointer(&format!("/resources/{which}")));
     let mut running = Amounts::new();

@@ -1,4 +1,4 @@
-//! What a kind is to the API server: a row of data.
+//! The definition of a kind for the API server: a row of data.
 //!
 //! A built-in kind is one [`Resource`]; a CustomResourceDefinition becomes the same
 //! thing at run time inside `apiserver`. Nothing here does I/O or reads a clock.
@@ -53,7 +53,7 @@ pub enum NameRule {
     PathSegment,
 }
 
-/// What a deletion without a propagation policy does to the objects that the deleted one owns.
+/// The treatment of owned objects by a deletion without a propagation policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultPropagation {
     Background,
@@ -174,7 +174,7 @@ impl Printer {
         cells: |object, now| vec![crate::print::name(object), crate::print::age(object, now)],
     };
 
-    /// Name and moment of creation: what upstream shows of kinds it has no printer for.
+    /// Name and creation time: the columns that upstream shows of kinds without a printer.
     pub const CREATED: Self = Self {
         columns: &[
             Column::NAME,
@@ -195,8 +195,8 @@ pub type SelectableField = (&'static str, fn(&Value) -> String);
 /// Every other function of the row sees objects of the row's own version: conversion is
 /// the last thing before the store and the first after it.
 ///
-/// Both directions must be lossless together: what one version cannot express is kept
-/// where the other finds it again (annotations, mostly).
+/// Both directions must be lossless together: fields that one version cannot express are kept
+/// where the other finds them again (annotations, mostly).
 #[derive(Debug, Clone, Copy)]
 pub struct Conversion {
     /// `(group, version, kind)` of what the store holds.
@@ -233,7 +233,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// What whoever still uses this kind is told, whatever they do with it.
+    /// The warning for every request to a deprecated kind.
     pub fn deprecation(&self) -> Option<String> {
         let notice = match (self.group, self.kind) {
             ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",

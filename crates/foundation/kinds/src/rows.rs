@@ -13,7 +13,7 @@ fn row(plural: &str) -> &'static Resource {
     row.unwrap_or_else(|| panic!("no kind is called {plural}"))
 }
 
-/// What is wrong with a new object, one line each, after defaulting.
+/// The errors of a new object, one line each, after defaulting.
 fn create(plural: &str, mut object: Value) -> String {
     let strategy = &row(plural).strategy;
     (strategy.default)(&mut object);
@@ -23,7 +23,7 @@ fn create(plural: &str, mut object: Value) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// What is wrong with a change, one line each, after defaulting both sides.
+/// The errors of a change, one line each, after defaulting both sides.
 fn update(plural: &str, mut old: Value, mut new: Value) -> String {
     let strategy = &row(plural).strategy;
     (strategy.default)(&mut old);

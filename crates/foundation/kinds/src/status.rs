@@ -1,4 +1,4 @@
-//! Who may write which half of an object: the main endpoint or `/status`.
+//! The halves of an object that the main endpoint and `/status` may write.
 
 use serde_json::Value;
 

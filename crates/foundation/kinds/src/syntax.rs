@@ -1,4 +1,4 @@
-//! What strings may look like: DNS names, label keys and values, port names, paths.
+//! Syntax of strings: DNS names, label keys and values, port names, paths.
 //!
 //! Each function says what is wrong with a value, in upstream's words, and nothing
 //! when it is fine; putting the texts on a field is the caller's work.
@@ -79,7 +79,7 @@ pub fn wildcard_subdomain(value: &str) -> Vec<String> {
     problems
 }
 
-/// One segment of a path: what RBAC objects may be called.
+/// One segment of a path: the names of RBAC objects.
 pub fn path_segment(value: &str) -> Vec<String> {
     if value == "." || value == ".." {
         return vec![format!("may not be '{value}'")];
@@ -266,7 +266,7 @@ pub(crate) fn is_ipv4(value: &str) -> bool {
     value.parse::<Ipv4Addr>().is_ok()
 }
 
-/// What may not be read as a way out of a directory.
+/// The error for a value that could leave its directory.
 fn parent_directory(value: &str) -> Option<String> {
     match value {
         "." => Some("must not be '.'".to_owned()),

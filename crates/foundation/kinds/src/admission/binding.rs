@@ -56,7 +56,7 @@ pub(crate) const VALIDATING: Resource = Resource {
     ..MUTATING
 };
 
-/// What a failed rule leads to, sorted.
+/// The actions for a failed rule, sorted.
 const ACTIONS: &[&str] = &["Audit", "Deny", "Warn"];
 
 fn default(object: &mut Value) {

@@ -1,4 +1,4 @@
-//! What expressions of policies and match conditions may refer to.
+//! The variables of expressions in policies and match conditions.
 
 use std::sync::LazyLock;
 

@@ -79,7 +79,8 @@ fn default(object: &mut Value) {
     }
 }
 
-/// What both kinds of policies share; gives back what their expressions may use.
+/// Validates the fields that both kinds of policies share; returns the variables of their
+/// expressions.
 fn validate(object: &Value, errors: &mut Vec<FieldError>) -> Declarations<'static> {
     let null = Value::Null;
     let spec = json::at(object, "/spec").unwrap_or(&null);

@@ -56,7 +56,7 @@ const PRINTER: Printer = Printer {
     },
 };
 
-/// What a hook may do besides answering, sorted.
+/// The side effects that a webhook may have, sorted.
 const SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
 
 fn default(object: &mut Value) {

@@ -15,7 +15,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         default,
         validate,
         validate_update: |new, old, errors| {
-            // What was let in under older rules may stay.
+            // Values that were accepted under older rules may stay.
             if !check::same(new.get("subsets"), old.get("subsets")) {
                 validate(new, errors);
             }
@@ -36,7 +36,7 @@ pub(crate) const RESOURCE: Resource = Resource {
     ..Resource::namespaced("", "v1", "endpoints", "endpoints", "Endpoints")
 };
 
-/// What a port may speak, sorted.
+/// The protocols of a port, sorted.
 pub(crate) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
 fn default(object: &mut Value) {

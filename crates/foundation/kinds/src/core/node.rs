@@ -30,7 +30,7 @@ pub(crate) const RESOURCE: Resource = Resource {
     ..Resource::cluster("", "v1", "nodes", "node", "Node")
 };
 
-/// What a taint does to what does not tolerate it.
+/// The effects of a taint on pods that do not tolerate it.
 pub(crate) const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 fn default(object: &mut Value) {

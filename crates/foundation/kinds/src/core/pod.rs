@@ -84,7 +84,7 @@ fn default(object: &mut Value) {
     default_addresses(object);
 }
 
-/// What is limited and not requested is requested up to the limit.
+/// A resource with a limit and without a request gets a request equal to the limit.
 fn request_limits(container: &mut Value) {
     let limits = container.pointer("/resources/limits").and_then(Value::as_object).cloned();
     let Some(limits) = limits.filter(|limits| !limits.is_empty()) else { return };

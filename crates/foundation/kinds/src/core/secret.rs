@@ -1,4 +1,4 @@
-//! Secrets. What they hold never appears in an error.
+//! Secrets. Their data never appears in an error.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

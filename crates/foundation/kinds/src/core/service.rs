@@ -142,7 +142,7 @@ fn normalize_addresses(spec: &mut Value, before: &Value) {
     }
 }
 
-/// What was given out once stays, when the client leaves it out.
+/// Addresses and ports that were allocated stay when the client leaves them out.
 fn keep_allocated(spec: &mut Value, before: &Value) {
     if needs_cluster_ip(before) && needs_cluster_ip(spec) {
         if json::text(spec, "/clusterIP").is_empty() {

@@ -25,7 +25,7 @@ pub(crate) const RESOURCE: Resource = Resource {
     ..Resource::cluster("", "v1", "persistentvolumes", "persistentvolume", "PersistentVolume")
 };
 
-/// What becomes of a volume whose claim is gone, sorted.
+/// The policies for a volume whose claim is gone, sorted.
 pub(crate) const RECLAIM_POLICIES: &[&str] = &["Delete", "Recycle", "Retain"];
 
 /// Where a volume may come from: each is a field of the spec, at most one is set.

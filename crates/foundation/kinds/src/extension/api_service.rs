@@ -38,7 +38,7 @@ pub(crate) const RESOURCE: Resource = Resource {
     ..Resource::cluster("apiregistration.k8s.io", "v1", "apiservices", "apiservice", "APIService")
 };
 
-/// What this server serves itself is there from the start.
+/// A group that this server serves itself is available from the start.
 fn prepare_create(object: &mut Value) {
     let local = !json::has(object, "/spec/service");
     let conditions = match local {

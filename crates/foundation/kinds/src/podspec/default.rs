@@ -1,4 +1,4 @@
-//! What a pod spec leaves open.
+//! Defaults of a pod spec.
 
 use serde_json::{Value, json};
 

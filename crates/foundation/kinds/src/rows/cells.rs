@@ -1,4 +1,4 @@
-//! What `kubectl get` shows of objects.
+//! Tests of the columns of `kubectl get`.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What is refused, in which words.
+//! Tests of validation errors and their texts.
 
 use expect_test::expect;
 use serde_json::json;

@@ -68,7 +68,7 @@ fn node_id(driver: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A driver may be added or removed; what it said of the node stands.
+/// A driver may be added or removed; its description of the node may not change.
 fn validate_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     validate(new, errors);
     let fixed = |driver: &Value| {

@@ -33,7 +33,7 @@ pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// What is known of the containers of a pod, added up.
+/// A summary of the statuses of a pod's containers.
 struct Summary<'a> {
     ready: usize,
     total: usize,

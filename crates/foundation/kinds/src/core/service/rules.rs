@@ -1,4 +1,4 @@
-//! What a service may say.
+//! Validation of services.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What tracking and applying cost: `cargo run --release -p merge --example cost` prints
+//! The cost of tracking and applying: `cargo run --release -p merge --example cost` prints
 //! microseconds per write for a ConfigMap of 4 KB and a virtual machine of 6 KB.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for the terminal")]

@@ -1,5 +1,5 @@
-//! Who owns which field: `metadata.managedFields` kept up to date by every write,
-//! and server-side apply, which is decided by it. Works on whole objects.
+//! Ownership of fields: `metadata.managedFields` kept up to date by every write, and server-side
+//! apply, which is decided by it. Works on whole objects.
 //!
 //! Managers of different API versions are taken to speak of the same shape,
 //! which holds as long as no version converts into another.
@@ -22,7 +22,7 @@ pub use conflict::{Conflict, Conflicts};
 pub use entries::{EntryError, validate_managed_fields};
 pub use update::track_update;
 
-/// What a write is about, beside the objects.
+/// The parameters of a write, beside the objects.
 #[derive(Debug, Clone, Copy)]
 pub struct MergeRequest<'a> {
     /// The `fieldManager`, or what the user agent says.
@@ -40,9 +40,9 @@ pub struct MergeRequest<'a> {
     /// The API versions of the kind that still exist; managers of others are forgotten.
     /// Empty if all are known to exist.
     pub versions: &'a [&'a str],
-    /// What an object of this kind holds when nothing is set. Built-in kinds have an empty
-    /// `spec`, so that its creator owns the fields but not `spec` itself; custom resources
-    /// have nothing (`None`).
+    /// The content of an object of this kind when nothing is set. Built-in kinds have an empty
+    /// `spec`, so that its creator owns the fields but not `spec` itself; custom resources have
+    /// nothing (`None`).
     pub blank: Option<&'a Value>,
 }
 

@@ -198,7 +198,7 @@ fn lacks(kind: &str, what: &str, path: &str) -> String {
 /// The container that holds the last step of a path, and that step.
 fn find<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let mut steps = path.split('/').map(|step| step.replace("~1", "/").replace("~0", "~"));
-    // What stands before the first slash means nothing.
+    // The part before the first slash has no meaning.
     steps.next()?;
     let mut key = steps.next()?;
     let mut holder = document;

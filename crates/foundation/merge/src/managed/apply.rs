@@ -88,8 +88,8 @@ fn check(config: &Value, request: &MergeRequest<'_>) -> Result<(), ApplyError> {
         .map_err(|faults| ApplyError::Invalid { object: object_text(config), faults })
 }
 
-/// The managers before the apply. What an object holds that nobody tracked belongs to
-/// those before the first apply.
+/// The managers before the apply. Fields that no manager owns belong to the manager
+/// `before-first-apply`.
 fn managers<'a>(live: &'a Value, request: &MergeRequest<'_>) -> Result<Managed<'a>, ApplyError> {
     let stored = managed_fields(live).map_or(Cow::Owned(Value::Null), Cow::Borrowed);
     let mut managed = Managed::read(stored).map_err(ApplyError::Entries)?;
@@ -129,7 +129,7 @@ impl Apply<'_> {
         let mut merged = merged.unwrap_or_else(|| Value::Object(Map::new()));
         take_managed_fields(&mut merged);
         let mut object = match &last {
-            // Whoever applies at least what they applied before removes nothing.
+            // A manager that applies at least the fields of its last apply removes nothing.
             Some(last) if !last.set.is_within(&own.set) => self.prune(&merged, &managed, last),
             _ => merged,
         };
@@ -145,7 +145,7 @@ impl Apply<'_> {
         Ok((object, managed))
     }
 
-    /// What the configuration mentions, in the name of its manager.
+    /// The fields of the configuration, owned by its manager.
     fn own(&self) -> ManagerEntry {
         let MergeRequest { api_version, subresource, reset, schema, .. } = *self.request;
         let set = to_field_set(self.config, schema).recursive_difference(reset);
@@ -160,12 +160,12 @@ impl Apply<'_> {
         let (all, before) = (fields(merged), named(&last.set));
 
         let mut pruned = remove_items(merged, &before, schema);
-        // Comes back: what somebody owns, this configuration included.
+        // Added back: fields that any manager owns, this configuration included.
         for owned in owned_by_version(managed, &last.api_version) {
             let kept = fields(&pruned).union(&named(&owned));
             pruned = remove_items(merged, &all.difference(&kept), schema);
         }
-        // Comes back: what the manager did not own last time.
+        // Added back: fields that the manager did not own last time.
         let gone = all.difference(&fields(&pruned)).intersection(&before);
         remove_items(merged, &gone, schema)
     }
@@ -221,8 +221,8 @@ impl Apply<'_> {
     }
 }
 
-/// What is owned by anybody, version by version and `first` first: upstream adds it back in
-/// this order, which shows in lists that lose all their items.
+/// The owned fields of all managers, version by version and `first` first: upstream adds them back
+/// in this order, which is visible in lists that lose all their items.
 fn owned_by_version(managed: &Managed<'_>, first: &str) -> Vec<Set> {
     let mut versions: BTreeMap<(bool, &str), Set> = BTreeMap::new();
     for entry in &managed.entries {

@@ -51,7 +51,7 @@ impl Operation {
     }
 }
 
-/// What one manager owns.
+/// The fields that one manager owns.
 #[derive(Debug, Clone)]
 pub(super) struct ManagerEntry {
     pub(super) manager: String,
@@ -194,7 +194,8 @@ impl<'a> Managed<'a> {
         Ok(Self { entries, source })
     }
 
-    /// Writes everything anew: what somebody else wrote may be right without being regular.
+    /// Encodes all entries again: those of another writer may be valid without being in the
+    /// canonical form.
     pub(super) fn rewritten(mut self) -> Self {
         self.entries.iter_mut().for_each(|entry| entry.raw = None);
         self

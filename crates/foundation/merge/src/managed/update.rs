@@ -86,8 +86,8 @@ fn is_reset(given: &Value) -> bool {
     }
 }
 
-/// What the write changes, without what its endpoint never owns. `None` if the objects do
-/// not fit their schema.
+/// The changes of the write, without the fields that its endpoint never owns. `None` if the
+/// objects do not fit their schema.
 pub(super) fn changes(
     live: Option<&Value>,
     new: &Value,

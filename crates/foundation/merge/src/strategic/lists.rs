@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::order::{self, ItemIdentity};
 use super::{PATCH, SchemaPosition, StrategicError, merge_map, without_directives, wrong_type};
 
-/// What the items of a list are.
+/// The kind of the items of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ElementKind {
     Map,
@@ -63,7 +63,7 @@ pub(super) fn merge_list(
     }
 }
 
-/// Carries out the items that are directives; what remains to merge, and into what.
+/// Applies the items that are directives; returns the list to merge into, and the items to merge.
 fn special_items(
     mut live: Vec<Value>,
     patch: Vec<Value>,

@@ -1,6 +1,5 @@
-//! The order of a merged list: what the patch mentions comes in the patch's
-//! order, the rest in the live order, and the two are interleaved by the live
-//! order where it knows both.
+//! The order of a merged list: items of the patch are in the patch's order, the others in the live
+//! order, and the two are interleaved by the live order where it has both.
 
 use serde_json::Value;
 

@@ -67,7 +67,7 @@ pub(super) fn compare(
     Ok(comparison)
 }
 
-/// Compares one place; what differs below it goes to `below`.
+/// Compares one position; differences below it are added to `below`.
 fn walk(
     ty: Ty<'_>,
     old: Option<&Value>,

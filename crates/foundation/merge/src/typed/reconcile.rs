@@ -21,7 +21,7 @@ fn level(ty: Ty<'_>, set: &Set) -> Set {
     let nodes = set.nodes.iter().map(|node| {
         let element = node.element.clone();
         match step(ty, &node.element) {
-            // What became atomic is owned as a whole.
+            // A field that became atomic is owned as a whole.
             Some(deeper) if became_atomic(deeper, node) => {
                 SetNode { element, member: true, below: Set::new() }
             }

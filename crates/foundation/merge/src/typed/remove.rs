@@ -6,8 +6,8 @@ use super::field_element;
 use super::walk::{Ty, ValueKind};
 use crate::set::Set;
 
-/// The value without `items`. What loses all its content becomes null: whoever
-/// wants it gone as well names it in the set.
+/// The value without `items`. A value that loses all its content becomes null: a caller that wants
+/// it removed as well names it in the set.
 pub(super) fn remove(ty: Ty<'_>, value: &Value, items: &Set) -> Value {
     let kind = ty.kind(Some(value));
     if kind == ValueKind::Scalar {

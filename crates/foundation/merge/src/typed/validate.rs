@@ -20,7 +20,7 @@ pub enum Duplicates {
     Refused,
 }
 
-/// What is wrong at one place.
+/// An error at one position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FieldFault {
     #[error("field not declared in schema")]

@@ -19,7 +19,7 @@ pub(crate) enum Ty<'a> {
     Undeclared,
 }
 
-/// What a value is taken for.
+/// The kind that a value is treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     Map,
@@ -55,7 +55,7 @@ impl<'a> Ty<'a> {
         Self::Node(node, inherited || node.preserve_unknown)
     }
 
-    /// What `value` is here. A null, or nothing, is a map wherever a map is possible.
+    /// The kind of `value` here. A null, or nothing, is a map wherever a map is possible.
     pub(crate) fn kind(self, value: Option<&Value>) -> ValueKind {
         let declared = match self {
             Self::Node(node, _) => node.ty,

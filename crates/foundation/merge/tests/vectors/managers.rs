@@ -115,7 +115,7 @@ fn owner(entry: &Value) -> (String, (String, Set)) {
     (text("manager"), (text("apiVersion"), set))
 }
 
-/// Runs one case; what is wrong with its outcome.
+/// Runs one case; returns the difference from its expected result as an error.
 fn run(schemas: &BTreeMap<&str, Schema>, lines: &[&str]) -> Result<(), String> {
     let named = |name: &str| with_metadata(&schemas[name]);
     let first: Vec<&str> = lines[0].splitn(3, ' ').collect();

@@ -1,4 +1,4 @@
-//! What holds for every object, however odd.
+//! Properties that hold for every object, however unusual.
 
 use merge::{
     Duplicates, MergeRequest, Set, apply, compare, extract_items, json_patch,
@@ -49,8 +49,8 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A specification that fits the schema. Neither it nor its lists are empty: what an apply
-/// empties but somebody else owns becomes null, as upstream has it, and is then set anew.
+/// A specification that fits the schema. Neither it nor its lists are empty: a field that an apply
+/// empties but another manager owns becomes null, as upstream has it, and is then set again.
 fn spec() -> impl Strategy<Value = Value> {
     let some = |field: BoxedStrategy<Value>| prop::option::of(field);
     let names = || prop::sample::subsequence(vec!["a", "b", "c"], 1..=3);

@@ -49,7 +49,7 @@ pub(crate) fn thing() -> Schema {
     })))
 }
 
-/// What is wrong with one row, if anything.
+/// The error of one row, if any.
 fn check(row: &Value, schema: &Schema) -> Option<String> {
     let text = |name: &str| row[name].as_str().unwrap_or("");
     let (status, rest) =

@@ -16,7 +16,7 @@ fn set(text: &str) -> Set {
     Set::from_json(text).unwrap()
 }
 
-/// Checks one line; what was found and what should be.
+/// Checks one line; returns the result and the expected one.
 fn check(fact: &str, schema: &Schema, columns: &[&str]) -> (String, String) {
     let text = |value: &Value| value.to_string();
     match (fact, columns) {

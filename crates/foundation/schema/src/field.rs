@@ -1,5 +1,5 @@
-//! Field errors: what is wrong with one field of an object, in the words that
-//! Kubernetes clients know (`spec.replicas: Invalid value: -1: must be …`).
+//! Field errors: an error of one field of an object, in the words that Kubernetes clients know
+//! (`spec.replicas: Invalid value: -1: must be …`).
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What an API object may look like, and everything that follows from it:
-//! pruning, defaulting, validation with Kubernetes' own error texts, CEL rules.
+//! Schemas of API objects, and everything that follows from them: pruning, defaulting, validation
+//! with Kubernetes' own error texts, CEL rules.
 //!
 //! One representation, [`Schema`], serves CustomResourceDefinitions (parsed from
 //! their `openAPIV3Schema`) and built-in types (built from the table in crate

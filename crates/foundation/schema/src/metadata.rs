@@ -10,7 +10,7 @@ use crate::field::{FieldError, Path};
 use crate::node::SchemaNode;
 use crate::prune::ObjectLevel;
 
-/// What to do with a metadata field of the wrong type.
+/// The treatment of a metadata field of the wrong type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
     /// Report it: the object comes from a client.

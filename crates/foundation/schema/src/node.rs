@@ -1,6 +1,6 @@
-//! The representation: an immutable tree (in memory a graph with shared subtrees)
-//! of [`Node`]s. It holds what a reader of objects must know and is small when idle:
-//! whatever most nodes lack sits behind one optional box.
+//! The representation: an immutable tree (in memory a graph with shared subtrees) of [`Node`]s. It
+//! holds the facts that a reader of objects needs and is small when idle: fields that most nodes
+//! lack are behind one optional box.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub enum Type {
     IntOrString,
 }
 
-/// What an object may hold beside its named properties.
+/// The content of an object beside its named properties.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Additional {
     /// Nothing: other fields are unknown (pruned, or refused when strict).
@@ -55,8 +55,8 @@ pub enum MapType {
     Atomic,
 }
 
-/// `x-kubernetes-patch-strategy` and `-merge-key`: what a strategic merge patch does
-/// to this field. Built-in types only.
+/// `x-kubernetes-patch-strategy` and `-merge-key`: how a strategic merge patch changes this field.
+/// Built-in types only.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PatchStrategy {
     pub merge: bool,
@@ -85,9 +85,8 @@ pub struct SchemaNode {
     pub validation: Option<Box<Validation>>,
 }
 
-/// What a value must satisfy beyond its type. The same structure serves inside
-/// `allOf`/`anyOf`/`oneOf`/`not`, where nested properties and items carry only
-/// validations again.
+/// The conditions for a value beyond its type. The same structure serves inside
+/// `allOf`/`anyOf`/`oneOf`/`not`, where nested properties and items carry only validations again.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Validation {
     pub format: Option<Box<str>>,

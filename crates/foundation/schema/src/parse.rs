@@ -1,9 +1,9 @@
 //! From the JSON of an `openAPIV3Schema` to a [`Schema`].
 //!
-//! Reading is lenient: what a structural schema must not contain is ignored here and
-//! refused by [`check_structural`](crate::check_structural); only a keyword of the wrong
-//! JSON type is an error. Descriptions stay behind in the CustomResourceDefinition.
-//! Equal subtrees become one allocation, which is what keeps large schemas small.
+//! Reading is lenient: keywords that a structural schema must not contain are ignored here and
+//! refused by [`check_structural`](crate::check_structural); only a keyword of the wrong JSON type
+//! is an error. Descriptions stay behind in the CustomResourceDefinition. Equal subtrees become
+//! one allocation, which keeps large schemas small.
 
 mod intern;
 mod keyword;

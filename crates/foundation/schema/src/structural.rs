@@ -1,4 +1,4 @@
-//! What a CustomResourceDefinition's schema must look like to be accepted.
+//! The rules for the schema of a CustomResourceDefinition.
 //!
 //! A structural schema says for every field what type it has, outside of `allOf`,
 //! `anyOf`, `oneOf` and `not`; only then are pruning and defaulting well defined. The
@@ -51,8 +51,8 @@ pub fn check_structural(raw: &Value, at: &Path<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// What the root of a schema may not contain when the status subresource is on, because
-/// status is then validated by `properties.status` alone.
+/// The errors of keywords that the root of a schema may not have when the status subresource is
+/// on, because status is then validated by `properties.status` alone.
 pub fn check_status_root(raw: &Value, at: &Path<'_>) -> Vec<FieldError> {
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum \
         ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf \

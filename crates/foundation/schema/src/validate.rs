@@ -81,8 +81,8 @@ struct ValueSite<'a> {
     root: bool,
 }
 
-/// What a check found. `score` counts what fitted: among failing alternatives the
-/// one with the highest score explains the failure.
+/// The result of a check. `score` counts matching parts: among failing alternatives the one with
+/// the highest score explains the failure.
 #[derive(Debug, Default)]
 struct ValidationOutcome {
     errors: Vec<FieldError>,

@@ -153,7 +153,8 @@ fn resource(node: &SchemaNode) -> ResourceValue {
     if node.embedded { ResourceValue::Yes } else { ResourceValue::No }
 }
 
-/// What an error shows of an expression, which may be refused for its very length.
+/// The part of an expression that an error shows; an expression may be refused for its very
+/// length.
 fn excerpt(source: &str) -> &str {
     source.get(..source.floor_char_boundary(1 << 10)).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! The static check of an expression: does it refer to what the schema declares, do
 //! operators fit their operands, and what can it cost at most?
 //!
-//! It is weaker than cel-go's type checker: what it cannot tell it lets pass, and the
-//! evaluation reports. What it refuses, upstream refuses as well.
+//! It is weaker than cel-go's type checker: expressions that it cannot type pass, and evaluation
+//! reports their errors. Every expression that it refuses, upstream refuses as well.
 
 mod call;
 
@@ -20,7 +20,7 @@ use super::signature;
 use super::types::{Field, Ty, Typed};
 use crate::node::Additional;
 
-/// What is known about an expression.
+/// The type and the cost of an expression.
 #[derive(Debug, Clone)]
 pub(super) struct Info<'a> {
     pub(super) typed: Typed<'a>,

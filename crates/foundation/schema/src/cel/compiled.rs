@@ -81,7 +81,7 @@ impl Compiled {
         let mut run = Run { plans: &self.plans, left: OBJECT_BUDGET, errors: Vec::new() };
         let correlated = old.map(|old| Old::new(old, &self.schema));
         let site = EvalSite { at, old, correlated, nearest: None, resource: ResourceValue::Yes };
-        // Running out ends the whole run; what was found until then stands.
+        // Running out of budget ends the whole run; errors found until then are kept.
         let _ended = run.visit(value, &self.schema, &site);
         run.errors
     }

@@ -4,9 +4,9 @@ use crate::node::{Additional, SchemaNode, Type};
 
 /// The largest request body, in bytes: it bounds what a schema does not.
 pub(super) const MAX_REQUEST: u64 = 3 << 20;
-/// What one rule may cost, by estimate.
+/// The limit for the estimated cost of one rule.
 pub(super) const RULE_LIMIT: u64 = 10_000_000;
-/// What all rules of a schema may cost together, by estimate.
+/// The limit for the estimated cost of all rules of a schema together.
 pub(super) const SCHEMA_LIMIT: u64 = 100_000_000;
 
 pub(super) fn format(node: &SchemaNode) -> Option<&str> {

@@ -226,7 +226,7 @@ impl<'a> Evaluator<'a> {
         Ok(Val::Map(Rc::new(entries)))
     }
 
-    /// What a macro runs over: items of a list or keys of a map.
+    /// The values that a macro iterates over: items of a list or keys of a map.
     pub(super) fn range(
         &self,
         range: &'a Expression,

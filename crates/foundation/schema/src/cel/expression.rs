@@ -17,7 +17,7 @@ pub struct Expression {
     pub(super) program: Program,
 }
 
-/// What an expression may refer to. Borrows the schemas that give names their types.
+/// The variables of an expression. Borrows the schemas that give names their types.
 #[derive(Debug, Clone, Default)]
 pub struct Declarations<'n> {
     values: Vec<(&'static str, Typed<'n>)>,
@@ -26,7 +26,7 @@ pub struct Declarations<'n> {
     constructors: bool,
 }
 
-/// What an expression is for, and hence what it must evaluate to.
+/// The type that an expression must evaluate to, by its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedType {
     Bool,
@@ -84,7 +84,7 @@ impl<'n> Declarations<'n> {
         self
     }
 
-    /// The same without it: what only explains a decision does not make another.
+    /// The same without it: expressions that only explain a decision may not query the authorizer.
     #[must_use]
     pub fn without_authorizer(mut self) -> Self {
         self.authorizer = false;
@@ -160,7 +160,7 @@ fn compile<'n>(
 }
 
 impl ExpectedType {
-    /// Why a type is not what is wanted; what is not known until run time passes.
+    /// Why a type is not the expected one; a type that is known only at run time passes.
     fn refuses(self, ty: &Ty<'_>) -> Option<String> {
         let wanted = match self {
             _ if ty.is_dyn() => return None,

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use super::eval::{Error, EvalResult, Evaluator};
 use super::value::Val;
 
-/// What one question costs: an authorizer may have to look far.
+/// The cost of one query: an authorizer may need long.
 const CHECK_COST: u64 = 350_000;
 
 /// Answers questions about rights.
@@ -29,7 +29,7 @@ pub struct AccessQuery {
     pub target: AuthorizerTarget,
 }
 
-/// What is to be done something with.
+/// The target of a query to the authorizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthorizerTarget {
     Path(String),

@@ -1,4 +1,4 @@
-//! Field names in expressions: what is no CEL identifier is written escaped.
+//! Field names in expressions: names that are no CEL identifiers are escaped.
 
 use std::borrow::Cow;
 

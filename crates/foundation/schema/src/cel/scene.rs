@@ -1,5 +1,5 @@
-//! Evaluation of an [`Expression`] over named values: what admission policies and match
-//! conditions see of a request.
+//! Evaluation of an [`Expression`] over named values: the variables of admission policies and
+//! match conditions.
 //!
 //! A scene is made once per request and policy. Its variables are computed when they are
 //! first used and then remembered, so that the order of rules does not matter and an unused
@@ -62,7 +62,7 @@ pub enum EvalError {
 }
 
 impl<'a> EvalContext<'a> {
-    /// Names a value; what is absent is null.
+    /// Adds a named value; an absent one is null.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: Option<&'a Value>) -> Self {
         let value = value.map_or(Val::Null, |value| Val::view(value, None, ResourceValue::No));

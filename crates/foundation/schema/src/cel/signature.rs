@@ -178,7 +178,7 @@ pub(super) fn qualified(space: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// What a function returns; `None` if there is no such function.
+/// The result type of a function; `None` if there is no such function.
 pub(super) fn result<'a>(name: &str, size: u64) -> Option<Typed<'a>> {
     let ty = if BOOL.contains(&name) {
         Ty::Bool

@@ -24,7 +24,7 @@ pub(super) enum Ty<'a> {
     Map(Rc<Typed<'a>>),
     Object(&'a SchemaNode, ResourceValue),
     Optional(Rc<Typed<'a>>),
-    /// What is known by its name alone: constructed objects, questions about rights.
+    /// A type with a name only: constructed objects, queries to the authorizer.
     Named(Rc<str>),
     Type,
 }

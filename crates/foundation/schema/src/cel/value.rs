@@ -32,7 +32,7 @@ pub(super) enum Val<'a> {
     /// A JSON object with free keys, and the schema of its values.
     Entries(&'a Map<String, Value>, Option<&'a SchemaNode>),
     Optional(Option<Rc<Val<'a>>>),
-    /// What an expression constructs by name.
+    /// An object that an expression constructs by the name of its type.
     Message(Rc<CelMessage<'a>>),
     /// A question about rights, and the answer to one.
     Inquiry(Rc<Inquiry>),
@@ -74,7 +74,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// What rules may know about metadata.
+/// The metadata fields that rules can access.
 pub(super) static METADATA: LazyLock<Schema> = LazyLock::new(|| {
     let text = Arc::new(SchemaNode { ty: Type::String, ..SchemaNode::default() });
     Arc::new(SchemaNode {
@@ -206,7 +206,7 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// What looking at the whole value once costs, in steps; counting stops at `most`.
+    /// The cost of reading the whole value once, in steps; counting stops at `most`.
     pub(super) fn weight(&self, most: u64) -> u64 {
         let sum = |parts: &mut dyn Iterator<Item = Val<'a>>| {
             let mut total = 1;

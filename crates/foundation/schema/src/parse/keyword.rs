@@ -16,7 +16,7 @@ pub(crate) fn is_keyword(name: &str) -> bool {
     holds(name).is_some()
 }
 
-/// What the value of a keyword is made of, as far as looking for unknown fields goes.
+/// The content of a keyword's value, as far as needed to find unknown fields.
 enum KeywordContent {
     /// A scalar, a list of scalars, or any JSON.
     Plain,

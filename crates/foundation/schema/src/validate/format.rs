@@ -79,7 +79,7 @@ pub(super) fn is_label(text: &str) -> bool {
     inner(first) && inner(last) && text.bytes().all(|byte| inner(byte) || byte == b'-')
 }
 
-/// What Go's `ParseRequestURI` takes: an absolute URI or an absolute path.
+/// The syntax of Go's `ParseRequestURI`: an absolute URI or an absolute path.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f || byte == b' ') {
         return false;

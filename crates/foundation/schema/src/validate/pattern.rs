@@ -1,8 +1,8 @@
 //! Patterns: Go's RE2 syntax, run by the `regex` crate.
 //!
-//! The two dialects are siblings. What differs and is translated: `\d`, `\w`, `\s` and
-//! `\b` mean ASCII in Go; `[`, `&` and `~` are plain characters inside a class; a `{` that
-//! opens no repetition stands for itself; `\Q…\E` quotes; every punctuation may be escaped.
+//! The two dialects are similar. These differences are translated: `\d`, `\w`, `\s` and `\b` mean
+//! ASCII in Go; `[`, `&` and `~` are plain characters inside a class; a `{` that opens no
+//! repetition stands for itself; `\Q…\E` quotes; every punctuation may be escaped.
 
 use std::collections::HashMap;
 use std::str::FromStr;

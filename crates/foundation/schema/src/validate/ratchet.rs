@@ -1,4 +1,4 @@
-//! Ratcheting: what a value was before an update, followed while walking down.
+//! Ratcheting: the values before an update, found while walking down.
 //!
 //! A stored object that a newer schema would refuse must stay editable elsewhere, so
 //! failures are forgiven where the value did not change. Old and new correlate through
@@ -22,7 +22,7 @@ impl<'a> Old<'a> {
         Self { value, node }
     }
 
-    /// What the field `name` was; only for fields that the schema knows.
+    /// The old value of the field `name`; only for fields of the schema.
     pub(crate) fn field(&self, name: &str) -> Option<Old<'a>> {
         let value = self.value.as_object()?.get(name)?;
         Some(Old { value, node: self.node.field(name)? })
@@ -74,7 +74,7 @@ pub(crate) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// What the item with the same keys was.
+    /// The old value of the item with the same keys.
     pub(crate) fn find(&self, item: &Value) -> Option<Old<'a>> {
         let value = self.known.get(&key(item, self.keys)?)?;
         Some(Old { value, node: self.node })

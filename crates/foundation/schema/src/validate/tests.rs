@@ -9,7 +9,7 @@ fn texts(schema: &Value, value: &Value, old: Option<&Value>) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// What a field `f` with this schema says about its value.
+/// Checks the errors of a field `f` with this schema and value.
 fn check(schema: Value, value: Value, expect: Expect) {
     let schema = json!({"type": "object", "properties": {"f": schema}});
     expect.assert_eq(&texts(&schema, &json!({"f": value}), None));

@@ -1,4 +1,4 @@
-//! What rules mean upstream, group by group: each accepted and true on its object.
+//! The meaning of rules upstream, group by group: each is accepted, and true on its object.
 
 use serde_json::{Map, Value, json};
 

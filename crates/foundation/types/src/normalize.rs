@@ -1,5 +1,5 @@
-//! The normal form of a typed object: what decoding a JSON body into upstream's Go struct
-//! and encoding it again would make of it.
+//! The normal form of a typed object: the result of decoding a JSON body into upstream's Go struct
+//! and encoding it again.
 //!
 //! Unknown fields are dropped and reported, `null`s are dropped, wrong JSON types are
 //! refused in Go's words, quantities and times become canonical, and what Go leaves out
@@ -54,7 +54,7 @@ pub(crate) fn normalize(
     walk.mismatch.map_or(Ok(walk.unknown), Err)
 }
 
-/// What happens to fields that are absent or have their zero value.
+/// The treatment of fields that are absent or have their zero value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Filling {
     /// As in a Go struct: zeros are left out or always written, by the type's own rule.
@@ -64,13 +64,13 @@ pub enum Filling {
     Sparse,
 }
 
-/// What was noticed on the way.
+/// The findings of a walk over an object.
 #[derive(Debug, Default)]
 struct Walk {
     filling: Filling,
     unknown: Vec<String>,
-    /// The first value of a wrong type. Go reads on after it: what is wrong inside a
-    /// value that reads itself (a time, a quantity) is reported in its place.
+    /// The first value of a wrong type. Go reads on after it: an error inside a value that decodes
+    /// itself (a time, a quantity) is reported in its place.
     mismatch: Option<NormalizeError>,
 }
 

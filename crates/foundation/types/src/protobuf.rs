@@ -1,9 +1,9 @@
 //! Kubernetes' protobuf encoding of the built-in types, to and from JSON values.
 //!
-//! A body is the magic `k8s\0` followed by a `runtime.Unknown`: the object's apiVersion
-//! and kind, and the message itself. Which fields a message has is looked up in the
-//! [table](crate::table); no code is generated. What is decoded looks like what
-//! upstream's JSON encoder would print for the same object, except that `null`s are left out.
+//! A body is the magic `k8s\0` followed by a `runtime.Unknown`: the object's apiVersion and kind,
+//! and the message itself. The fields of a message are looked up in the [table](crate::table); no
+//! code is generated. A decoded object looks like the output of upstream's JSON encoder for the
+//! same object, except that `null`s are left out.
 //!
 //! Input is not trusted: nesting and the number of values are bounded, and malformed
 //! bytes are an error.
@@ -21,7 +21,7 @@ use crate::Kind;
 pub(crate) use self::decode::decode_message;
 pub(crate) use self::encode::encode_message;
 
-/// What a protobuf body begins with.
+/// The first bytes of a protobuf body.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
 /// Why bytes could not be decoded.

@@ -1,8 +1,8 @@
 //! Schemas of the built-in types: the table as a tree of [`Node`]s with shared subtrees.
 //!
-//! Only what merging needs is here: types, list and map types, keys, patch strategies,
-//! defaults. What OpenAPI calls required is not: upstream does not judge built-in
-//! objects by their schema but by code, and so do we (crate `kinds`).
+//! Only the facts that merging needs are here: types, list and map types, keys, patch strategies,
+//! defaults. The required fields of OpenAPI are not: upstream validates built-in objects by code
+//! instead of by their schema, and so do we (crate `kinds`).
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,7 +10,7 @@ use schema::{Additional, ListType, MapType, PatchStrategy, Schema, SchemaNode, T
 
 use crate::table::{Field, List, Many, MessageSlot, Ty};
 
-/// The one type that contains itself; what lies below it is merged as plain JSON.
+/// The one type that contains itself; values below it are merged as plain JSON.
 const RECURSIVE: &str = "JSONSchemaProps";
 
 /// The schema of a message, built on first use.

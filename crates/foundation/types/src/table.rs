@@ -104,7 +104,7 @@ impl Table {
         parse::header(self.text, "version")
     }
 
-    /// What precedes a type's name in OpenAPI: `io.k8s.api.core.v1`.
+    /// The prefix of a type's name in OpenAPI: `io.k8s.api.core.v1`.
     pub(crate) fn package(&self) -> &'static str {
         parse::header(self.text, "package")
     }
@@ -195,7 +195,7 @@ impl MessageSlot {
         })
     }
 
-    /// What Go prints for this struct when nothing was ever set in it.
+    /// Go's output for this struct when nothing was ever set in it.
     pub(crate) fn blank(&'static self) -> &'static Value {
         self.message().blank.get_or_init(|| {
             let fields = self.fields().iter().map(|(_, field)| *field);
@@ -264,7 +264,7 @@ pub(crate) struct Field {
     /// `x-kubernetes-map-type` on the field: atomic or granular.
     pub(crate) map: Option<&'static str>,
     pub(crate) patch: Option<Patch>,
-    /// What Go calls the type, where that does not follow from the type itself.
+    /// Go's name of the type, where that does not follow from the type itself.
     pub(crate) go: Option<&'static str>,
     /// A default that OpenAPI declares and that is not the zero of a Go value; JSON.
     pub(crate) default: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! What Go prints for a value that was never set.
+//! Go's output for a value that was never set.
 
 use serde_json::{Map, Value};
 

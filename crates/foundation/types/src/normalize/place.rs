@@ -106,7 +106,7 @@ fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// What Go calls a type.
+/// Go's name of a type.
 pub(super) fn go_type(ty: Ty) -> String {
     let name = match ty {
         Ty::String => "string",

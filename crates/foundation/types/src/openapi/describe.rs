@@ -66,7 +66,7 @@ impl Descriptions {
     }
 
     fn block(&self, name: &str) -> Option<&str> {
-        // What has just become stable is described where it was beta.
+        // A type that has just become stable is described where it was beta.
         let beta = || self.types.get(&name.replacen(".v1.", ".v1beta1.", 1));
         Some(&self.text[self.types.get(name).or_else(beta)?.clone()])
     }

@@ -24,7 +24,7 @@ pub(crate) fn decode_message(
     decoder.object(slot, bytes)
 }
 
-/// What is being decoded, and what it may still cost.
+/// The state of decoding: the remaining budget, and the current depth.
 #[derive(Debug)]
 pub(super) struct Decoder {
     left: usize,

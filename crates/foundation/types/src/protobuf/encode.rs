@@ -11,7 +11,7 @@ use super::special::{Wrong, put_special};
 use crate::depth::depth;
 use crate::table::{Field, Many, MessageSlot, Ty};
 
-/// Values from outside are at most this deep: what JSON readers accept.
+/// Values from outside are at most this deep, as JSON readers accept.
 const DEPTH: usize = 130;
 
 /// Appends the bare message of an object; fields that the type does not know are ignored.
@@ -113,7 +113,7 @@ fn put_value(
     Ok(())
 }
 
-/// What upstream writes for a value that was never set.
+/// Upstream's encoding of a value that was never set.
 fn put_zero(ty: Ty, number: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     match ty {
         Ty::String => put_bytes(out, number, b""),

@@ -263,7 +263,7 @@ fn noise_never_panics() {
         let bytes: Vec<u8> = (0..length).map(|_| noise.next().to_le_bytes()[0]).collect();
         let kind = kinds[noise.below(kinds.len())];
         if let Ok(object) = kind.decode(&bytes) {
-            // What decodes is well formed: it can be written and read again.
+            // An object that was decoded is well formed: it can be encoded and decoded again.
             kind.decode(&kind.encode(&object).unwrap()).unwrap();
         }
         let _ = decode(&[&MAGIC[..], &bytes].concat());

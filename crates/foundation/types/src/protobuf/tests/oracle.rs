@@ -27,8 +27,8 @@ const NEWER: &[&str] = &[
     ".status.volumeHealth",
 ];
 
-/// Writes the full object, lets the generated type read and write it, and reads that.
-/// The generated types are those of an older release: what they do not know is lost.
+/// Writes the full object, lets the generated type read and write it, and reads that. The
+/// generated types are those of an older release: fields that they do not know are lost.
 fn check<T: Message + Default>(api_version: &str, kind: &str) {
     let kind = Kind::of(api_version, kind).unwrap();
     let object = Filler { count: 0, schemas: 0 }.object(kind.slot());

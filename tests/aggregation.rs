@@ -88,7 +88,7 @@ fn requests_are_passed_on_for_whoever_sent_them() {
     assert_eq!(asked.headers["x-remote-user"], "system:admin");
     let groups: Vec<_> = asked.headers.get_all("x-remote-group").iter().collect();
     assert!(groups.iter().any(|group| *group == "system:masters"), "{groups:?}");
-    // Who may not, does not get that far.
+    // The request of an unauthorized user does not reach the remote server.
     sheaf.anonymous().get(&format!("{GROUP}/namespaces/default/stars")).refused(403);
     assert_eq!(passed().len(), 1);
     let list = sheaf.kubectl().run("get stars -o name");

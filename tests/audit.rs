@@ -1,4 +1,4 @@
-//! What is written down of requests.
+//! Tests of the audit log.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! What must not hurt: every wrong request gets the right refusal, and the server lives on.
+//! Bad input: every wrong request gets the right error, and the server keeps running.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -81,7 +81,7 @@ fn an_approved_request_becomes_a_certificate_that_logs_in() {
         (&json!("jane"), &json!(["dev", "system:authenticated"]))
     );
 
-    // What the signer does not sign says so.
+    // A request that the signer refuses says so.
     let (_, object) = request("jane", "dev", signer, &["server auth"]);
     let made = http.post(REQUESTS, &object).ok();
     let name = made["metadata"]["name"].as_str().unwrap();

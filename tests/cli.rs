@@ -62,7 +62,7 @@ fn run_words(sheaf: &Sheaf, line: &str, word: &str) -> (bool, String) {
     let mut words: Vec<OsString> =
         line.split_whitespace().map(|own| own.replace("{}", word).into()).collect();
     if !line.starts_with("login") && !line.starts_with("replica") {
-        // What follows `--` is for another program.
+        // Arguments after `--` are for another program.
         let end = words.iter().position(|own| own == "--").unwrap_or(words.len());
         words.splice(end..end, ["--data-dir".into(), sheaf.data().into()]);
     }

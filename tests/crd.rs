@@ -1,4 +1,4 @@
-//! Custom resources: what a definition says is served, checked and shown, at once.
+//! Custom resources: a definition is served, checked and shown at once.
 
 use serde_json::{Value, json};
 

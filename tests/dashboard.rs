@@ -79,7 +79,7 @@ fn a_machine_is_found_explained_and_deleted_in_a_browser() {
     page.sees("//h1[normalize-space()='Overview']");
     page.click("//nav//a[contains(., 'Machines')]");
     page.sees("//div[@role='row']//a[normalize-space()='web']");
-    // What another client does appears by itself.
+    // Changes of another client appear by themselves.
     sheaf.http().post(MACHINES, &machine("db")).ok();
     page.click("//div[@role='row']//a[normalize-space()='db']");
     page.sees("//h1[normalize-space()='db']");

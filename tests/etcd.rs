@@ -21,7 +21,7 @@ fn version(object: &Value) -> u64 {
 
 fn on(etcd: &Etcd) -> Sheaf {
     let mut sheaf = Sheaf::on(etcd);
-    // Whatever the server and its controllers complain about when members die is deserved.
+    // All warnings of the server and its controllers are expected when members die.
     sheaf.provokes("\"level\":\"WARN\"");
     sheaf.provokes("\"level\":\"ERROR\"");
     sheaf

@@ -19,7 +19,7 @@ fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// What was acknowledged: the revision of every name.
+/// The acknowledged writes: the revision of every name.
 type Acknowledged = BTreeMap<String, u64>;
 
 /// Writes until the server is gone; answers what it acknowledged.
@@ -136,7 +136,7 @@ fn a_hundred_crashes_lose_nothing_on_etcd() {
 fn without_etcd_it_says_so_and_comes_back() {
     let mut etcd = Etcd::start();
     let mut sheaf = Sheaf::on(&etcd);
-    // Whatever the server and its controllers complain about now is deserved.
+    // All warnings of the server and its controllers are expected from now on.
     sheaf.provokes("\"level\":\"WARN\"");
     sheaf.provokes("\"level\":\"ERROR\"");
     let http = sheaf.http();
@@ -147,7 +147,7 @@ fn without_etcd_it_says_so_and_comes_back() {
     let refused = http.post(SECRETS, &secret("during"));
     assert!(matches!(refused.status, 500 | 503 | 504), "{}", refused.text());
     assert!(!refused.refused(refused.status).is_empty());
-    // What is in memory can still be read by those who do not insist on the latest.
+    // Objects in memory can still be read by clients that do not require the latest state.
     let any = http.get(&format!("{SECRETS}?resourceVersion=0")).ok();
     assert_eq!(any["items"].as_array().unwrap().len(), 1);
     assert_eq!(http.get("/livez").status, 200, "it lives");

@@ -1,4 +1,4 @@
-//! Owners and namespaces: what goes with what, and in which order.
+//! Owners and namespaces: which objects are deleted together, and in which order.
 
 use serde_json::{Value, json};
 

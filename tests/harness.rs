@@ -1,4 +1,4 @@
-//! What tests are written with: servers, clients and bounded waiting.
+//! The test harness: servers, clients and bounded waiting.
 
 mod bucket;
 mod etcd;

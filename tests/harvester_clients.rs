@@ -15,7 +15,7 @@ const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f me@here";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
 const PASSWORD: &str = "password1234";
-/// What `terraform plan -detailed-exitcode` ends with if nothing is to be changed.
+/// The exit status of `terraform plan -detailed-exitcode` if nothing is to be changed.
 const NO_CHANGES: i32 = 0;
 
 /// A folder with one configuration, and the provider of the variable.

@@ -1,4 +1,4 @@
-//! Who somebody is, how they prove it, and what they may do.
+//! Authentication and authorization of users.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::harness::{Http, Sheaf, assert_has, eventually};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Who the server takes the sender for: name and groups.
+/// The user that the server sees: name and groups.
 fn whoami(http: &Http) -> (String, Vec<String>) {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let review = http.post(REVIEWS, &review).ok();
@@ -306,7 +306,7 @@ fn a_pod_gets_its_account_and_nothing_that_is_not_there() {
     assert_eq!(made["spec"]["containers"][0]["volumeMounts"].as_array().unwrap().len(), 1);
     assert_eq!(nulls(&made, "pod"), [""; 0], "{made}");
 
-    // What was added must not count as a change of what may not be changed.
+    // Fields that admission added must not count as a change of immutable fields.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     let labelled = http.merge(&format!("{pods}/p"), &label).ok();
     assert_eq!(labelled["metadata"]["labels"]["a"], "b");

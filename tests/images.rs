@@ -285,7 +285,7 @@ fn an_import_is_tried_again_and_goes_on_after_a_crash() {
         condition(&image, "RetryLimitExceeded")["message"].as_str().unwrap(),
         "failed due to error: got 404 status code from",
     );
-    // What was cut off gives its space back, and is fetched anew when there is all of it.
+    // A truncated download frees its space, and is fetched again when the file is complete.
     web.put("cut", content[..content.len() / 2].to_vec(), Fault::None);
     download(&node, "cut", &web.url("cut"), json!({"retry": 2}));
     let image = until(&node, "cut", "RetryLimitExceeded", "False");
@@ -316,7 +316,7 @@ fn an_import_is_tried_again_and_goes_on_after_a_crash() {
     for path in complete {
         assert!(fs::read(&path).unwrap() == disk(), "{} differs", path.display());
     }
-    // They are in use before they are summed; what they were made of goes then.
+    // They are in use before their checksum is known; the downloaded files are removed after that.
     let sha = sum("sha512sum", &node.sheaf.scratch("to.qcow2"));
     for name in ["slow", "late", "cut"] {
         until_summed(&node, name, &sha);

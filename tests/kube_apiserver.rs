@@ -145,7 +145,7 @@ fn machines_live_in_a_cluster_that_is_not_ours() {
             .get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/sheaf-controllers");
         lease.status == 200 && lease.json()["spec"]["holderIdentity"] == "guest"
     });
-    // What belongs to the cluster is left to it.
+    // Objects of the cluster are left to the cluster.
     http.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).ok();
     http.merge(&format!("{machines}/web"), &json!({"spec": {"runStrategy": "Halted"}})).ok();
     eventually("the instance is told to go", || {

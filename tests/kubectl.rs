@@ -93,7 +93,7 @@ fn applies_on_the_server_side_with_three_managers() {
             kubectl.value("get configmap shared", ".data"),
             r#"{"a":"blue","b":"red","c":"blue"}"#
         );
-        // Who no longer wants a field that nobody else owns takes it away.
+        // A manager that no longer applies a field that no other manager owns removes it.
         kubectl.feed(&apply("red", ""), &with("{}"));
         assert_eq!(kubectl.value("get configmap shared", ".data"), r#"{"a":"blue","c":"blue"}"#);
         // Older ones always show them.

@@ -21,7 +21,7 @@ fn ten() -> (Sheaf, Http) {
         });
         http.post(MAPS, &map).ok();
     }
-    // What a controller adds must not come in the middle of a test.
+    // Objects that a controller adds must not appear in the middle of a test.
     eventually("the root certificate is there", || {
         http.get(&format!("{MAPS}/kube-root-ca.crt")).status == 200
     });

@@ -1,4 +1,5 @@
-//! `metrics.k8s.io`: what nodes and machines use. `metrics.sheaf.io`: what they used lately.
+//! `metrics.k8s.io`: the current usage of nodes and machines. `metrics.sheaf.io`: their recent
+//! usage.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
 //! Attacks that must fail, each with an answer that says why. The attacker is `mallory`, a tenant
-//! with the role `edit` in namespace `team`; what they want is in namespace `victim`.
+//! with the role `edit` in namespace `team`; the targets are in namespace `victim`.
 
 mod connections;
 mod disks;

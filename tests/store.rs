@@ -43,7 +43,7 @@ fn a_backup_is_taken_while_the_server_runs_and_restored_elsewhere() {
     assert!(exists(&http, "before") && !exists(&http, "after"));
     let next = create(&http, "next");
     assert!(next > last_seen, "revisions that clients have seen do not come again: {next}");
-    // Who watched the lost future learns that it must start over.
+    // A watch from a revision that the backup does not have must start over.
     let mut events = http.watch(&format!("{MAPS}?resourceVersion={last_seen}"));
     let gone = events.next();
     assert_eq!((&gone["type"], &gone["object"]["code"]), (&json!("ERROR"), &json!(410)), "{gone}");

@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use crate::harness::{Node, assert_has, binary, poll};
 use crate::volumes_node::lab::{Lab, VMIS, machine};
 
-/// The same program with another digest: what follows the end of a program is not read.
+/// The same program with another digest: bytes after the end of a program are not read.
 pub(crate) fn other_program(dir: &Path) -> PathBuf {
     let path = dir.join("sheaf-new");
     fs::copy(binary(), &path).unwrap();

@@ -119,7 +119,7 @@ fn its_port_is_its_readiness(node: &Node, shell: &mut Shell) {
     until("True");
 }
 
-/// What the server at an address says first.
+/// The first bytes from the server at an address.
 fn greeting(address: SocketAddr) -> std::io::Result<[u8; 8]> {
     let limit = Duration::from_secs(120);
     let mut stream = TcpStream::connect_timeout(&address, limit)?;

@@ -38,7 +38,7 @@ impl Dice {
     }
 }
 
-/// What a machine is meant to be.
+/// The wanted state of a machine.
 #[derive(Debug, Clone)]
 struct Wish {
     runs: bool,
@@ -94,7 +94,7 @@ struct Chaos {
     wishes: BTreeMap<String, Wish>,
     /// Every run that was ever seen: each must leave nothing.
     runs: BTreeSet<String>,
-    /// What the agent has on its disk without any machine.
+    /// The agent's files on disk without any machine.
     fresh: BTreeSet<PathBuf>,
 }
 
@@ -231,7 +231,7 @@ impl Chaos {
         });
     }
 
-    /// What is not yet as it should be.
+    /// The first difference from the wanted state.
     fn complaint(&self, vmis: &[Value]) -> Option<String> {
         let expected: Vec<&String> =
             self.wishes.iter().filter(|(_, wish)| wish.runs).map(|(name, _)| name).collect();

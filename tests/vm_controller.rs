@@ -1,5 +1,5 @@
-//! Virtual machines without an agent: what the controllers make of them. Where an agent
-//! would act, the test does.
+//! Virtual machines without an agent: the work of the controllers. Where an agent would act, the
+//! test does.
 
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn until_phase(http: &Http, name: &str, expected: &str) -> Value {
     http.get(&at(VMIS, name)).ok()
 }
 
-/// The identity of the node's agent: what others say about an instance's state is not heard.
+/// The identity of the node's agent: reports of others about an instance's state are ignored.
 fn agent(http: &Http) -> Http {
     http.with("impersonate-user", "system:node:one")
         .with("impersonate-group", "system:nodes")

@@ -133,7 +133,7 @@ fn machines_have_devices_firmware_and_disks_that_they_share() {
         "firmware": {"bootloader": {"efi": {"secureBoot": true}}},
     });
     let shared = node.sheaf.scratch("shared.img");
-    // Whoever comes first makes it.
+    // The first user creates it.
     let disk = json!({"name": "shared", "disk": {"bus": "virtio"}, "shareable": true});
     let source = json!({"path": shared, "type": "DiskOrCreate", "capacity": "1Mi", "shared": true});
     let sharing = json!({"devices": {"disks": [disk]}});

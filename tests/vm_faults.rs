@@ -1,5 +1,5 @@
-//! What goes wrong around running machines: processes that die or stand still, hosts that lose
-//! power, and what is missing when a machine is to start.
+//! Faults around running machines: processes that die or hang, hosts that lose power, and missing
+//! parts when a machine is to start.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -157,7 +157,7 @@ fn machines_come_back_in_their_order_after_a_power_cut() {
     for process in node.processes() {
         kill_process(process, Signal::KILL).unwrap();
     }
-    // What the agent noted when it was started in an earlier life of the host.
+    // The agent's record of a previous boot of the host.
     fs::write(node.sheaf.data().join("agent/boot"), "an earlier boot\n").unwrap();
     node.sheaf.begin();
 
@@ -175,7 +175,7 @@ fn machines_come_back_in_their_order_after_a_power_cut() {
         let back = vmi["metadata"]["uid"] != before[1] && vmi["status"]["phase"] == "Running";
         if back { Ok(()) } else { Err(vmi.to_string()) }
     });
-    // Whoever goes on does not begin anew, nor forgets who waits.
+    // A restarted server neither starts machines again nor forgets those that wait.
     node.sheaf.kill();
     node.sheaf.begin();
     let mut started = Vec::new();

@@ -1,5 +1,5 @@
-//! A real Linux in a machine: what its kernel, its shell and its agent see of what is done to
-//! its object, with the clients' own protocols.
+//! A real Linux in a machine: the effects of changes to its object on its kernel, its shell and
+//! its agent, with the clients' own protocols.
 
 use std::process::Command;
 
@@ -127,7 +127,7 @@ impl Test {
         http.patch(VMS, "application/json-patch+json", patch.to_string()).ok();
     }
 
-    /// What the instance's condition says.
+    /// The condition of this type of the instance.
     fn condition(&self, kind: &str) -> Value {
         let vmi = self.node.sheaf.http().get(VMI).ok();
         let all = vmi["status"]["conditions"].as_array().cloned().unwrap_or_default();

@@ -120,7 +120,7 @@ impl Test {
         });
     }
 
-    /// What a command prints that knows `disk SERIAL`.
+    /// The output of a command that can use `disk SERIAL`.
     #[track_caller]
     fn run(&mut self, command: &str) -> String {
         self.shell.run(&format!("{FIND}; {command}"))

@@ -201,7 +201,7 @@ fn whoever_kills_the_server_finds_one_guest_or_none() {
         let strategy = if round % 2 == 0 { "Always" } else { "Halted" };
         let patch = format!(r#"{{"spec":{{"runStrategy":"{strategy}"}}}}"#);
         node.kubectl().run(&format!("patch vm a --type merge -p {patch}"));
-        // Whatever it is in the middle of.
+        // At any point of its work.
         std::thread::sleep(Duration::from_millis(60 * round));
         node.sheaf.kill();
         assert!(node.processes().len() <= 1);

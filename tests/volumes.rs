@@ -1,4 +1,4 @@
-//! Replicated volumes without an agent: what the controllers make of claims, tickets and
+//! Replicated volumes without an agent: the work of the controllers on claims, tickets and
 //! snapshots. Where a node would act, [`stand_in`] does.
 
 mod machine;

@@ -72,7 +72,7 @@ fn a_machine_on_a_replicated_volume_keeps_its_data_and_leaves_nothing() {
 fn volumes_come_and_go_and_leave_nothing() {
     let lab = Lab::start();
     let first = lab.claim("first", "8Mi");
-    // Whatever the process keeps open for good, it has opened after its first volume.
+    // All files that the process keeps open permanently are open after its first volume.
     lab.want(&first, Some("one"));
     lab.until_served(&first);
     lab.want(&first, None);

@@ -1,4 +1,5 @@
-//! Watches: what a client sees, in which order, from where, and over which transport.
+//! Watches: the events that a client receives, in which order, from which revision, and over which
+//! transport.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Admission webhooks: who is asked, what they may change, and what happens when they are
-//! down, slow or lying.
+//! Admission webhooks: which are called, which changes they may make, and the result when they are
+//! down, slow or wrong.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn configuration(kind: &str, name: &str, hook: &Hook, change: Value) -> Value {
             "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
             "operations": ["*"],
         }],
-        // What else the server writes is not this test's business.
+        // Other writes of the server are not part of this test.
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "judged"}},
         "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 30,
     });
@@ -122,7 +122,7 @@ fn a_webhook_refuses_every_way_of_writing() {
     assert!(asked.iter().all(|asked| asked.path == "/review?timeout=30s"), "{asked:?}");
     // Connections are used again; only a collection is deleted by several at once.
     assert!(hook.connections() <= 2, "{}", hook.connections());
-    // Whoever configured it can take it back.
+    // The user who configured it can remove it.
     http.delete(&format!("{HOOKS}/validatingwebhookconfigurations/judge")).ok();
     http.delete(kept).ok();
 }

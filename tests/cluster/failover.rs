@@ -58,7 +58,7 @@ impl Cluster {
         for (port, name) in [(1, "two"), (2, "three")] {
             let (url, text) = token(&lab.node.sheaf.run("token create"));
             let mut worker = switch.outsider(port, &url, &text, name);
-            // Whoever is killed or cut off complains about everything.
+            // A node that is killed or cut off logs warnings about everything.
             worker.sheaf.provokes("");
             worker.sheaf.begin();
             workers.push(worker);
@@ -146,7 +146,8 @@ fn until_writes(node: &Node) -> u64 {
     })
 }
 
-/// What the guest of a node found first, which is no less than what another was told is written.
+/// Checks that the first count that the guest of a node read is no less than the last one
+/// acknowledged.
 fn check_nothing_is_lost(node: &Node, acknowledged: u64) {
     let found = poll("the guest has read its disk", || {
         counts(node, 's').first().copied().ok_or_else(|| node.said())
@@ -170,7 +171,7 @@ fn restart(node: &mut Node, name: &str) {
     node.sheaf.begin();
 }
 
-/// What the loss of a node would mean is known before, to those who may see everything.
+/// The effect of the loss of a node is predicted, for users who may see everything.
 fn predicts_the_loss(cluster: &Cluster) {
     let sheaf = &cluster.lab.node.sheaf;
     let told = sheaf.run("node what-if two");

@@ -48,7 +48,7 @@ pub(super) fn until_ready(management: &Node, name: &str) -> Value {
     })
 }
 
-/// What a guest says on its console, through the management node.
+/// Waits for output on a guest's console, through the management node.
 fn until_heard(management: &Node, name: &str, part: &str) {
     let path = format!("{GUEST}/{name}/console");
     let mut console =

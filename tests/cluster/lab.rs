@@ -226,7 +226,7 @@ pub(super) fn with_other_pin(token: &str) -> String {
     JoinToken { ca: "ab".repeat(32), ..token }.encode()
 }
 
-/// What a start that must fail says.
+/// The log of a start that must fail.
 pub(super) fn refusal(outsider: &Node) -> String {
     let status = ended(&mut outsider.sheaf.spawn(), || outsider.sheaf.log());
     assert!(!status.success(), "it joined: {}", outsider.sheaf.log());

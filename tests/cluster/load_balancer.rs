@@ -60,7 +60,7 @@ fn sole_owner(switch: &Switch, http: &Http, is_wanted: impl Fn(&str) -> bool) ->
     })
 }
 
-/// What the client gets from the address.
+/// The client's response from the address.
 fn answer(switch: &Switch) -> String {
     let ask =
         format!("exec 3<>/dev/tcp/{ADDRESS}/80; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");

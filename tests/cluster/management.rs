@@ -60,7 +60,7 @@ fn kill(node: &mut Node) {
 fn join(switch: &Switch, port: u8, first: &Node, name: &str) -> Node {
     let (url, text) = token(&first.sheaf.run("token create --role management"));
     let mut node = switch.outsider(port, &url, &text, name);
-    // Whoever is killed, or waits for others, complains.
+    // A node that is killed, or waits for others, logs warnings.
     node.sheaf.provokes("");
     node.sheaf.begin();
     node

@@ -33,7 +33,7 @@ fn until_written(node: &Node, name: &str) {
     });
 }
 
-/// What the cluster says of itself; a complaint while its server restarts.
+/// The status of the cluster; an error while its server restarts.
 fn status(node: &Node) -> String {
     let output = node.sheaf.command("cluster status");
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
@@ -61,7 +61,7 @@ fn until_virtual_address_serves(kubeconfig: &Path) {
     });
 }
 
-/// What the witness may do with its certificate, and what it may not.
+/// The rights of the witness's certificate, and the limits of them.
 fn the_witness_has_no_rights(one: &Node, witness: &Node) {
     let http = as_node(one, witness);
     for (path, status) in [

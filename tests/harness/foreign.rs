@@ -136,7 +136,7 @@ impl Drop for Foreign {
     }
 }
 
-/// What envtest makes: one authority for serving, one for clients, RSA keys for tokens.
+/// The files of envtest: one CA for serving, one for clients, RSA keys for tokens.
 fn write_files(dir: &Path, port: u16) {
     let (serving_ca, serving_issuer) = authority("envtest-environment");
     let serving = issue(&serving_issuer, "localhost", &[], ExtendedKeyUsagePurpose::ServerAuth);

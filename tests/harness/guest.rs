@@ -74,7 +74,7 @@ impl Shell {
         self.console.write_all(text.as_bytes()).unwrap();
     }
 
-    /// What a command prints.
+    /// The output of a command.
     #[track_caller]
     pub(crate) fn run(&mut self, command: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -112,7 +112,7 @@ impl Shell {
                 return text[..end].to_owned();
             }
             assert!(began.elapsed() < BOUND, "the guest does not say {part:?}: {text}");
-            // Byte by byte: what comes after belongs to the next question.
+            // Byte by byte: later output belongs to the next command.
             let mut byte = [0];
             match self.console.read(&mut byte) {
                 Ok(0) => panic!("the console ended after {text:?}"),

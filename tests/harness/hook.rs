@@ -31,7 +31,7 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
-/// What is said to it.
+/// The response of the hook.
 pub(crate) enum Said {
     Json(Value),
     Raw(u16, Vec<u8>),
@@ -96,7 +96,7 @@ impl Hook {
         self.asked.lock().unwrap().clone()
     }
 
-    /// What was asked since the last call of this.
+    /// The requests since the last call of this.
     pub(crate) fn take_asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }

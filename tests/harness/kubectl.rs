@@ -56,7 +56,7 @@ pub(crate) struct Kubectl {
     program: PathBuf,
     minor: u32,
     arguments: Vec<String>,
-    /// For its caches: what one test has seen must not help another.
+    /// For its caches: one test must not use those of another.
     home: PathBuf,
 }
 

@@ -188,7 +188,7 @@ impl Node {
             return Vec::new();
         };
         let mut found = Vec::new();
-        // What was seen on which tap is remembered in the third one, until it is forgotten.
+        // The third table keeps addresses seen on taps until they expire, so it is left out.
         for table in &tables(bridge)[..2] {
             let listed = Command::new("nft").args(["list", "table"]).args(table).output().unwrap();
             let text = String::from_utf8_lossy(&listed.stdout).into_owned();
@@ -205,7 +205,7 @@ impl Node {
         found
     }
 
-    /// What the only machine has said on its serial port.
+    /// The output of the only machine on its serial port.
     pub(crate) fn said(&self) -> String {
         let folders = self.folders();
         let [folder] = folders.as_slice() else { return String::new() };

@@ -24,7 +24,7 @@ pub(crate) struct Sheaf {
     process: Option<Child>,
     /// Beginnings of warnings and errors that this test provokes.
     provoked: Vec<String>,
-    /// Who it runs as; ourselves if nobody is named.
+    /// The user that it runs as; by default ours.
     user: Option<u32>,
     /// The network namespace it runs in; ours if none is named.
     namespace: Option<String>,
@@ -198,7 +198,7 @@ impl Sheaf {
     /// SIGTERM; answers how long the end took.
     pub(crate) fn terminate(&mut self) -> Duration {
         let mut process = self.process.take().expect("it runs");
-        // Whoever was in the middle of something may say so.
+        // Interrupted operations may log this.
         self.provokes("the server is shutting down");
         let began = Instant::now();
         kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
@@ -301,7 +301,7 @@ impl Sheaf {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// What the server wrote to its log since it was last started.
+    /// The server's log since it was last started.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What Harvester's own clients send: its Terraform provider, its CSI driver and its cloud
+//! The requests of Harvester's own clients: its Terraform provider, its CSI driver and its cloud
 //! provider. The programs themselves are in `harvester_clients`, which takes minutes.
 
 use serde_json::{Value, json};

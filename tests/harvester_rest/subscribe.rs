@@ -102,7 +102,7 @@ fn a_subscriber_follows_what_it_may_see() {
         say(&mut socket, stop).await;
         assert_eq!(hear(&mut socket).await["name"], "resource.stop");
 
-        // What is wrong is answered on the same connection.
+        // Errors are answered on the same connection.
         say(&mut socket, json!({"resourceType": "unicorns"})).await;
         let error = hear(&mut socket).await;
         assert_eq!(error["data"], json!({"error": "failed to find schema unicorns"}));

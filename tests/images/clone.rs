@@ -144,7 +144,7 @@ fn a_clone_that_makes_no_sense_is_refused_and_a_secret_in_use_stays() {
     let told = node.sheaf.command("image decrypt open x");
     assert_has(String::from_utf8_lossy(&told.stderr), "can not re-decrypt");
 
-    // Who may make images here may not read those of others.
+    // A user who may create images here may not read those of others.
     let token = narrow_token(&node);
     let reply = node.sheaf.bearer(&token).post(IMAGES, &wish("x", "other/x", "encrypt", "hidden"));
     let text = "user \"system:serviceaccount:default:narrow\" is not allowed to access source image other/x";

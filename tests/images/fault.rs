@@ -33,7 +33,7 @@ fn an_upload_goes_on_where_it_was_and_images_come_out_again() {
     assert_has(early.text(), "upload offset is 1048576; expected 3145728");
     let bare = node.sheaf.http().send(Request::post(format!("{path}&offset=0")), "x");
     assert_eq!(bare.status, 400, "{}", bare.text());
-    // What went while nobody looked is found at the next start.
+    // Files of an image that was deleted while the node was down are found at the next start.
     let stray = node.sheaf.data().join("storage/disk/backing-images/gone-00112233");
     node.sheaf.kill();
     fs::create_dir_all(&stray).unwrap();

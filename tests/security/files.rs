@@ -1,4 +1,4 @@
-//! What other users of the node's operating system can read.
+//! Files that other users of the node's operating system can read.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -42,7 +42,7 @@ fn other_users_read_nothing_of_the_state() {
     sheaf.run(&format!("store backup --to {}", backup.display()));
     assert_eq!(mode(&backup), 0o600);
 
-    // What an earlier version has left open is closed at the next start.
+    // Permissions that an earlier version left open are restricted at the next start.
     sheaf.end();
     for (path, mode) in [(data.clone(), 0o755), (data.join("state.db"), 0o644)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

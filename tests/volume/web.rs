@@ -75,7 +75,7 @@ impl Web {
     }
 }
 
-/// One request per connection. Whoever does not listen any more ends it.
+/// One request per connection. It ends when the client stops reading.
 fn serve(mut stream: TcpStream, state: &State) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines().map_while(Result::ok);
     let asked = lines.next()?.split(' ').nth(1)?.to_owned();

@@ -12,7 +12,7 @@ fn exports(namespace: &str) -> String {
     format!("/apis/export.kubevirt.io/v1/namespaces/{namespace}/virtualmachineexports")
 }
 
-/// What a client of the export of a claim gets for one of its links.
+/// The response to a client of the export of a claim for one of its links.
 pub(super) fn download(lab: &Lab, namespace: &str, claim: &str, format: usize) -> Reply {
     let source = json!({"apiGroup": "", "kind": "PersistentVolumeClaim", "name": claim});
     download_from(lab, namespace, claim, &source, format)

@@ -43,7 +43,7 @@ fn write_files(lab: &Lab, volume: &str) {
     lab.write_image(volume, &image);
 }
 
-/// What a file of the file system on a volume holds.
+/// The content of a file in the file system on a volume.
 fn file_on(lab: &Lab, claim: &str, name: &str) -> String {
     let image = lab.node.sheaf.scratch("read.img");
     lab.read_image(&lab.until_bound(claim), &image);

@@ -92,7 +92,7 @@ impl Work {
         self.size += 8;
         self.ask(lab, data, &image, &copy, &snapshot);
         let mut victims = vec![strike(lab, &mut dice)];
-        // Who comes back finds it all half done; so does who comes after that.
+        // A second kill interrupts the recovery from the first.
         if dice.below(2) == 0 {
             victims.push(strike(lab, &mut dice));
         }

@@ -1,5 +1,5 @@
-//! Alarms follow the objects that they concern: one is created when a rule finds something wrong
-//! that lasts, and deleted when it is mended. What users decided about an alarm is left alone.
+//! Alarms follow the objects that they concern: one is created when a rule finds a fault that
+//! lasts, and deleted when it is repaired. Decisions of users about an alarm are kept.
 
 mod plan;
 
@@ -28,7 +28,7 @@ const LONGHORN_NODES: Resource = Resource::new("longhorn.io", "v1beta2", "nodes"
 const IMAGES: Resource = Resource::new(HARVESTER, "v1beta1", "virtualmachineimages");
 const SCHEDULES: Resource = Resource::new(HARVESTER, "v1beta1", "schedulevmbackups");
 const UPGRADES: Resource = Resource::new(HARVESTER, "v1beta1", "upgrades");
-/// What an alarm concerns, by a label: alarms of an object are found without its name's hash.
+/// The label with the object of an alarm: alarms of an object are found without its name's hash.
 const OBJECT_LABEL: &str = "sheaf.io/alarm-object";
 /// A volume whose host is away is looked at again, since the host's return does not change it.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -128,8 +128,8 @@ impl AlarmReconciler {
         Ok(absent.map(|node| object::name(node).to_owned()).collect())
     }
 
-    /// What has lasted for its grace period, and when to look at the rest again. An alarm that
-    /// exists has waited for it already.
+    /// The findings that have lasted for their grace period, and when to check the others again.
+    /// An existing alarm has waited for it already.
     fn lasting(
         &self,
         key: &AlarmKey,

@@ -1,10 +1,10 @@
 //! Addresses of load balancers are announced by one node each: which one is decided here, and written
 //! into a Lease per address (`hci::announcement`), which the node renews.
 //!
-//! Leases are read every few seconds and not watched: a renewal is no news. How long a lease has
-//! been unchanged is measured here with a clock that nobody can set, so that an address moves only
-//! when its holder has stopped. What is measured is lost with the process, which gives every holder
-//! its full time again.
+//! Leases are read every few seconds and not watched: a renewal needs no reaction. How long a
+//! lease has been unchanged is measured here with a monotonic clock, so that an address moves only
+//! when its holder has stopped. The measurements are lost with the process, which gives every
+//! holder its full time again.
 
 mod plan;
 #[cfg(test)]
@@ -131,7 +131,8 @@ impl Reconciler for AnnouncementReconciler {
         let is_waiting = !changes.is_empty() || plan::is_waiting(&state);
         for change in changes {
             match self.apply(change).await {
-                // Somebody was faster: what follows was decided on what is not so any more.
+                // Another writer was faster: the remaining changes were planned on outdated
+                // objects.
                 Err(failure) if [403, 404, 409].iter().any(|code| is_refused(&failure, *code)) => {
                     return Ok(ReconcileResult::Retry);
                 }

@@ -45,7 +45,7 @@ impl EventMapper for BalanceMapper {
     }
 }
 
-/// What this process knows of the past.
+/// The history of this process.
 #[derive(Debug, Default)]
 struct History {
     uneven_since: Option<Instant>,

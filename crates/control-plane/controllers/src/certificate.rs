@@ -30,7 +30,7 @@ const NODE_USER: &str = "system:node:";
 const JOIN_STEPS: usize = 8;
 const REVIEWS: Resource = Resource::new("authorization.k8s.io", "v1", "subjectaccessreviews");
 
-/// What somebody asks to be signed.
+/// A certificate signing request.
 #[derive(Debug, Clone, Copy)]
 pub struct CertificateAsk<'a> {
     /// PEM.
@@ -40,7 +40,7 @@ pub struct CertificateAsk<'a> {
     pub seconds: Option<i64>,
 }
 
-/// What a certificate is asked for.
+/// The content of a reviewed certificate request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReviewedRequest {
     pub common_name: String,
@@ -50,9 +50,10 @@ pub struct ReviewedRequest {
     pub is_own_endpoint: bool,
 }
 
-/// Who has the key of the cluster's authority.
+/// The signer, which has the key of the cluster's CA.
 pub trait CertificateSigner: Send + Sync {
-    /// What is asked for; nothing if the signer is somebody else. Or why it will not be signed.
+    /// The reviewed request; `None` if another signer is named. An error says why it will not be
+    /// signed.
     fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, String>;
     /// The certificate, PEM.
     fn sign(

@@ -175,7 +175,7 @@ impl ClaimReconciler {
         self.noticed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// A claim was deleted: what was promised to it is free of it.
+    /// A claim was deleted: volumes reserved for it are released.
     async fn gone(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let volumes = self.objects.list(VOLUMES, "", "").await.doing("list volumes")?;
         for volume in &volumes {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::object::{list, text};
 
-/// What a condition says.
+/// A condition to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) kind: &'static str,

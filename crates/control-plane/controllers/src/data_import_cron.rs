@@ -1,5 +1,5 @@
-//! CDI's DataImportCrons: what a source was last seen to hold is imported, the managed DataSource
-//! then points at it, and old imports go.
+//! CDI's DataImportCrons: the content that a source was last seen to have is imported, the managed
+//! DataSource then points at it, and old imports are deleted.
 //!
 //! Looking at the source is the business of an agent: nothing here reaches outside the cluster.
 

@@ -175,7 +175,8 @@ impl DhcpReconciler {
         };
         for change in plan::plan(&state, base::clock::now()) {
             match self.apply(&state, change).await {
-                // Somebody was faster: what follows was decided on what is not so any more.
+                // Another writer was faster: the remaining changes were planned on outdated
+                // objects.
                 Err(failure) if [403, 404, 409].iter().any(|code| is_refused(&failure, *code)) => {
                     return Ok(ReconcileResult::Retry);
                 }

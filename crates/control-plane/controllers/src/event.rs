@@ -1,5 +1,4 @@
-//! What controllers report about objects, written through the one recorder that they share:
-//! [`client::events`].
+//! Events of controllers, written through the one recorder that they share: [`client::events`].
 
 use client::events::{Occurrence, Recorder};
 use k8s_openapi::api::core::v1::ObjectReference;

@@ -45,7 +45,7 @@ enum GarbageTask {
     Orphan(Uid),
 }
 
-/// What a request, or a few, came to.
+/// The result of one request or several.
 enum RequestOutcome {
     Looked { uid: Uid, latest: Result<Option<Meta>, CollectError> },
     Asked { uid: Uid, latest: Meta, answers: Result<Vec<OwnerQuery>, CollectError> },

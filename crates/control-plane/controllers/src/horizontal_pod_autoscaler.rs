@@ -1,8 +1,8 @@
 //! HorizontalPodAutoscalers: the `scale` subresource of their targets follows bounds and
 //! resource metrics, as kube-controller-manager does it.
 //!
-//! An autoscaler is evaluated when its spec changes and every [`SYNC_PERIOD`]. What was
-//! recommended before is kept in memory, as upstream keeps it.
+//! An autoscaler is evaluated when its spec changes and every [`SYNC_PERIOD`]. Earlier
+//! recommendations are kept in memory, as upstream does.
 
 mod behavior;
 mod metric;
@@ -63,7 +63,7 @@ impl EventMapper for Autoscalers {
     }
 }
 
-/// What is remembered about an autoscaler between two evaluations.
+/// The state of an autoscaler between two evaluations.
 #[derive(Default)]
 struct AutoscalerRecord {
     evaluated: Option<(Instant, HorizontalPodAutoscalerSpec)>,

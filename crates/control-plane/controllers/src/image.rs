@@ -1,9 +1,9 @@
 //! Images of disks: each gets a backing image, which a node fills, and a storage class whose
-//! volumes begin as it. What the node says of the data is repeated in the image, as Harvester
-//! does it.
+//! volumes begin as a copy of it. The node's status of the data is copied to the image, as
+//! Harvester does it.
 //!
-//! Who uses an image is asked before its deletion, by `hci::admit`. Backing images that people
-//! made themselves get a disk as well.
+//! `hci::admit` checks the users of an image before its deletion. Backing images that people
+//! created themselves get a disk as well.
 
 mod disk;
 mod plan;
@@ -328,7 +328,7 @@ impl ImageReconciler {
         Ok(disk::choose(backing, origin.as_ref(), &all))
     }
 
-    /// What is worth an event: the end of an import, and each attempt that failed.
+    /// Records events: the end of an import, and each attempt that failed.
     async fn update_status(&self, image: &Value, patch: &Value) {
         let failed = object::int(patch, "/status/failed");
         let has = |kind: &str| crate::condition::is(patch, kind, "True");

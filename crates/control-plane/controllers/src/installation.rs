@@ -79,7 +79,7 @@ fn is_ours(kind: &str, namespace: &str, name: &str) -> bool {
 pub struct UploadProxy {
     /// As in `https://10.0.0.1:6443`.
     pub url: String,
-    /// Whom to trust there, PEM.
+    /// The CA of the proxy, PEM.
     pub ca: String,
 }
 

@@ -1,5 +1,5 @@
-//! Longhorn's volumes from the control side: what claims get, which engine and replicas a
-//! volume has and where, and what snapshots stand for. Data moves on the nodes only.
+//! Longhorn's volumes from the control side: the provisioning of claims, the engine and replicas
+//! of a volume and their nodes, and snapshots. Data is moved by the nodes only.
 
 pub(crate) mod backup;
 pub(crate) mod backup_target;

@@ -27,7 +27,7 @@ const PARALLEL: usize = 8;
 /// The next look at a namespace that is not empty, if nothing in it changes before.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Remembers which namespaces are being emptied: whatever goes in them is news.
+/// The namespaces that are being emptied: every deletion in them triggers a reconciliation.
 #[derive(Debug, Default)]
 pub(crate) struct Terminating(BTreeSet<Arc<str>>);
 
@@ -89,7 +89,7 @@ impl Reconciler for NamespaceReconciler {
 
 impl NamespaceReconciler {
     async fn empty(&self, namespace: &str) -> DeletionPass {
-        // What was defined a moment ago may hold objects already: ask anew.
+        // A kind that was defined a moment ago may have objects already: discover again.
         let catalog = match client::discover(&self.client).await {
             Ok(catalog) => Arc::new(catalog),
             Err(_) => self.catalog.borrow().clone(),

@@ -66,8 +66,8 @@ pub(crate) struct NodeReconciler {
     memory: Mutex<NodeMemory>,
 }
 
-/// What is known from earlier looks. All of it is lost with the process, which gives every node a
-/// fresh window.
+/// The state of earlier reconciliations. All of it is lost with the process, which gives every
+/// node a fresh window.
 #[derive(Debug, Default)]
 struct NodeMemory {
     window: SilenceWindow,
@@ -135,7 +135,7 @@ impl NodeReconciler {
         memory.declared.retain(|node, _| renewals.contains_key(node));
     }
 
-    /// What each node is now.
+    /// The current state of each node.
     fn judge(&self, view: &ClusterView) -> Vec<NodeLife> {
         let mut memory = self.memory();
         let by_name: BTreeMap<&str, &Value> =

@@ -1,5 +1,5 @@
-//! What the pods of each node request, as annotations of the Node: Rancher writes them, and its and
-//! Harvester's clients show free capacity by them.
+//! The sum of requests of the pods of each node, as annotations of the Node: Rancher writes them,
+//! and its and Harvester's clients show free capacity by them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -127,7 +127,7 @@ fn add(sums: &mut BTreeMap<&'static str, Quantity>, container: &Value, kind: &st
     }
 }
 
-/// The form that Rancher writes: what is zero is there as well, pods only if there are any.
+/// The form that Rancher writes: zero values are included, pods only if there are any.
 fn printed(sums: &BTreeMap<&'static str, Quantity>, pods: i64) -> String {
     let amount =
         |resource: &str| sums.get(resource).map_or_else(|| "0".to_owned(), Quantity::to_string);

@@ -120,7 +120,7 @@ pub(crate) fn controlled_by(owner: &Value, api_version: &str, kind: &str) -> Val
         "controller": true, "blockOwnerDeletion": true})
 }
 
-/// What a patch must carry so that it is refused when somebody else was faster.
+/// The metadata with which a patch is refused if another writer was faster.
 pub(crate) fn version(object: &Value) -> Map<String, Value> {
     let mut meta = Map::new();
     meta.insert("uid".into(), json!(uid(object)));

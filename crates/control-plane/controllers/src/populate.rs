@@ -1,4 +1,4 @@
-//! CDI's annotations on claims: what is to be on a claim, and whether it is there.
+//! CDI's annotations on claims: the wanted content of a claim, and whether it is complete.
 
 use serde_json::Value;
 

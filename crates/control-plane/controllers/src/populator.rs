@@ -1,8 +1,8 @@
 //! Claims that name one of CDI's sources in `dataSourceRef`: VolumeImportSource,
 //! VolumeUploadSource and VolumeCloneSource.
 //!
-//! What the source says is written onto the claim in CDI's annotations, once; from then on the
-//! claim is provisioned and filled as that of a DataVolume. Before that nobody makes its volume.
+//! The spec of the source is written to the claim in CDI's annotations, once; from then on the
+//! claim is provisioned and filled as that of a DataVolume. Until then no volume is provisioned.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -55,7 +55,7 @@ impl EventMapper for Populated {
 pub(crate) struct PopulatorReconciler {
     objects: Objects,
     waiting: Dependents,
-    /// What each claim was told last, so that it is told once.
+    /// The last event of each claim, so that it is recorded once.
     told: Mutex<BTreeMap<ObjectKey, String>>,
 }
 

@@ -1,5 +1,5 @@
-//! Keeping `status` of ResourceQuotas true: what is used is counted anew when a quota
-//! changes, when something it may count goes, and every few minutes.
+//! Keeps `status` of ResourceQuotas correct: usage is counted again when a quota changes, when an
+//! object that it may count is deleted, and every few minutes.
 //!
 //! Admission charges for what is created; this controller repairs and gives back.
 

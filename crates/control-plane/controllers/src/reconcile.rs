@@ -1,5 +1,5 @@
-//! Running a reconciler: what to look at comes from touches, a few keys are worked on at
-//! a time, failures are retried later and later.
+//! Runs a reconciler: change events enqueue keys, a few keys are reconciled at a time, and
+//! failures are retried with increasing delays.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -50,7 +50,7 @@ impl ObjectChange {
         }
     }
 
-    /// What an update means to those who keep no objects.
+    /// The change event of an update, for controllers that keep no objects.
     pub(crate) fn of(update: &Update) -> Option<Self> {
         let kind = &update.kind;
         match &update.change {
@@ -65,7 +65,7 @@ impl ObjectChange {
     }
 }
 
-/// What came out of looking at one key.
+/// The result of reconciling one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReconcileResult {
     /// Nothing more until it is touched.

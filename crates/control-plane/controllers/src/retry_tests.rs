@@ -1,5 +1,5 @@
-//! What every controller writes while the API server refuses something to it: the back-off has
-//! to hold, whatever is refused and whatever the controllers write about it.
+//! The writes of every controller while the API server refuses something to it: the back-off must
+//! work, whatever is refused and whatever the controllers write about it.
 
 mod objects;
 
@@ -18,7 +18,7 @@ use crate::{Config, Leadership, start};
 /// a claim, so this is three times that, and less than one write per second.
 const MOST_WRITES: usize = 45;
 
-/// What was written in a simulated minute, and what the queues did.
+/// The writes of a simulated minute, and the counters of the queues.
 struct SimulatedMinute {
     writes: Vec<(String, String, String, usize)>,
     loads: Workloads,
@@ -61,7 +61,7 @@ async fn every_controller_has_an_object_to_work_on() {
     let idle: Vec<&str> =
         queues.iter().filter(|(_, load)| load.counts()[0] == 0).map(|(name, _)| *name).collect();
     assert_eq!(idle, [""; 0], "no object for these queues");
-    // What the controllers of these kinds write at least.
+    // The minimum that the controllers of these kinds write.
     let resources = written(&minute);
     for resource in objects::WRITTEN {
         assert!(resources.contains(*resource), "{resource} is not written: {resources:?}");

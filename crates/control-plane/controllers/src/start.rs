@@ -25,7 +25,7 @@ const QUEUE: usize = 256;
 /// How long the controllers may take to end.
 const STOP_LIMIT: Duration = Duration::from_millis(1500);
 
-/// What the controllers have to be told.
+/// The configuration of the controllers.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub leadership: Leadership,
@@ -60,13 +60,13 @@ impl fmt::Debug for ControllerSet {
     }
 }
 
-/// Who runs the controllers when there are several servers.
+/// The choice of the server that runs the controllers when there are several.
 #[derive(Debug, Clone)]
 pub enum Leadership {
     /// There is only this one; nothing has to be written to know that.
     Sole,
-    /// Whoever holds the lease `kube-system/sheaf-controllers`. The identity must be unique
-    /// among the servers and should survive a restart, which then costs no pause.
+    /// The holder of the lease `kube-system/sheaf-controllers`. The identity must be unique among
+    /// the servers and should survive a restart, which then costs no pause.
     Lease { identity: String },
 }
 

@@ -84,7 +84,7 @@ impl Reconciler for SupportBundleReconciler {
     }
 }
 
-/// What is to be done with a support bundle.
+/// The next step for a support bundle.
 #[derive(Debug, PartialEq)]
 enum BundlePlan {
     Write(Value),

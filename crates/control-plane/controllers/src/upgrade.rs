@@ -180,7 +180,7 @@ fn degraded(volumes: &[Value]) -> Vec<String> {
     degraded.map(|volume| object::name(volume).to_owned()).collect()
 }
 
-/// What the Upgrade has to say.
+/// The patch of the Upgrade's status.
 fn patch_of(upgrade: &Value, plan: &UpgradePlan, now: Timestamp) -> Value {
     let mut conditions = condition::of(upgrade);
     for wanted in &plan.conditions {

@@ -91,8 +91,8 @@ impl VmClaimsReconciler {
         self.patch(machine, &patch, "hold the machine").await
     }
 
-    /// Who waits for a machine to be gone may count on its claims being gone too: an image, for
-    /// instance, can be deleted then.
+    /// A machine is released after its claims are gone, so that its end implies theirs: an image,
+    /// for instance, can be deleted then.
     async fn release(&self, machine: &Value) -> Result<ReconcileResult, ReconcileError> {
         let namespace = object::namespace(machine);
         let Some(patch) = plan::release(machine) else { return Ok(ReconcileResult::Done) };

@@ -5,7 +5,8 @@
 //!          └──────────────────────┴──────────────────┴──► Failed
 //! ```
 //!
-//! What was made on the way goes in the end. A clone whose machine is deleted goes as well.
+//! Objects created on the way are deleted at the end. A clone whose machine is deleted is deleted
+//! as well.
 
 mod plan;
 
@@ -210,7 +211,7 @@ impl VmCloneReconciler {
         Ok(ReconcileResult::Again(Duration::ZERO))
     }
 
-    /// What is left of a clone that is done.
+    /// Cleans up after a clone that is done.
     async fn follow(
         &self,
         key: &ObjectKey,

@@ -105,7 +105,7 @@ impl ExportReconciler {
         Self { objects: Objects(client), waiting, proxy }
     }
 
-    /// Who names a secret brings it; otherwise one is made.
+    /// An export that names a secret uses it; otherwise one is created.
     async fn make_token(
         &self,
         object: &Value,

@@ -137,7 +137,7 @@ impl VmSnapshotReconciler {
         let disks: Vec<_> = claims.into_iter().map(plan::disk).collect();
         let patch = plan::begun(snapshot, &vm, vmi.as_ref(), &disks, clock::now());
         self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
-        // What was just written counts if all disks are captured already.
+        // The status that was just written counts if all disks are captured already.
         let mut begun = snapshot.clone();
         begun["status"] = patch["status"].clone();
         let wanted = plan::content(&begun, &vm, vmi.as_ref(), &disks);

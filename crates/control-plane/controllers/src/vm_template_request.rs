@@ -196,7 +196,8 @@ impl TemplateRequestReconciler {
         Ok(is_own.then_some(found))
     }
 
-    /// Creates a disk of a template if it is missing; what it waits for, if it is not complete.
+    /// Creates a disk of a template if it is missing; returns the state that it waits for, if it
+    /// is not complete.
     async fn disk(&self, wanted: &Value) -> Result<Option<RequestProgress>, ReconcileError> {
         let (namespace, name) = (object::namespace(wanted), object::name(wanted));
         let found = self.objects.get(DATA_VOLUMES, namespace, name).await;

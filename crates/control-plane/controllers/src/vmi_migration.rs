@@ -1,7 +1,7 @@
 //! Migrations of running instances: their turn, their target and their phases.
 //!
-//! What happens on the nodes is told by `status.migrationState` of the instance. An instance that
-//! was marked by an eviction gets a migration of its own here.
+//! `status.migrationState` of the instance reports the progress on the nodes. An instance that was
+//! marked by an eviction gets a migration of its own here.
 
 mod annotations;
 mod plan;
@@ -36,7 +36,7 @@ const QUEUE_INTERVAL: Duration = Duration::from_secs(2);
 /// Finished migrations that are kept of each instance.
 const KEPT: usize = 5;
 
-/// What is looked at.
+/// The object to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MigrationKey {
     Migration(ObjectKey),
@@ -352,7 +352,7 @@ impl MigrationReconciler {
     }
 }
 
-/// What the instance says of this migration and no other.
+/// The instance's state of this migration and no other.
 fn own_state(migration: &Value, vmi: &Value) -> Option<Value> {
     let state = &vmi["status"]["migrationState"];
     (state["migrationUid"] == object::uid(migration)).then(|| state.clone())

@@ -94,7 +94,7 @@ impl Reconciler for ReplicaSetReconciler {
         for name in &plan.finished {
             self.delete(&set, &own, name, "Deleted finished virtual machine:").await?;
         }
-        // What was made counts as soon as it is seen; this comes back then.
+        // New instances count as soon as they are observed, which triggers another reconciliation.
         let status = plan::status(&set, &own, failure.as_deref(), clock::now());
         if !is_merged(&set, &status) {
             let written = self.objects.merge_status(SETS, &key.namespace, &key.name, &status).await;

@@ -1,4 +1,4 @@
-//! What is wrong with an object, if anything needs an administrator: pure.
+//! Faults of an object that need an administrator: pure.
 //!
 //! A rule names a state that lasts. States that pass by themselves are alarms only after a grace
 //! period, and what follows from a host that is away is not an alarm of its own.
@@ -138,7 +138,7 @@ pub(crate) fn alarm_name(rule: &str, label: &str) -> String {
     format!("{}-{label}", rule.to_ascii_lowercase())
 }
 
-/// What is wrong with the object. `absent_hosts` are the hosts that are not ready.
+/// The faults of the object. `absent_hosts` are the hosts that are not ready.
 pub(crate) fn findings(
     subject: Subject,
     object: &Value,

@@ -21,7 +21,7 @@ async fn an_alarm_is_raised_kept_and_deleted_with_its_cause() {
     let raised = fake.get(KIND, "", name).unwrap();
     assert_eq!(raised["status"]["summary"], "backup n/b of machine m failed");
     assert_eq!(raised["status"]["reason"], "no room");
-    // What a user decided stays when the cause changes.
+    // The user's decision stays when the cause changes.
     fake.merge(KIND, "", name, &json!({"spec": {"acknowledged": true}}));
     fake.merge(BACKUP_KIND, "n", "b", &json!({"status": {"error": {"message": "no keys"}}}));
     reconciler.reconcile(&key).await.unwrap();

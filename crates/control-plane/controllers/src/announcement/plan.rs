@@ -169,7 +169,7 @@ fn assign<'a>(
     let time = clock::rfc3339_micro(now);
     let key = announcement::lease_name(address);
     let Some(lease) = lease else {
-        // Whoever held a lease that somebody deleted may still announce.
+        // The former holder of a deleted lease may still announce the address.
         if state.unchanged.contains_key(&key) && !is_silent(state, &key) {
             return (None, None);
         }

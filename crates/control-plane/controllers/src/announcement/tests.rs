@@ -213,7 +213,7 @@ fn a_service_shows_an_address_that_is_announced() {
         assert_eq!(ip == ADDRESS, is_shown, "{what}: {service}");
         assert_eq!(text(&service, "/status/conditions/0/message"), message, "{what}");
     }
-    // What a service asks for on its own is not announced.
+    // An address that a service requests without a pool is not announced.
     let mut state = cluster(&["a"], None);
     state.pools.clear();
     assert_eq!(plan(&state, Timestamp::UNIX_EPOCH), []);

@@ -25,7 +25,7 @@ const USES: &str = "uses";
 const USED_BY: &str = "used-by";
 const JOINING: &str = "joining";
 
-/// Who asks, and what is there.
+/// The requester, and the existing objects.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JoinFacts<'a> {
     /// ID of the token, and its Secret if it exists.

@@ -1,4 +1,4 @@
-//! What is to be done about a request for a certificate.
+//! The next step for a certificate request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,7 +23,7 @@ pub(super) enum CertificateStep {
     },
 }
 
-/// Who asks for the certificate of a node.
+/// The requester of a node's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeClaim {
     /// Somebody who is not that node yet.
@@ -71,7 +71,8 @@ fn is(object: &Value, kind: &str) -> bool {
     conditions.into_iter().any(|condition| condition["type"] == kind)
 }
 
-/// `reviewed` is what the signer says of it: what is asked for, somebody else's, or why not.
+/// `reviewed` is the signer's answer: the reviewed request, `None` if another signer is named, or
+/// the reason of a refusal.
 pub(super) fn step(
     object: &Value,
     reviewed: &Result<Option<ReviewedRequest>, String>,

@@ -19,7 +19,7 @@ const IMMEDIATE: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 /// Provisioners whose volumes the agents make.
 const OURS: [&str; 1] = ["sheaf.io/local"];
 
-/// What the user of a claim is told by an event, with the texts of the controller manager.
+/// Events for the user of a claim, with the texts of the controller manager.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Notice {
     #[error("storageclass.storage.k8s.io \"{class}\" not found")]
@@ -51,7 +51,7 @@ impl Notice {
     }
 }
 
-/// What a claim without a volume waits for.
+/// The step that a claim without a volume waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wait {
     /// A volume that somebody else creates.
@@ -172,7 +172,7 @@ fn fits(claim: &Value, selector: &LabelSelector, volume: &Value) -> bool {
         && list(claim, "/spec/accessModes").iter().all(|wanted| modes.contains(wanted))
         && enough(claim, volume)
         && wanted_labels.all(|(key, value)| object::label(volume, key) == Some(value))
-        // Expressions are not looked at: who uses them names the volume.
+        // Expressions are not evaluated: a claim that needs them names its volume.
         && selector.match_expressions.is_none()
 }
 
@@ -223,7 +223,7 @@ pub(super) fn bound_status(claim: &Value, volume: &Value) -> Option<Value> {
     }}))
 }
 
-/// What a volume says of itself, given the claim that it is promised to.
+/// The phase of a volume, given the claim that it is reserved for.
 pub(super) fn volume_phase(volume: &Value, claim: Option<&Value>) -> &'static str {
     if text(volume, "/spec/claimRef/name").is_empty() {
         return "Available";

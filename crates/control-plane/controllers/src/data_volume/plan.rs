@@ -20,7 +20,7 @@ const TROUBLE_REASON: &str = "cdi.kubevirt.io/storage.condition.running.reason";
 const RESTARTS: &str = "cdi.kubevirt.io/storage.pod.restarts";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// What the agent has to know of the content of a claim, as annotations of it.
+/// The description of a claim's content for the agent, as annotations of the claim.
 pub(crate) fn annotations(content: &str, source: &DataVolumeSource) -> Map<String, Value> {
     let mut annotations = Map::new();
     let mut note = |key: &str, value: &str| {

@@ -44,7 +44,7 @@ pub(crate) enum DataVolumeSource {
     Unsupported(String),
 }
 
-/// What a data volume asks for; `data_source` is the one that `sourceRef` names, if it does.
+/// The source of a data volume; `data_source` is the one that `sourceRef` names, if it does.
 pub(crate) fn source(dv: &Value, data_source: Option<&Value>) -> DataVolumeSource {
     let own = &dv["spec"]["source"];
     let named = data_source.map(|found| &found["spec"]["source"]);
@@ -146,7 +146,7 @@ pub(crate) enum Start {
     Hold(CloneHold),
 }
 
-/// What the start of a claim depends on.
+/// The facts that the provisioning of a claim depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Copied<'a> {
     /// The class of the new claim.

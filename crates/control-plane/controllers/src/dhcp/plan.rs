@@ -53,7 +53,7 @@ struct EntryResult {
     error: String,
 }
 
-/// Pools are written before configurations: what a configuration shows is recorded.
+/// Pools are written before configurations: an address in a configuration is recorded in its pool.
 pub(super) fn plan(state: &DhcpState, now: Timestamp) -> Vec<DhcpChange> {
     let mut changes = network_labels(state);
     let mut results: BTreeMap<EntryId, EntryResult> = BTreeMap::new();
@@ -201,7 +201,7 @@ fn not_stopped() -> Condition {
     Condition::new("Stopped", "False")
 }
 
-/// A patch of `status.ipv4`: what is not allocated any more is removed.
+/// A patch of `status.ipv4`: addresses that are no longer allocated are removed.
 fn ipv4_status(pool: &Value, layout: &PoolLayout, allocated: &Allocated) -> Value {
     let old = entries(pool, "/status/ipv4/allocated").map(|(address, _)| address.clone());
     let mut record: Map<String, Value> = old.map(|address| (address, Value::Null)).collect();

@@ -1,4 +1,4 @@
-//! Who owns whom, as far as it was observed: pure.
+//! The observed graph of owners and dependents: pure.
 //!
 //! Objects are known by uid; owners that were not observed yet are only keys of the
 //! dependents index. Each change answers with the work that follows from it. The graph
@@ -33,7 +33,7 @@ pub(crate) struct ObjectLocation {
     pub(crate) name: Arc<str>,
 }
 
-/// What should be looked at because of a change.
+/// The objects to reconcile because of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GarbageWork {
     /// Decide whether this object may stay.
@@ -81,7 +81,7 @@ pub(crate) struct Graph {
     names: StringInterner,
 }
 
-/// What the graph alone knows about an owner reference.
+/// The graph's knowledge of an owner reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnerState {
     Solid,
@@ -98,7 +98,7 @@ impl Graph {
         self.resources[resource].listing += 1;
     }
 
-    /// The list has ended: what it did not name is gone.
+    /// The list has ended: objects that were not in it are gone.
     pub(crate) fn listed(&mut self, kind: &CatalogKind) -> Vec<GarbageWork> {
         let resource = self.resource(kind);
         let listing = self.resources[usize::from(resource)].listing;
@@ -197,7 +197,7 @@ impl Graph {
         self.dependents_of(uid).filter(blocks).cloned().collect()
     }
 
-    /// What is known about `owner` as named by an object in `namespace`.
+    /// The state of `owner` as named by an object in `namespace`.
     pub(crate) fn known(&self, owner: &Owner, namespace: &str) -> OwnerState {
         if let Some(node) = self.nodes.get(&owner.uid)
             && self.matches(node, owner, namespace)
@@ -289,7 +289,7 @@ impl Graph {
         }
     }
 
-    /// Removes a node; what hung on it has to be looked at.
+    /// Removes a node; returns the objects that have to be examined because of that.
     fn forget(&mut self, uid: &Uid) -> Vec<GarbageWork> {
         let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
         let mut work = Vec::new();

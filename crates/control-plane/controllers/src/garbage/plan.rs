@@ -1,4 +1,4 @@
-//! What becomes of an object, given the graph and what the server said: pure.
+//! The next step for an object, given the graph and the server's answers: pure.
 //!
 //! The rules are those of Kubernetes. An object with at least one owner that exists and
 //! does not wait for its dependents stays, and loses the references to all others. One
@@ -9,7 +9,7 @@ use client::{Meta, Owner};
 
 use super::graph::{FOREGROUND, Graph, ORPHAN, ObjectLocation, OwnerState, Uid};
 
-/// What the server said about an owner that the graph does not know.
+/// The server's answer about an owner that the graph does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnerLookup {
     Present,
@@ -21,7 +21,7 @@ pub(crate) enum OwnerLookup {
     Impossible,
 }
 
-/// What happens to the dependents of an object that is deleted.
+/// The treatment of the dependents of an object that is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeletionPropagation {
     Background,
@@ -122,7 +122,7 @@ pub(crate) fn owner_namespace(namespaced: bool, namespace: &str) -> Result<&str,
     }
 }
 
-/// What a look at the place of `owner` found.
+/// The result of a lookup of `owner`.
 pub(crate) fn answer(owner: &Owner, found: Option<&Meta>) -> OwnerLookup {
     match found {
         Some(meta) if meta.uid == owner.uid => {

@@ -1,7 +1,7 @@
-//! The graph and its decisions in a small world with a clockless server: objects come and
-//! go at random, events of different kinds overtake each other, lists replace events,
-//! decisions go stale before they are written. Whatever happens, the collector never
-//! deletes an object that somebody holds, and in the end nothing is left that nobody does.
+//! The graph and its decisions in a small world with a clockless server: objects are created and
+//! deleted at random, events of different kinds overtake each other, lists replace events,
+//! decisions are outdated before they are written. In all cases, the collector never deletes an
+//! object that has an owner, and in the end no object without one is left.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -175,7 +175,7 @@ impl SimulatedCluster {
         self.store(kind, meta);
     }
 
-    /// What the server does with a written object: the last finalizer off, and it is gone.
+    /// Stores an object as the server does: it is removed with its last finalizer.
     fn store(&mut self, kind: usize, mut meta: Meta) {
         self.version += 1;
         meta.resource_version = self.version.to_string();

@@ -1,4 +1,4 @@
-//! What becomes of the addresses of a guest or a node. Pure.
+//! The address claims of a guest or a node. Pure.
 
 use std::net::Ipv4Addr;
 

@@ -25,7 +25,7 @@ const DOWN_LIMIT: (&str, &str) = (
     "the desired replica count is decreasing faster than the maximum scale rate",
 );
 
-/// What was recommended for a target, and how it was scaled.
+/// The recommendations for a target, and its changes of scale.
 #[derive(Debug, Default)]
 pub(crate) struct ScaleHistory {
     recommendations: VecDeque<(Timestamp, i32)>,
@@ -68,7 +68,7 @@ impl ScaleHistory {
     }
 }
 
-/// What is allowed.
+/// The limits of scaling.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScaleLimits<'a> {
     pub(crate) current: i32,

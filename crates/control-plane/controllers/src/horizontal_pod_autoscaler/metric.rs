@@ -51,7 +51,7 @@ pub(crate) struct MetricFailure {
     pub(crate) summary: String,
 }
 
-/// What a metric asks for.
+/// The replica count that a metric proposes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MetricProposal {
     pub(crate) replicas: i32,
@@ -59,11 +59,11 @@ pub(crate) struct MetricProposal {
     pub(crate) status: MetricStatus,
 }
 
-/// What is known about the pods of a scale target.
+/// The pods of a scale target.
 #[derive(Debug)]
 pub(crate) struct TargetPods<'a> {
     pub(crate) pods: &'a [Pod],
-    /// What the resource metrics API answered.
+    /// The answer of the resource metrics API.
     pub(crate) metrics: Result<&'a [PodMetrics], &'a str>,
     pub(crate) replicas: i32,
     pub(crate) tolerance: Tolerance,

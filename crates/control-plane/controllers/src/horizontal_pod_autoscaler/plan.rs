@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::behavior::{ScaleHistory, ScaleLimits, limit};
 use super::metric::{MetricFailure, TargetPods, evaluate};
 
-/// What decides about a target's size.
+/// The rule that decides about a target's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SizeRule {
     /// The target was scaled to zero, which switches autoscaling off.
@@ -58,7 +58,7 @@ pub(crate) struct Rescale {
 /// A Warning event: reason and message.
 pub(crate) type Warning = (&'static str, String);
 
-/// What follows from the metrics.
+/// The result of the metrics.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct MetricsOutcome {
     pub(crate) rescale: Option<Rescale>,

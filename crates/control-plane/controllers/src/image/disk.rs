@@ -8,8 +8,8 @@ use crate::object::{entries, int, is_true, list, name, text};
 /// Complaints that are told of a choice that failed.
 const MOST_TOLD: usize = 4;
 
-/// The disk with the most room among those that take more and have the wanted tags. What is made
-/// of another image is made where that is. If there is none, answers why.
+/// The disk with the most free space among those that are schedulable and have the wanted tags. An
+/// image that is made from another is placed on that one's disk. If there is none, returns why.
 pub(super) fn choose(
     backing: &Value,
     origin: Option<&Value>,

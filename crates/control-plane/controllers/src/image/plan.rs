@@ -1,4 +1,4 @@
-//! What an image lacks: its data on a disk, the storage class of its volumes, the truth in its
+//! The missing parts of an image: its data on a disk, the storage class of its volumes, a correct
 //! status. Pure.
 //!
 //! ```text
@@ -39,7 +39,7 @@ const NO_DISK: &str = ImageFailure::NoDisk.as_str();
 const FIRST_RETRY_DELAY: SignedDuration = SignedDuration::from_secs(10);
 const LONGEST_RETRY_DELAY: SignedDuration = SignedDuration::from_mins(5);
 
-/// What is known of an image.
+/// The objects and facts of an image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ImageInput<'a> {
     pub(super) image: &'a Value,
@@ -55,7 +55,7 @@ pub(super) struct ImageInput<'a> {
     pub(super) obstacle: Option<&'a str>,
 }
 
-/// What is to be done, in this order.
+/// The changes to make, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ImagePlan {
     pub(super) class: Option<Value>,
@@ -255,7 +255,8 @@ fn wait(seen: ImageInput<'_>, status: &mut ImageStatus) {
     }
 }
 
-/// An attempt has failed. It is counted once: what failed before this one had begun was another.
+/// An attempt has failed. It is counted once: a failure from before the backing image was created
+/// belongs to an earlier attempt.
 fn fail(
     seen: ImageInput<'_>,
     backing: &Value,

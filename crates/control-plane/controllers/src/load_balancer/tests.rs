@@ -230,7 +230,7 @@ fn addresses_come_back_and_are_kept_for_those_who_had_them() {
         state.pools[0]["status"]["allocated"],
         json!({"10.0.0.10": "default/three", "10.0.0.11": "default/two"})
     );
-    // All go: who comes back has what it had.
+    // All are deleted: a load balancer that is created again gets its former address.
     state.balancers.clear();
     state.services.clear();
     state.slices.clear();
@@ -289,7 +289,7 @@ fn the_cloud_provider_announces_the_address_of_a_cluster_itself() {
     assert_eq!(ready(&state.balancers[0]), ("True", ""));
     assert_eq!(state.balancers[0]["status"].get("address"), None);
     assert!(state.services.is_empty() && state.slices.is_empty());
-    // What the provider writes stays.
+    // Fields that the provider writes are kept.
     state.balancers[0]["status"]["address"] = json!("10.0.0.10");
     settle(&mut state);
     assert_eq!(state.balancers[0]["status"]["address"], "10.0.0.10");

@@ -1,5 +1,5 @@
 //! Longhorn's backups: each is read from a copy of its snapshot, which exists only meanwhile, by
-//! the node that has the copy. What is done with the target is the node's work, which it reports.
+//! the node that has the copy. That node accesses the target, and reports the result.
 
 pub(crate) mod plan;
 

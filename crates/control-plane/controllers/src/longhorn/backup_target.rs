@@ -92,7 +92,7 @@ impl BackupTargetReconciler {
             let name = object::name(&target).to_owned();
             let written = self.0.merge(BACKUP_TARGETS, NAMESPACE, &name, &patch).await;
             written.doing("change the backup target")?;
-            // What was said of the former target is not true of this one.
+            // The status of the former target is not valid for this one.
             let unknown = json!({"status": {"available": null}});
             let written = self.0.merge_status(BACKUP_TARGETS, NAMESPACE, &name, &unknown).await;
             target = written.doing("forget the state of the former target")?;

@@ -1,5 +1,5 @@
 //! Longhorn's nodes whose Kubernetes node is gone: their condition says so, and they may then be
-//! deleted. What a node that exists says of itself is the business of its agent.
+//! deleted. The agent of an existing node writes its status.
 
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ use crate::reconcile::{
 use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, VOLUMES, is_refused};
 
 const SOURCE: &str = hci::DRIVER;
-/// What was refused is tried again although nothing was seen to change.
+/// A refused request is tried again although no change was seen.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +76,7 @@ impl EventMapper for Claimed {
 pub(crate) struct Provisioner {
     objects: Objects,
     waiting: Dependents,
-    /// What each claim was told last, so that it is told once.
+    /// The last event of each claim, so that it is recorded once.
     told: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
@@ -240,7 +240,7 @@ impl Provisioner {
         })
     }
 
-    /// A persistent volume changed: who claims it, or whether anybody does.
+    /// A persistent volume changed: its claim, or whether it has one.
     async fn volume(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(VOLUMES, "", name).await.doing("get the volume")?;
         let Some(volume) = found else { return Ok(ReconcileResult::Done) };

@@ -1,8 +1,8 @@
 //! Longhorn's volumes: each gets an engine and its replicas, is attached where somebody wants
 //! it, kept whole, and taken apart when it goes.
 //!
-//! Nothing here touches data. Nodes make real what is said of their engines and replicas, and
-//! tell how they are; what follows from that is decided in `volume/plan.rs`.
+//! Nothing here accesses data. Nodes carry out the specs of their engines and replicas, and report
+//! their status; `volume/plan.rs` decides the next steps.
 
 mod copy;
 mod instance;
@@ -62,14 +62,14 @@ struct VolumeMemory {
     homeless: BTreeSet<Arc<str>>,
     /// Those that are being looked at.
     busy: BTreeSet<Arc<str>>,
-    /// What each node offered when it was last looked at.
+    /// The last seen offer of each node.
     offers: BTreeMap<Arc<str>, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum VolumeKey {
     Volume(Arc<str>),
-    /// A node with disks: what it offers may concern all volumes.
+    /// A node with disks: its offer may concern all volumes.
     Node(Arc<str>),
 }
 
@@ -114,8 +114,8 @@ impl Watched {
         self.lock().offers.remove(node);
     }
 
-    /// Whom a node's offer concerns. How much room it has changes often, and concerns those
-    /// that look for room; whether it takes replicas at all concerns everybody.
+    /// The volumes that a node's offer concerns. Its free space changes often, and concerns those
+    /// that need space; whether it takes replicas at all concerns all volumes.
     fn concerned(&self, node: &Arc<str>, offer: Option<String>) -> Vec<Arc<str>> {
         let mut memory = self.lock();
         let before = match &offer {
@@ -274,7 +274,7 @@ impl VolumeReconciler {
         self.objects.list(resource, NAMESPACE, &format!("{VOLUME_LABEL}={volume}")).await
     }
 
-    /// What a copy is made from, which is said to be waited for before it is read.
+    /// The source of a copy. The volume is registered as waiting for it before it is read.
     async fn original(&self, volume: &Value) -> Result<ResolvedSource, ReconcileError> {
         let key = ObjectKey::of(volume);
         let Some(source) = copy::source(volume) else {

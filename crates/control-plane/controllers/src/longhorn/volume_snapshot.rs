@@ -203,7 +203,7 @@ impl VolumeSnapshotReconciler {
     async fn content(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(CONTENTS, "", name).await.doing("get the content")?;
         let Some(content) = found else {
-            // Who waited for it to go is brought back by its own touch.
+            // Objects that waited for its deletion get an event of their own.
             return Ok(ReconcileResult::Done);
         };
         if text(&content, "/spec/driver") != hci::DRIVER {

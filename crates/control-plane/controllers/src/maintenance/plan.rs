@@ -55,7 +55,7 @@ pub(super) fn is_forced(node: &Value) -> bool {
     annotation(node, DRAIN_FORCED) == Some("true")
 }
 
-/// What is left to do on a node.
+/// The remaining work on a node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DrainPlan<'a> {
     pub(super) evict: Vec<&'a AffectedMachine>,
@@ -82,7 +82,7 @@ impl<'a> DrainPlan<'a> {
         self.evict.is_empty() && self.shut_down.is_empty() && self.blocked.is_empty()
     }
 
-    /// What the node reports.
+    /// The condition of the node.
     pub(super) fn condition(&self, since: Option<Timestamp>, now: Timestamp) -> Condition {
         let report = Condition::new(CONDITION, "True");
         if self.is_done() {

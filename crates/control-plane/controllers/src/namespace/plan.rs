@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The finalizer in `spec.finalizers` that this controller takes off.
 pub(crate) const FINALIZER: &str = "kubernetes";
 
-/// What is left of one kind in the namespace after all of it was deleted.
+/// The objects of one kind that are left in the namespace after all of it was deleted.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct RemainingObjects {
     pub(crate) resource: String,
@@ -20,7 +20,7 @@ pub(crate) struct RemainingObjects {
     pub(crate) finalizers: BTreeMap<String, usize>,
 }
 
-/// What one pass over the namespace found.
+/// The result of one pass over the namespace.
 #[derive(Debug, Default)]
 pub(crate) struct DeletionPass {
     /// Group versions that could not be discovered.
@@ -48,7 +48,7 @@ pub(crate) fn steps(catalog: &Catalog) -> [Vec<Arc<CatalogKind>>; 2] {
     [pods, rest]
 }
 
-/// What is left of `kind`, if anything. Objects without finalizers should have been gone.
+/// Adds the remaining objects of `kind`, if any. Objects without finalizers should be gone.
 pub(crate) fn left(kind: &CatalogKind, namespace: &str, objects: &[Meta], pass: &mut DeletionPass) {
     if objects.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! What becomes of a node that falls silent. Pure: one state, one transition function.
+//! The life cycle of a node that falls silent. Pure: one state, one transition function.
 //!
 //! ```text
 //!            no renewal for its lease        nobody reaches it, not a mass outage
@@ -28,7 +28,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(4);
 const ASK_REACHED_AGAIN: Duration = Duration::from_secs(30);
 /// A node that renews its lease was heard at most this long ago.
 pub(crate) const HEARD: Duration = Duration::from_secs(3);
-/// A lost node stays lost for so long: what follows from the declaration is under way.
+/// A lost node stays lost for so long: the actions that follow from the declaration are in
+/// progress.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Why a silent node is not declared lost.
@@ -81,7 +82,7 @@ impl Unreachable {
     }
 }
 
-/// What a node is, as far as the controller knows.
+/// The state of a node, as far as the controller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeLife {
     Alive,
@@ -108,7 +109,7 @@ pub(crate) struct NodeEvidence<'a> {
     pub(crate) has_rejoined: bool,
     /// How long ago observers were asked in this silence.
     pub(crate) asked_for: Option<Duration>,
-    /// What each of them saw; nothing before it has answered.
+    /// The result of each observer; `None` before it has answered.
     pub(crate) observers: &'a [Option<Sighting>],
     /// Whether this is one of many that fell silent at once.
     pub(crate) is_mass: bool,
@@ -141,7 +142,7 @@ pub(crate) fn transition(seen: &NodeEvidence<'_>) -> NodeLife {
     let least = seen.period.unwrap_or_default().max(lease + ANSWER_TIME);
     match verdict(seen.observers) {
         Verdict::Reached(how) if asked_for < ASK_REACHED_AGAIN => NodeLife::Unreachable(how),
-        // What was seen counts for a while only.
+        // Results of observers are valid for a while only.
         _ if asked_for >= ASK_AGAIN => NodeLife::Suspected { ask: true },
         Verdict::Dead if seen.silence >= least => NodeLife::Lost,
         _ => NodeLife::Suspected { ask: false },

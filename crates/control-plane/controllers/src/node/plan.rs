@@ -1,4 +1,4 @@
-//! What the objects of a node have to say about its life: pure.
+//! The state of a node, read from its objects: pure.
 //!
 //! A node lives while its lease is renewed. One that does not is unknown, not dead: its guests
 //! may run on, so nothing is started elsewhere before it is declared lost (`lifecycle`), or a
@@ -54,7 +54,7 @@ pub(crate) fn has_rejoined(node: &Value) -> bool {
     lost_token(node).is_some_and(|token| annotation(node, REJOINED) == Some(token))
 }
 
-/// Who is asked about a silent node: the management node first, and others that are heard.
+/// The observers of a silent node: the management node first, and others that are ready.
 pub(crate) fn observers(nodes: &[&Value], suspect: &str) -> Vec<String> {
     let mut all: Vec<(bool, &str)> = nodes
         .iter()
@@ -65,7 +65,7 @@ pub(crate) fn observers(nodes: &[&Value], suspect: &str) -> Vec<String> {
     all.into_iter().take(OBSERVERS).map(|(_, name)| name.to_owned()).collect()
 }
 
-/// What observers have answered to a question about `suspect`.
+/// The answers of observers to a question about `suspect`.
 pub(crate) fn sightings(
     nodes: &BTreeMap<&str, &Value>,
     asked: &Suspicion,

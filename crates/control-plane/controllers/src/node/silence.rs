@@ -16,7 +16,7 @@ const LONGEST_GAP: Duration = Duration::from_secs(3);
 /// now, others fall silent, too.
 const DOUBT: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(60);
 
-/// What is known of the renewals of all nodes.
+/// The observed renewals of all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct SilenceWindow {
     nodes: BTreeMap<Arc<str>, Renewal>,
@@ -97,7 +97,7 @@ mod tests {
     fn only_time_in_which_a_renewal_would_have_been_seen_counts() {
         for (looks, silence) in [
             (&[][..], 0),
-            // The first look after a start: whatever was before does not count.
+            // The first check after a start: earlier time does not count.
             (&[(0, true, "a")], 0),
             (&[(0, true, "a"), (1, true, "a"), (1, true, "a")], 2),
             (&[(0, true, "a"), (1, true, "a"), (1, true, "b")], 0),

@@ -1,5 +1,5 @@
-//! What a quota counts and whether its status is right: pure. What one object counts is
-//! [`kinds::quota`].
+//! The usage of a quota, and whether its status is correct: pure. [`kinds::quota`] has the usage
+//! of one object.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

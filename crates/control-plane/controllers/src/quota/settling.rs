@@ -1,9 +1,8 @@
 //! When what a quota counts as used may be lowered.
 //!
-//! Admission charges a quota first and stores the object after. Whoever counts in between
-//! finds a charge without an object, and giving it back would let the next request exceed
-//! the quota. So a lower count is believed only once the quota has stood unchanged for
-//! longer than a write takes.
+//! Admission charges a quota first and stores the object after. A count in between finds a charge
+//! without an object, and giving it back would let the next request exceed the quota. So a lower
+//! count is accepted only once the quota has been unchanged for longer than a write takes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -56,7 +56,7 @@ pub(super) fn populate(fake: &Fake) {
     }
 }
 
-/// What every group needs.
+/// Objects that every group needs.
 pub(super) fn populate_places(fake: &Fake) {
     for namespace in ["n", "longhorn-system", "harvester-system", "local", "p-1", virt::KUBEVIRT.0]
     {
@@ -133,7 +133,7 @@ fn populate_machines(fake: &Fake) {
     fake.create("harvesterhci.io/virtualmachineimages", "n", image);
 }
 
-/// What every cluster has.
+/// Objects that every cluster has.
 fn populate_cluster(fake: &Fake) {
     let network = json!({
         "metadata": {"name": "mgmt"},
@@ -170,7 +170,7 @@ fn populate_cluster(fake: &Fake) {
     fake.create("/nodes", "", node);
 }
 
-/// What operators of a cluster switch.
+/// Objects that operators of a cluster configure.
 fn populate_operations(fake: &Fake) {
     let kubevirt = json!({"metadata": {"name": virt::KUBEVIRT.1}, "spec": {"configuration": {}}});
     fake.create("kubevirt.io/kubevirts", virt::KUBEVIRT.0, kubevirt);
@@ -201,7 +201,7 @@ fn populate_operations(fake: &Fake) {
     fake.create("harvesterhci.io/keypairs", "n", key);
 }
 
-/// What copies machines, or moves them.
+/// Objects that copy machines, or move them.
 fn populate_copies(fake: &Fake) {
     let vm = json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "vm"});
     let clone = json!({"metadata": {"name": "clone"}, "spec": {"source": vm, "target":

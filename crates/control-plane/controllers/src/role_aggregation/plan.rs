@@ -18,7 +18,7 @@ pub(crate) fn stale(roles: &[ClusterRole]) -> Vec<(String, Vec<PolicyRule>)> {
     sorted.iter().filter_map(wrong).collect()
 }
 
-/// What is sent to the server: only the rules, so that the rest stays the user's.
+/// The object that is applied: only the rules, so that all other fields stay the user's.
 pub(crate) fn apply(name: &str, rules: &[PolicyRule]) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": name}, "rules": rules})

@@ -1,4 +1,4 @@
-//! What the ConfigMap with the root CA should be: pure.
+//! The wanted ConfigMap with the root CA: pure.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a Secret that holds a token should be: pure.
+//! The wanted Secret that holds a token: pure.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -22,7 +22,7 @@ pub(crate) enum ServiceAccountStep {
     },
 }
 
-/// Whose token the Secret asks for.
+/// The service account whose token the Secret is for.
 pub(crate) fn account_name(secret: &Secret) -> Option<String> {
     if secret.type_.as_deref() != Some(TYPE) {
         return None;

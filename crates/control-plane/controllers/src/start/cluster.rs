@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Started<'_> {
-    /// What collects garbage, and where it learns of changes.
+    /// Starts the garbage collector, and returns its channel for updates.
     pub(super) fn collector(&self) -> mpsc::Sender<Update> {
         let (collector, collected) = mpsc::channel(QUEUE);
         let stop = self.tasks.stop_signal();
@@ -82,7 +82,7 @@ impl Started<'_> {
         outlets.push(tokens);
     }
 
-    /// What signs the certificates that are asked for.
+    /// Starts the signer of certificate requests.
     pub(super) fn certificates(
         &self,
         signer: &Arc<dyn CertificateSigner>,

@@ -1,4 +1,4 @@
-//! What claims of a storage class can be, as CDI tells it: pure.
+//! The properties of claims of a storage class, in CDI's form: pure.
 
 use serde_json::{Value, json};
 use virt::api::cdi::StorageProfileSpec;
@@ -67,7 +67,7 @@ pub(super) fn status(
     })
 }
 
-/// What is done here: the driver makes linked copies, and other volumes are copied as a whole.
+/// The method used here: the driver makes linked copies, and other volumes are copied as a whole.
 fn clone_strategy(class: &Value) -> &'static str {
     match annotation(class, "cdi.kubevirt.io/clone-strategy") {
         Some("copy") => "copy",

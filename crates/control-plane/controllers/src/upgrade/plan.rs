@@ -31,7 +31,7 @@ const SWITCHING: &str = "Post-draining";
 const PAUSED: &str = "Upgrade-paused";
 const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
-/// What a node does, in messages.
+/// The activity of a node, for messages.
 const SERVER_RESTARTS: &str = "restarts with the new program";
 const STORAGE_RESTARTS: &str = "restarts its storage process with the new program";
 
@@ -69,7 +69,7 @@ impl NodeView {
     }
 }
 
-/// What an upgrade is decided by.
+/// The facts that an upgrade is decided by.
 #[derive(Debug)]
 pub(super) struct UpgradeFacts<'a> {
     pub(super) upgrade: &'a Upgrade,
@@ -80,7 +80,7 @@ pub(super) struct UpgradeFacts<'a> {
     pub(super) cluster_level: u32,
 }
 
-/// What is to be written.
+/// The changes to write.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UpgradePlan {
     /// Requests of nodes that differ from what they have; nothing removes one.
@@ -130,8 +130,8 @@ impl<'a> UpgradeFacts<'a> {
         members
     }
 
-    /// The node that was asked to restart and has neither done so nor failed. Whatever is wanted
-    /// meanwhile waits for it: it may be about to begin.
+    /// The node that was asked to restart and has neither done so nor failed. Other steps wait for
+    /// it: it may be about to begin.
     fn in_flight(&self, members: &[&'a NodeView]) -> Option<(&'a NodeView, ProgramStep)> {
         members.iter().find_map(|node| {
             let request = node.request.as_ref().filter(|own| own.id.starts_with(self.uid()))?;

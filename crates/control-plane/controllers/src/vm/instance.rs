@@ -26,7 +26,7 @@ pub(crate) fn owned_by(vm: &Value) -> Value {
     controlled_by(vm, API_VERSION, KIND)
 }
 
-/// What a start adds to the template.
+/// The fields that a start adds to the template.
 #[derive(Debug, Default)]
 pub(crate) struct Start {
     /// Annotations that name instancetype and preference.

@@ -146,8 +146,8 @@ fn conflict(name: &str) -> String {
     )
 }
 
-/// The revision that a machine was recorded with before. What the machine itself names is not
-/// its own.
+/// The revision that was recorded for a machine before. A revision that the machine names itself
+/// is not its own.
 fn own_revision(
     vm: &Value,
     field: &str,
@@ -219,7 +219,7 @@ pub(crate) async fn restart(
     } else {
         Some(as_written(&before))
     };
-    // What it was started from cannot be told any more: nothing can be said.
+    // The state that it was started from is no longer known: no statement is possible.
     let Some(before) = before else { return Ok(Restart::Unknown) };
     Ok(match needs_restart(&before.spec, &expanded.spec, Some(vmi), &config) {
         true => Restart::Needed(CHANGED.to_owned()),

@@ -1,4 +1,4 @@
-//! What a schedule of backups does next: pure.
+//! The next step of a backup schedule: pure.
 
 use hci::schedule::{LAST_RUN, Schedule, ScheduleError};
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ const PREFIX: &str = "svmb";
 const SUSPENDED: &str = "BackupSuspend";
 const BY_USER: &str = "Proactive Schedule Suspend";
 pub(crate) const BY_FAILURES: &str = "Reach Max Failure";
-/// What the definition fills in.
+/// The defaults of the definition.
 const RETAIN: i64 = 8;
 const MAX_FAILURE: i64 = 4;
 
@@ -65,8 +65,8 @@ impl<'a> Made<'a> {
         self.all.last().is_some_and(|own| !is_ready(own) && !is_failed(own))
     }
 
-    /// What is beyond `retain`: those that failed first, then the oldest. Nothing goes before the
-    /// newest is ready.
+    /// The backups beyond `retain`: those that failed first, then the oldest. Nothing is removed
+    /// before the newest is ready.
     fn surplus(&self, retain: i64) -> Vec<&'a Value> {
         if !self.all.last().is_some_and(|own| is_ready(own)) {
             return Vec::new();
@@ -119,7 +119,7 @@ pub(super) fn plan<'a>(
             None
         }
         (false, true) => {
-            // What was missed while it was suspended is not made up for.
+            // Runs that were missed while it was suspended are not made up for.
             step.mark = Some(now);
             step.wake = cron.next_after(now);
             Some(Condition::new(SUSPENDED, "False"))
@@ -149,7 +149,7 @@ fn run(
     let created = text(schedule, "/metadata/creationTimestamp").parse().ok();
     let times = cron.times(noted.or(created).unwrap_or(now), now);
     step.wake = times.next;
-    // A run waits for the one before it; whatever is due then is made once.
+    // A run waits for the one before it; several missed runs are made up for by one.
     if times.due.is_some() && made.is_in_progress() {
         return;
     }
@@ -174,7 +174,7 @@ fn status(
     status
 }
 
-/// What a schedule repeats of a backup.
+/// The fields of a backup in the status of its schedule.
 fn information(backup: &Value) -> Value {
     let known = |own: &Value| -> Map<String, Value> {
         let fields = ["name", "readyToUse", "error"].into_iter();

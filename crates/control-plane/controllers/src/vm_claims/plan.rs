@@ -1,4 +1,4 @@
-//! What becomes of the claims in a machine's annotation.
+//! The claims in a machine's annotation.
 
 use hci::ClaimTemplate;
 use hci::removed_claims::{FINALIZER, held, removed_claims};
@@ -69,7 +69,8 @@ fn uses(machine: &Value, claim: &str) -> bool {
     })
 }
 
-/// What lets a deleted machine go. Its instance goes first: a disk in use is not removed.
+/// The patch that releases a deleted machine. Its instance is deleted first: a disk in use is not
+/// removed.
 pub(super) fn release(machine: &Value) -> Option<Value> {
     if !has_finalizer(machine, FINALIZER) || text(machine, "/status/printableStatus") == "Running" {
         return None;

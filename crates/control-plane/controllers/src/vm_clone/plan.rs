@@ -1,4 +1,4 @@
-//! What a clone of a machine asks for, and what it says: pure.
+//! The snapshot and the restore of a clone, and its status: pure.
 
 use base::clock;
 use jiff::Timestamp;
@@ -75,7 +75,8 @@ pub(super) fn restore(clone: &Value, captured: &Value, target: &str) -> Value {
     })
 }
 
-/// What makes the clone another machine. The user's own come last and so win.
+/// The patches that make the clone another machine. The user's own are last and so override the
+/// others.
 pub(super) fn patches(clone: &Value, captured: &Value) -> Vec<String> {
     let mut patches = Vec::new();
     let interfaces = list(captured, "/spec/template/spec/domain/devices/interfaces");

@@ -1,4 +1,4 @@
-//! What an export consists of, whether it can be downloaded now, and what it says: pure.
+//! The content of an export, whether it can be downloaded now, and its status: pure.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(super) const KIND: &str = "VirtualMachineExport";
 /// How long an export lives that does not say so.
 const DEFAULT_TTL: SignedDuration = SignedDuration::from_hours(2);
 
-/// What is exported.
+/// The source of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ExportSource {
     Claim(String),

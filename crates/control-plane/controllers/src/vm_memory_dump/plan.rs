@@ -11,20 +11,20 @@ use virt::v1::{
     Volume, VolumeStatus,
 };
 
-/// What the claim of a failed dump is annotated with.
+/// The value of the annotation on the claim of a failed dump.
 const FAILED: &str = "Memory dump failed";
 
-/// What has to be done about a request.
+/// The next step for a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct MemoryDumpPlan {
-    /// What the volumes of the instance should become.
+    /// The new volumes of the instance.
     pub(super) volumes: Option<Vec<Volume>>,
     /// The value of the claim's annotation `kubevirt.io/memory-dump`.
     pub(super) annotation: Option<String>,
     pub(super) change: RequestChange,
 }
 
-/// What becomes of the request.
+/// The change to the request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum RequestChange {
     #[default]
@@ -33,7 +33,7 @@ pub(super) enum RequestChange {
     Remove,
 }
 
-/// What an instance says about the volume of a dump.
+/// The instance's state of the volume of a dump.
 #[derive(Debug, Default)]
 struct Observed<'a> {
     running: bool,

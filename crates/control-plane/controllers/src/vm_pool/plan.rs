@@ -24,7 +24,7 @@ use crate::vmi_replica_set::plan::{replicas, selector_text};
 /// How many machines are made or deleted at a time.
 const BURST: usize = 20;
 
-/// What would bring a pool nearer to what it should be.
+/// The changes that bring a pool to its wanted state.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PoolPlan {
     /// Indices of machines to make.

@@ -135,9 +135,9 @@ pub(super) fn is_restored(vm: &Value, restore: &Value) -> bool {
 pub(super) const FOREIGN: &str =
     "restore source and restore target are different but restore target already exists";
 
-/// Whether the target is there and is another machine than the captured one, which nothing may
-/// replace. What this restore has made is its own; a restore that was made for a clone or for a
-/// backup has been judged by that.
+/// Whether the target exists and is another machine than the captured one; such a machine is never
+/// replaced. A machine that this restore has created is its own; the target of a restore for a
+/// clone or for a backup was checked by that.
 pub(super) fn is_foreign(vm: &Value, snapshot: &Value, restore: &Value) -> bool {
     let judged = controller(restore).is_some_and(|own| text(own, "/kind") != "VirtualMachine");
     let source = text(snapshot, "/status/sourceUID");

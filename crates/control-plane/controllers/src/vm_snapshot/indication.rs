@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use crate::condition;
 use crate::object::list;
 
-/// What a label of the captured disks says about their guest; nothing for a machine that did
-/// not run.
+/// The state of the guest in a label of the captured disks; `None` for a machine that did not run.
 pub(super) fn quiesce(longhorn: &Value) -> Option<Quiesce> {
     Quiesce::parse(longhorn["status"]["labels"].get(QUIESCE_LABEL)?.as_str()?)
 }

@@ -1,4 +1,4 @@
-//! What a machine's snapshot consists of, and what it says: pure.
+//! The content and the status of a machine's snapshot: pure.
 
 use base::clock;
 use hci::together::{Quiesce, SnapshotGroup, TOGETHER};
@@ -40,8 +40,9 @@ pub(super) fn disk(found: FoundClaim) -> SnapshotDisk {
     SnapshotDisk { volume: found.volume, claim: found.claim.filter(|_| able) }
 }
 
-/// What ties the disks of a machine that runs to one instant. Those of one that does not are
-/// written by nobody, and one alone is always whole: but its guest is told to flush.
+/// The group that captures the disks of a running machine at one instant. Those of a stopped
+/// machine are not written to, and a single disk is always consistent: but its guest is asked to
+/// flush.
 fn together(
     snapshot: &Value,
     vm: &Value,

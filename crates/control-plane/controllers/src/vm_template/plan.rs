@@ -1,4 +1,4 @@
-//! What is to be written about templates and their versions.
+//! The status of templates and their versions.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(super) fn next_number(template: &Value, version: &Value) -> i64 {
     number(version).unwrap_or(last + 1)
 }
 
-/// What makes a version complete, if anything is missing.
+/// The patch that completes a version, if anything is missing.
 pub(super) fn version(
     template: &Value,
     version: &Value,

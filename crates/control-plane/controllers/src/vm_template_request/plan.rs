@@ -1,4 +1,4 @@
-//! What a template of a virtual machine consists of, and what its request says: pure.
+//! The content of a template of a virtual machine, and the status of its request: pure.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

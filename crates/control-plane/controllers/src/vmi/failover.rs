@@ -25,7 +25,7 @@ pub(crate) enum DiskCopies {
     Local { name: String },
 }
 
-/// What is done with an instance of a lost node.
+/// The decision about an instance of a lost node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FailoverDecision {
     Restart,

@@ -8,7 +8,7 @@ use crate::key::{Dependents, ObjectKey};
 use crate::reconcile::{EventMapper, ObjectChange, ObjectState};
 use crate::resource::{CLAIMS, DATA_VOLUMES, LIMIT_RANGES, NODES, PODS, QUOTAS, VMIS};
 
-/// What is to be looked at.
+/// The object to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum VmiKey {
     Instance(ObjectKey),
@@ -20,7 +20,7 @@ pub(crate) enum VmiKey {
     Recount,
 }
 
-/// Who waits for what; shared with the placer, who finds it out.
+/// The objects that instances wait for; shared with the scheduler, which finds them out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiting {
     pub(crate) storage: Dependents,

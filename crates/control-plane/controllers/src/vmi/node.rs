@@ -16,7 +16,7 @@ use crate::resource::NODES;
 /// that lives registers its node again within seconds.
 const ABSENCE: Duration = Duration::from_secs(40);
 
-/// What is known about the node of an instance.
+/// The state of the node of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeState {
     Known,

@@ -180,7 +180,7 @@ fn free(resource: &str, node: &Value, here: &[&ScheduledInstance]) -> Quantity {
     free
 }
 
-/// What is preferred first, then how much memory is left, in thousandths.
+/// Preferences first, then the free memory, in thousandths.
 fn score(
     wish: &SchedulingRequest<'_>,
     node: &Value,

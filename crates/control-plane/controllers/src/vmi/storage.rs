@@ -23,7 +23,7 @@ pub(crate) struct Need {
     pub(crate) waits_for_consumer: bool,
 }
 
-/// What all claims together mean for the instance.
+/// The state of all claims of an instance together.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ClaimsSummary {
     /// From where they can be reached.
@@ -35,7 +35,7 @@ pub(crate) struct ClaimsSummary {
     pub(crate) failed: Option<String>,
 }
 
-/// What the instance has to wait for; the first thing that is in its way.
+/// The first thing that the instance has to wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// A claim that does not exist.

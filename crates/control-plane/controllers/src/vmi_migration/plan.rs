@@ -1,4 +1,4 @@
-//! What a migration needs next, by its object and that of its instance. Pure.
+//! The next step of a migration, by its object and that of its instance. Pure.
 //!
 //! ```text
 //!  ""  ► Pending ► Scheduling ► Scheduled ► PreparingTarget ► TargetReady ► Running ► Succeeded
@@ -85,7 +85,7 @@ impl MigrationPhase {
     }
 }
 
-/// What is to be done about a migration.
+/// The next step of a migration.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MigrationStep {
     /// Nothing before the instance changes.
@@ -107,7 +107,7 @@ pub(super) enum MigrationStep {
     Release,
 }
 
-/// What is known.
+/// The objects and facts of a migration.
 #[derive(Debug)]
 pub(super) struct MigrationInput<'a> {
     pub(super) migration: &'a VirtualMachineInstanceMigration,
@@ -326,7 +326,7 @@ pub(super) fn evacuation_delay(migrations: &[Value], now: Timestamp) -> Option<D
     wait.checked_sub(passed).filter(|left| !left.is_zero())
 }
 
-/// What is told when a phase is entered.
+/// The event when a phase is entered.
 pub(super) fn event(phase: MigrationPhase) -> Option<(EventType, &'static str, &'static str)> {
     match phase {
         MigrationPhase::Scheduled => Some((

@@ -12,7 +12,7 @@ use crate::selector;
 /// How many instances are made or deleted at a time.
 const BURST: usize = 50;
 
-/// What would bring a replica set nearer to what it should be.
+/// The changes that bring a replica set to its wanted state.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ReplicaSetPlan {
     pub(crate) create: usize,
@@ -21,7 +21,7 @@ pub(crate) struct ReplicaSetPlan {
     pub(crate) finished: Vec<String>,
 }
 
-/// The labels to look for on the server; what it cannot express is checked afterwards.
+/// The label selector for the server; expressions that it cannot have are checked afterwards.
 pub(crate) fn labels(set: &Value) -> String {
     let pairs = entries(set, "/spec/selector/matchLabels");
     let pairs = pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));

@@ -161,7 +161,7 @@ fn no_two_nodes_have_an_address() {
                 ready[usize::try_from(numbers.below(3)).unwrap()] ^= true;
             }
             if !is_calm && numbers.below(100) == 0 {
-                // Another leader begins: what was measured is lost.
+                // Another leader begins: the measurements are lost.
                 world.seen.clear();
                 world.controller_stalled_until = world.now + Duration::from_secs(numbers.below(15));
             }

@@ -1,4 +1,4 @@
-//! What pods use, request and may be measured by: pure.
+//! Usage, requests and metrics of pods: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(crate) struct ContainerMetrics {
     pub(crate) usage: BTreeMap<String, QuantityText>,
 }
 
-/// What the mean usage should be.
+/// The target of the mean usage.
 pub(super) enum Goal {
     /// In thousandths, per pod.
     Average(i64),
@@ -81,7 +81,7 @@ impl Goal {
         }
     }
 
-    /// What a pod without a sample is assumed to use when the target would shrink.
+    /// The assumed usage of a pod without a sample when the target would shrink.
     pub(super) fn fallback(&self, pod: &str) -> i64 {
         match self {
             Self::Average(goal) => *goal,

@@ -40,14 +40,14 @@ pub(super) fn refusal(image: &Value, origin: Option<&Value>) -> Option<String> {
     })
 }
 
-/// What the passphrase is in: that of the encrypted one of the two.
+/// The secret with the passphrase: that of the encrypted one of the two.
 fn secret<'a>(image: &'a Value, origin: &'a Value) -> (&'a str, &'a str) {
     let owner = if is_encrypted(image) { image } else { origin };
     let of = |key: &str| owner["spec"]["storageClassParameters"][key].as_str().unwrap_or_default();
     (of(SECRET), of(SECRET_NAMESPACE))
 }
 
-/// What a node has to know, in Longhorn's words.
+/// The parameters for the node, in Longhorn's words.
 pub(super) fn parameters(image: &Value, origin: Option<&Value>) -> Value {
     let Some(origin) = origin else { return json!({}) };
     let (name, namespace) = secret(image, origin);

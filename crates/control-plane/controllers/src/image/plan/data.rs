@@ -25,7 +25,7 @@ pub(super) enum ImageData {
     },
 }
 
-/// What a node says of the damage of an image that is complete.
+/// The damage of a complete image, as a node reports it.
 pub(super) fn damage(backing: &Value) -> Option<&str> {
     let files = entries(backing, "/status/diskFileStatusMap").map(|(_, file)| file);
     let mut ready = files.filter(|file| text(file, "/state") == "ready");

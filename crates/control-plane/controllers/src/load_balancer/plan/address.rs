@@ -1,4 +1,4 @@
-//! Who has which address of which pool.
+//! The owners of the addresses of pools.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

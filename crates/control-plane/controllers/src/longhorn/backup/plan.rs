@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::longhorn::API;
 use crate::object::{self, controlled_by, has_finalizer, is_deleting, is_true, name, text, uid};
 
-/// What is known of a backup.
+/// The objects and facts of a backup.
 #[derive(Debug)]
 pub(super) struct BackupInput<'a> {
     pub(super) backup: &'a Value,

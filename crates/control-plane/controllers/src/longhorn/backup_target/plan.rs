@@ -1,4 +1,4 @@
-//! What the setting says of the target, and the target of itself: pure.
+//! The backup target of the setting, and the status of the target: pure.
 
 use hci::cluster::is_witness;
 use hci::longhorn::BACKUP_TARGET_SECRET;
@@ -12,7 +12,7 @@ const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// How often a target is read unless the setting says otherwise.
 const REFRESH_SECONDS: i64 = 60;
 
-/// What a value of the setting asks for.
+/// The target that a value of the setting describes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WantedTarget {
     pub(super) patch: Value,

@@ -1,4 +1,4 @@
-//! What a new volume begins with: pure.
+//! The initial content of a new volume: pure.
 
 use k8s_openapi::api::core::v1::TypedObjectReference;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::object::{
 };
 use crate::populate::{self, AUTHORIZED, DRIVER_CLONE, POPULATOR};
 
-/// What a new volume begins with.
+/// The initial content of a new volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
     Nothing,

@@ -1,11 +1,11 @@
-//! What the parameters of a storage class mean for a volume: pure.
+//! The parameters of a storage class, applied to a volume: pure.
 //!
 //! Those that this driver does not know are left alone, as upstream's does: classes are
 //! written for several versions of it.
 
 use serde_json::{Map, Value, json};
 
-/// What a parameter may be, and how the volume has it.
+/// The type of a parameter, and its form in the volume.
 #[derive(Clone, Copy, Debug)]
 enum ParameterType {
     Number(i64, i64),

@@ -1,4 +1,4 @@
-//! What a claim of the driver's gets, what becomes of it afterwards, and when: pure.
+//! The provisioning of a claim of this driver, and the later changes of its volume: pure.
 
 use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use serde_json::{Map, Value, json};
@@ -51,7 +51,7 @@ pub(super) enum ProvisionError {
     Refused { why: String },
 }
 
-/// What a claim wants of this driver now.
+/// The current request of a claim to this driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProvisionRequest {
     /// It is somebody else's, has its volume, or is going.
@@ -82,7 +82,7 @@ pub(super) fn want(claim: &Value, class: &Value) -> ProvisionRequest {
     ProvisionRequest::Volume
 }
 
-/// What the volume of a claim is called, in both worlds.
+/// The name of a claim's volume, in Kubernetes and in Longhorn.
 pub(super) fn volume_name(claim: &Value) -> String {
     format!("pvc-{}", uid(claim))
 }
@@ -265,11 +265,11 @@ fn fill_in(template: &str, claim: &Value, volume: &str) -> String {
     filled + rest
 }
 
-/// What becomes of a persistent volume of ours.
+/// The next step for a persistent volume of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Keep,
-    /// What is behind it goes first.
+    /// Longhorn's volume is deleted first.
     DeleteBacking,
     /// Wait until that is gone.
     Wait,
@@ -329,7 +329,7 @@ pub(super) fn growth(claim: &Value, backing: &Value, engine: Option<&Value>) -> 
     }
 }
 
-/// What Longhorn's volume says of who claims it.
+/// The status of Longhorn's volume about its claim.
 pub(super) fn kubernetes_status(volume: &Value, claim: Option<&Value>) -> Value {
     let mut status = json!({
         "pvName": name(volume),
@@ -337,7 +337,7 @@ pub(super) fn kubernetes_status(volume: &Value, claim: Option<&Value>) -> Value 
         "namespace": text(volume, "/spec/claimRef/namespace"),
         "pvcName": text(volume, "/spec/claimRef/name"),
     });
-    // Who claimed it last is still told when they are gone, with the time of it.
+    // The last claim stays in the status when it is gone, with the time of that.
     if claim.is_some() {
         status["lastPVCRefAt"] = json!("");
     }

@@ -139,7 +139,7 @@ fn is_going(job: &str, backups: &[Backup]) -> bool {
     })
 }
 
-/// The backups of a volume that a job removes: what is beyond its retention, and those that failed
+/// The backups of a volume that a job removes: those beyond its retention, and those that failed
 /// before the newest that is complete.
 fn expired<'a>(
     job: &str,

@@ -22,7 +22,7 @@ const ENABLED: &str = "enabled";
 /// Volumes without jobs and groups of their own are in this one.
 const DEFAULT_GROUP: &str = "default";
 
-/// What a job does to each of its volumes.
+/// The task of a job for each of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecurringTask {
     /// Take a snapshot, and remove old ones of the same job.
@@ -148,7 +148,7 @@ pub(super) fn expired<'a>(
     surplus(own, spec, now)
 }
 
-/// What is beyond the number or the age that a job keeps, oldest first.
+/// The names beyond the number or the age that a job keeps, oldest first.
 pub(super) fn surplus<'a>(
     mut own: Vec<(Timestamp, &'a str)>,
     spec: &RecurringJobSpec,

@@ -1,4 +1,4 @@
-//! What a snapshot needs next: pure.
+//! The next step of a snapshot: pure.
 
 use hci::longhorn::{FINALIZER, VOLUME_LABEL};
 use serde_json::{Value, json};

@@ -14,7 +14,7 @@ use super::state::Instance;
 use crate::longhorn::API;
 use crate::object::{is_deleting, is_true, name, text};
 
-/// What a volume is to begin with.
+/// The source of the initial content of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CopySource {
     pub(super) volume: String,
@@ -133,7 +133,7 @@ fn own_snapshot(volume: &Value, source: &CopySource) -> Value {
     })
 }
 
-/// What the volume says of its copy.
+/// The volume's status of its copy.
 pub(super) fn status(source: &CopySource, state: &str) -> Value {
     json!({"sourceVolume": source.volume, "snapshot": source.snapshot, "state": state})
 }

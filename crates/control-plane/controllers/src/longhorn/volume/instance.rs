@@ -67,7 +67,7 @@ pub(super) fn replica(
     replica
 }
 
-/// What the engine of a volume at rest is to be; its node is kept until it has stopped.
+/// The wanted engine of a detached volume; its node is kept until it has stopped.
 pub(super) fn engine_at_rest(engine: &Value, size: &str, still: bool) -> Value {
     let mut spec = json!({"desireState": "stopped", "volumeSize": size});
     if still {
@@ -77,7 +77,7 @@ pub(super) fn engine_at_rest(engine: &Value, size: &str, still: bool) -> Value {
     json!({"spec": spec})
 }
 
-/// What the engine of a volume in use is to be. Nothing before all replicas run that it needs.
+/// The wanted engine of an attached volume. `None` before all replicas that it needs are running.
 pub(super) fn engine_at_work(
     engine: &Value,
     census: &ReplicaSet<'_>,

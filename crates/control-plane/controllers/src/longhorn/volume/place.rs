@@ -13,7 +13,7 @@ use crate::condition;
 use crate::longhorn::object::bytes;
 use crate::object::{entries, int, is_true, list, name, text};
 
-/// What is known of a node beyond its disks.
+/// The health of a node, apart from its disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeHealth {
     Alive,
@@ -89,8 +89,8 @@ impl ReplicaPlacements {
         self.life.get(node).copied().unwrap_or(NodeHealth::Gone)
     }
 
-    /// How many replicas there should be, when this many are asked for. Nodes that fell silent
-    /// count: what was on them is missing.
+    /// The number of replicas that there should be, when this many are requested. Silent nodes
+    /// count: their replicas are missing.
     pub(super) fn wanted(&self, asked: usize) -> usize {
         let open = |node: &&StorageNode| node.open && node.disks.iter().any(|disk| disk.open);
         placement::wanted_replicas(asked, self.nodes.iter().filter(open).count(), self.policy)
@@ -123,7 +123,7 @@ impl ReplicaPlacements {
     }
 }
 
-/// What a node offers to replicas, apart from how much room that is.
+/// A node's offer to replicas, apart from its free space.
 pub(super) fn offer(own: &Value) -> String {
     let node = read_node(own, &mut BTreeMap::new());
     let disks: Vec<_> =
@@ -186,7 +186,7 @@ fn read_node(own: &Value, paths: &mut BTreeMap<String, String>) -> StorageNode {
     }
 }
 
-/// What a node says of itself or of a disk that cannot be used.
+/// The reason why a node or a disk cannot be used, from its conditions.
 fn trouble(status: &Value) -> String {
     let conditions = list(status, "/conditions");
     let told = ["Ready", "Schedulable"].into_iter().find_map(|kind| {

@@ -1,6 +1,6 @@
-//! What a volume needs next, by all that is known of it: pure.
+//! The next steps of a volume, by all its objects: pure.
 //!
-//! What a machine waits for comes first in a plan, what only tells people last.
+//! Actions that a machine waits for are first in a plan, reports are last.
 
 mod report;
 mod supply;
@@ -33,7 +33,7 @@ pub(super) enum VolumeAction {
     Event(EventType, &'static str, String),
 }
 
-/// What is known of a volume.
+/// The objects and facts of a volume.
 #[derive(Debug)]
 pub(super) struct VolumeInput<'a> {
     pub(super) volume: &'a Value,
@@ -46,7 +46,7 @@ pub(super) struct VolumeInput<'a> {
     pub(super) now: Timestamp,
 }
 
-/// What is to be done, in this order.
+/// The actions, in this order.
 #[derive(Debug, Default)]
 pub(super) struct VolumePlan {
     pub(super) actions: Vec<VolumeAction>,
@@ -187,7 +187,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What the engine and the nodes say of the replicas is written down.
+    /// Records the engine's and the nodes' states of the replicas.
     fn decide(&mut self) {
         let now = stamp(self.seen.now);
         let mut patches = Vec::new();
@@ -219,7 +219,7 @@ impl<'a> Draft<'a> {
             } else if engine_still {
                 spec["desireState"] = json!("stopped");
             }
-            // What a replica's files are long is told once the engine has made them so.
+            // The size of a replica is written once the engine has grown its files.
             if grown && own.mode == Mode::InSync {
                 spec["volumeSize"] = json!(text(self.seen.volume, "/spec/size"));
             }

@@ -1,8 +1,8 @@
 //! A volume goes in an order in which nothing is left behind: engine, replicas, snapshots, and
 //! then the object. Pure.
 //!
-//! Nodes hold their instances until files and sockets are gone. What is on no node, or on one
-//! that is gone, is let go here.
+//! Nodes keep the finalizers of their instances until files and sockets are gone. Instances that
+//! are on no node, or on one that is gone, are released here.
 
 use hci::longhorn::FINALIZER;
 use serde_json::{Value, json};

@@ -33,7 +33,7 @@ pub(super) enum FileFault {
 }
 
 impl FileFault {
-    /// What the node of the replica says of its files.
+    /// The fault of its files that the node of the replica reports.
     pub(super) fn of(replica: &Value) -> Option<Self> {
         let found = condition::find(list(replica, "/status/conditions"), "InstanceCreation")?;
         match (text(found, "/status"), text(found, "/reason")) {

@@ -1,4 +1,5 @@
-//! The replicas of one volume: what each is good for, and which have to come or go. Pure.
+//! The replicas of one volume: which of them are usable, and which are to be created or deleted.
+//! Pure.
 //!
 //! A replica is *fresh* until the engine has it in sync for the first time. The last copy that
 //! has data is never given up: where there is no other, an error only means waiting.
@@ -21,7 +22,7 @@ const RETRIES: i64 = 5;
 /// How long the engine may take to drop a replica that failed.
 const DROP_TIMEOUT: SignedDuration = SignedDuration::from_secs(5);
 
-/// What the engine says of a replica.
+/// The engine's state of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     None,
@@ -95,7 +96,7 @@ impl<'a> Replica<'a> {
 #[derive(Debug)]
 pub(super) struct ReplicaSet<'a>(pub(super) Vec<Replica<'a>>);
 
-/// What has to be done to have as many copies as there should be.
+/// The action that is needed for the wanted number of copies.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplicaAction<'a> {
     Enough,
@@ -117,7 +118,7 @@ pub(super) struct NewCopy<'a> {
     pub(super) replaces: Option<&'a str>,
 }
 
-/// What decides about replicas that may go.
+/// The rules for removing replicas.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retention {
     /// How many copies are asked for, and how many there should be.
@@ -286,8 +287,8 @@ impl<'a> ReplicaSet<'a> {
     ) -> (Vec<ReplicaPlacement>, Option<PlacementError>) {
         let mut placed = self.placed();
         let mut found = Vec::new();
-        // One that failed keeps its place until it is removed: what fails at once must not be
-        // made again at once.
+        // A failed replica keeps its place until it is removed: one that fails at once must not be
+        // created again at once.
         let there = self.0.iter().filter(|own| !own.deleting).count();
         for _ in there..wanted {
             match places.next(&placed, wish) {
@@ -314,7 +315,7 @@ fn existing(own: &Replica<'_>) -> ExistingReplica {
     ExistingReplica { node: own.node.to_owned(), disk: own.disk.to_owned(), leaving: own.leaving }
 }
 
-/// What a volume asks of the places of its replicas.
+/// The requirements of a volume for the placement of its replicas.
 pub(super) fn wish(volume: &Value, engine_node: &str) -> PlacementRequest {
     let near = text(volume, "/spec/dataLocality") != "disabled" && !engine_node.is_empty();
     PlacementRequest {

@@ -13,7 +13,7 @@
 //! [`State::next`] is the only way a volume changes state. An engine that fails is no reason to
 //! detach: its node brings it up again, and the machine above it only waits.
 
-/// What a volume is doing.
+/// The state of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VolumeState {
     Creating,
@@ -55,7 +55,7 @@ impl Instance {
     }
 }
 
-/// What decides about the next state.
+/// The facts that decide about the next state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VolumeFacts<'a> {
     pub(super) deleting: bool,

@@ -1,4 +1,4 @@
-//! What a volume says of itself, and what is told when that changes: pure.
+//! The status of a volume, and the events when it changes: pure.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ pub(super) fn patch(
         "expansionRequired": told.expanding,
         "frontendDisabled": false,
     });
-    // What lies on the disks is known while the engine tells.
+    // The size on the disks is known while the engine reports it.
     let sizes = engine.into_iter().flat_map(|own| entries(own, "/status/snapshots"));
     let sizes: Vec<i64> = sizes.map(|(_, own)| bytes(own, "/size")).collect();
     if !sizes.is_empty() {
@@ -106,7 +106,7 @@ fn restored_backup(url: &str) -> Option<&str> {
     query.split('&').find_map(|pair| pair.strip_prefix("backup=")).filter(|name| !name.is_empty())
 }
 
-/// What somebody who looks at the volume wants to know of a change.
+/// The events of a change, for users of the volume.
 pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(EventType, &'static str, String)> {
     let own = name(volume);
     let changed = |pointer: &str| {

@@ -1,4 +1,4 @@
-//! Who wants a volume where: pure.
+//! The attachment tickets of a volume: pure.
 //!
 //! Each reason to attach a volume is a ticket in its attachment object. The highest priority
 //! wins; among equals the node where the volume is, so that nobody is thrown out by a later

@@ -1,4 +1,4 @@
-//! What a snapshot of a claim gets and says: pure.
+//! The objects and the status of a snapshot of a claim: pure.
 
 use base::clock;
 use hci::together::TOGETHER;
@@ -71,7 +71,7 @@ pub(super) fn backup_of(content: &Value) -> Option<&str> {
     handle.split_once('/').map(|(_, backup)| backup)
 }
 
-/// What a content says, by the backup that it was prepared for.
+/// The status of a content, by the backup that it was prepared for.
 pub(super) fn backup_status(
     content: &Value,
     name: &str,
@@ -116,7 +116,7 @@ pub(super) fn content(
             let marked = classes.iter().find(|own| {
                 annotation(own, DEFAULT) == Some("true") && text(own, "/driver") == hci::DRIVER
             });
-            // Whose default is meant follows from the volume.
+            // The driver of the volume decides whose default applies.
             if ours.is_none() && volume.is_some() {
                 return Ok(None);
             }
@@ -199,7 +199,7 @@ pub(super) fn is_source(snapshot: &Value, claims: &[Value]) -> bool {
     })
 }
 
-/// What a snapshot says, by its content.
+/// The status of a snapshot, by its content.
 pub(super) fn status(snapshot: &Value, content: &Value) -> Value {
     let told = &content["status"];
     let mut status = json!({
@@ -223,7 +223,7 @@ pub(super) fn status(snapshot: &Value, content: &Value) -> Value {
     json!({"status": status})
 }
 
-/// What a content says, by Longhorn's snapshot.
+/// The status of a content, by Longhorn's snapshot.
 pub(super) fn content_status(
     content: &Value,
     own: &str,

@@ -1,5 +1,5 @@
-//! The description of a backed-up machine on the target: what it says, the backup that is made of
-//! one that was found, and the machine's secrets in it. Pure.
+//! The description of a backed-up machine on the target: its content, the Backup object for one
+//! that was found, and the machine's secrets in it. Pure.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +110,7 @@ pub(crate) fn handed_over(backup: &Value, metadata: &VmBackupMetadata, now: Time
     json!({"status": {"conditions": conditions, "secretBackups": names}})
 }
 
-/// What becomes of a file that was found.
+/// The decision about a file that was found.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Import {
     /// The cluster has a backup of this name.
@@ -188,7 +188,7 @@ pub(crate) fn imported(
     })
 }
 
-/// What a secret of the backup is called for the restored machine.
+/// The name of a secret of the backup for the restored machine.
 pub(crate) fn restored_name(restore: &Value, secret: &str) -> String {
     match is_true(restore, "/spec/newVM") {
         true => format!("{}-{secret}", text(restore, "/spec/target/name")),

@@ -62,7 +62,7 @@ fn fault(own: &Value, why: &str, now: Timestamp) -> Value {
     error
 }
 
-/// What is said while the snapshot of the machine is taken.
+/// The status while the snapshot of the machine is taken.
 pub(crate) fn waiting(backup: &Value, now: Timestamp) -> Value {
     json!({"status": {
         "readyToUse": false, "progress": 0,
@@ -70,7 +70,7 @@ pub(crate) fn waiting(backup: &Value, now: Timestamp) -> Value {
     }})
 }
 
-/// What is said while disks are sent, and afterwards.
+/// The status while disks are uploaded, and afterwards.
 pub(crate) fn status(
     backup: &Value,
     content: &Value,
@@ -142,8 +142,8 @@ pub(crate) fn named(backup: &Value) -> Vec<String> {
     names
 }
 
-/// What is restored of a backup: the machine's snapshot with its content, and a snapshot with its
-/// content for each disk. Each is owned by the restore.
+/// The objects that restore a backup: the machine's snapshot with its content, and a snapshot with
+/// its content for each disk. Each is owned by the restore.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PreparedRestore {
     /// The name of the machine's snapshot and of its content.

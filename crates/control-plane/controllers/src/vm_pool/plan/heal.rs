@@ -22,7 +22,7 @@ const STUCK: &[&str] = &[
     "ImagePullBackOff",
 ];
 
-/// What is to become of a machine.
+/// The health of a machine, which decides whether it is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
     Fine,

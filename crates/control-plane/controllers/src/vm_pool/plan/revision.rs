@@ -53,7 +53,7 @@ pub(super) fn is_current(pool: &Value, vm: &Value, revisions: &[&Value]) -> bool
     template(vm, revisions).is_some_and(|own| *own == pool["spec"]["virtualMachineTemplate"])
 }
 
-/// What differs between an instance's template and its machine's.
+/// The difference between an instance's template and its machine's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Difference {
     Nothing,

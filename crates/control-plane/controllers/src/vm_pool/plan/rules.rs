@@ -1,4 +1,4 @@
-//! The rules of a pool: what its spec says beside the number and the template of its machines.
+//! The rules of a pool: its spec beside the number and the template of its machines.
 
 use serde_json::Value;
 use virt::api::atom::IntOrString;

@@ -13,7 +13,7 @@ use crate::object::{self, annotation, copied_map, is_true, name, namespace, stri
 
 /// Harvester's claims that a machine brings along.
 pub(super) const TEMPLATES: &str = "harvesterhci.io/volumeClaimTemplates";
-/// What kubectl remembers of another machine.
+/// kubectl's record of another machine.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The spec that was captured, with the new claims in place of the former.
 fn spec(content: &Value, disks: &[Restored]) -> Value {
@@ -30,7 +30,7 @@ fn spec(content: &Value, disks: &[Restored]) -> Value {
         }
         *volume = json!({"name": disk.volume, "persistentVolumeClaim": source});
     }
-    // What was made from a template is a claim now, and must not be made again.
+    // A disk that was created from a template is a claim now, and must not be created again.
     let gone: Vec<&str> = disks.iter().map(|disk| disk.former.as_str()).collect();
     if let Some(templates) = spec.get_mut("dataVolumeTemplates").and_then(Value::as_array_mut) {
         templates.retain(|own| !gone.contains(&name(own)));

@@ -1,4 +1,4 @@
-//! What a restore says of its progress: pure.
+//! The status of a restore: pure.
 
 use base::clock;
 use jiff::Timestamp;

@@ -13,7 +13,7 @@ use crate::selector;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Who has a place where.
+/// The instances on each node.
 pub(super) struct AffinityIndex<'a> {
     nodes: BTreeMap<&'a str, &'a Value>,
     tenants: &'a [&'a ScheduledInstance],

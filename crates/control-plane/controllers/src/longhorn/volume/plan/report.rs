@@ -1,4 +1,4 @@
-//! What is told of a volume at the end of a plan: its status, those of its tickets, and events.
+//! The reports of a volume at the end of a plan: its status, those of its tickets, and events.
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ impl Draft<'_> {
         }
     }
 
-    /// What the engine or a replica of a volume says that is not attached yet.
+    /// The error of the engine or a replica of a volume that is not attached yet.
     fn trouble(&self, state: VolumeState) -> Option<String> {
         let failure = |own: &Value| {
             let failed = |it: &&Value| {
@@ -44,7 +44,7 @@ impl Draft<'_> {
         (state == VolumeState::Attaching).then(|| engine().or_else(replica)).flatten()
     }
 
-    /// What the engine says of the data: a reason and a message if the condition does not hold.
+    /// The engine's fault of the data: a reason and a message if the condition does not hold.
     pub(super) fn engine_fault(&self, kind: &str) -> Option<(String, String)> {
         let found = condition::find(list(self.seen.engine?, "/status/conditions"), kind);
         let found = found.filter(|it| text(it, "/status") == "False")?;

@@ -137,7 +137,7 @@ impl Draft<'_> {
                 self.plan.actions.push(VolumeAction::Create(SNAPSHOTS, made))
             }
             CopyStep::Make(made) => {
-                // Whoever makes the files looks there for the snapshot.
+                // The nodes that create the files look there for the snapshot.
                 let told = json!({"status": {"cloneStatus": copy::status(source, "initiated")}});
                 let name = name(volume).to_owned();
                 self.plan.actions.push(VolumeAction::Tell(LONGHORN_VOLUMES, name, told));

@@ -107,7 +107,7 @@ impl World {
                 let alive = self.storage.iter().any(|other| {
                     object::name(other) == node && object::list(other, "/spec/taints").is_empty()
                 });
-                // Whoever had an engine last tells of it.
+                // The last node of an engine reports its state.
                 let owner = text(&own, "/status/ownerID");
                 if resource == ENGINES && node.is_empty() && owner.starts_with("lost") {
                     continue;

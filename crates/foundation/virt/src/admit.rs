@@ -1,7 +1,7 @@
-//! Rules that objects must keep, with upstream's messages and field paths. What a schema can
-//! say is said there; here is what relates fields to each other, to what was before, to the
-//! cluster's configuration and to other objects. [`mutate`] comes first and completes the
-//! object, then the schema, then [`admit`].
+//! Validation of objects, with upstream's messages and field paths. Rules that a schema can
+//! express are there; here are those that relate fields to each other, to the old object, to the
+//! cluster's configuration and to other objects. [`mutate`] runs first and completes the object,
+//! then the schema, then [`admit`].
 
 mod cause;
 mod claim;
@@ -228,9 +228,9 @@ pub fn admit_machine_status(write: &Write<'_>) -> Result<(), Denial> {
         .map_err(|denial| denial.by("virtualmachine-validator.kubevirt.io"))
 }
 
-/// What a write of an instance by somebody else than the cluster leaves of the status: the
-/// old one, or none. There is no status subresource that could keep them apart, and addresses in
-/// the status become endpoints of services.
+/// Resets the status of an instance that anybody but the cluster writes to the old one, or to
+/// none. There is no status subresource that could keep them apart, and addresses in the status
+/// become endpoints of services.
 pub fn keep_instance_status(new: &mut Value, old: Option<&Value>, trusted: bool) {
     if trusted {
         return;

@@ -1,5 +1,5 @@
-//! What a cluster has from its first start, besides the definitions: namespaces, roles, the
-//! configuration objects, storage classes, and who may read versions.
+//! The initial objects of a cluster, besides the definitions: namespaces, roles, the configuration
+//! objects, storage classes, and the right to read versions.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Defaults that are written into objects when they are created: what upstream's mutating
-//! webhooks do. A machine keeps its template nearly as it was written; an instance is
-//! completed, so that whoever runs it finds every choice made.
+//! Defaults that are written into objects when they are created, as upstream's mutating webhooks
+//! do. A machine keeps its template nearly as it was written; an instance is completed, so that
+//! its node finds every choice made.
 
 mod device;
 mod hardware;
@@ -95,7 +95,7 @@ pub fn default_instance(
             json!({"guestAtBoot": guest, "guestCurrent": guest, "guestRequested": guest});
     }
     if !status["currentCPUTopology"].is_object() {
-        // What the specification leaves open stays open; the node fills it in.
+        // Fields that the specification does not set stay unset; the node fills them in.
         let known =
             ["cores", "sockets", "threads"].into_iter().filter(|part| !cpu[*part].is_null());
         status["currentCPUTopology"] =

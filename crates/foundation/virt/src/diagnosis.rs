@@ -68,7 +68,7 @@ pub struct DiagnosisFinding {
     pub fix: String,
 }
 
-/// What there is to say about a machine.
+/// The diagnosis of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// The printable status of the machine, or the phase of its instance.

@@ -1,4 +1,4 @@
-//! What the eviction of a launcher pod means for its instance, as KubeVirt's eviction webhook
+//! The effect of an eviction of a launcher pod on its instance, as KubeVirt's eviction webhook
 //! decides it. Pure.
 
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub const SHUT_DOWN_BY: &str = "sheaf.io/shut-down-by";
 pub const LAUNCHER: &str = "sheaf.io/launcher";
 /// The webhook that answers evictions upstream, which clients see in the message.
 pub const WEBHOOK: &str = "virt-launcher-eviction-interceptor.kubevirt.io";
-/// On an instance: who asked for its evacuation.
+/// On an instance: the requester of its evacuation.
 pub const SOURCE_ANNOTATION: &str = "kubevirt.io/eviction-source";
 
 /// The answer to an eviction request.

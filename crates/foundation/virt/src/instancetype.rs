@@ -24,7 +24,7 @@ pub use infer::{InferError, infer};
 pub use revision::{annotate, revision, status_reference, upgraded};
 pub(crate) use size::{CpuSpread, TOPOLOGIES, spread};
 
-/// What a machine refers to, as far as it exists: the specifications.
+/// The specifications that a machine refers to, as far as they exist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sizing {
     pub size: Option<Value>,
@@ -128,7 +128,8 @@ pub fn referenced(
 }
 
 impl Sizing {
-    /// Finds what a machine refers to. What does not exist is left out, as it may come later.
+    /// Finds the objects that a machine refers to. Missing objects are left out, as they may be
+    /// created later.
     pub fn find(vm: &Value, namespace: &str, objects: &dyn Objects) -> Self {
         let spec =
             |field| referenced(field, vm, namespace, objects).map(|object| object["spec"].clone());

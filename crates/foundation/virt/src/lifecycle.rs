@@ -1,5 +1,5 @@
-//! What start, stop, restart and their like mean for a machine in a given state: the patches
-//! that carry a request out, or the words in which it is refused.
+//! The effect of start, stop, restart and similar requests on a machine in a given state: the
+//! patches that carry a request out, or the error that refuses it.
 //!
 //! Nothing is written here. Every patch tests what it was decided on, so a change in between
 //! makes it fail with a conflict instead of doing the wrong thing.
@@ -18,7 +18,7 @@ pub use memory_dump::{MemoryDump, dump_claim, dump_memory, remove_memory_dump, s
 pub(crate) use volume::is_hotpluggable;
 pub use volume::{Volumes, add_volume, remove_volume};
 
-/// What a patch is sent to.
+/// The target of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchTarget {
     Machine,

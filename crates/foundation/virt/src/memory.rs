@@ -91,7 +91,7 @@ pub(crate) fn default_guest(spec: &mut Value) {
     }
 }
 
-/// How far a guest can grow: what the cluster says, or a multiple of what it has.
+/// The maximum memory of a guest: the cluster's setting, or a multiple of its memory.
 pub(crate) fn default_max_guest(spec: &mut Value, config: &ClusterConfig) {
     let memory = &spec["domain"]["memory"];
     if !memory["maxGuest"].is_null() {

@@ -9,7 +9,7 @@ use crate::condition;
 use crate::run_strategy::{RunSituation, is_set_to_start};
 use crate::state::{InstancePhase, RunStrategy, is_deleting, is_migrating, list};
 
-/// What is known about a machine besides the machine.
+/// The facts about a machine besides the machine itself.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'a> {
     pub vm: &'a Value,

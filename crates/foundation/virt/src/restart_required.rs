@@ -1,9 +1,9 @@
-//! Which changes of a machine wait for a restart. What reaches the running guest instead, the
-//! controller of machines copies to the instance.
+//! The changes of a machine that need a restart. The controller of machines copies the other ones
+//! to the running instance.
 //!
-//! Machines are compared as they were when the instance was made and as they are now, both
-//! with their sizes applied. What can change live is taken out of the comparison; whatever
-//! still differs needs a restart.
+//! The machine of the time when the instance was created and the current one are compared, both
+//! with their sizes applied. Fields that can change live are removed before; every other
+//! difference needs a restart.
 
 use serde_json::Value;
 

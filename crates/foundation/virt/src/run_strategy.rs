@@ -1,9 +1,9 @@
-//! What a machine's run strategy asks for next.
+//! The next step that a machine's run strategy requires.
 //!
-//! [`decide`] is the whole state machine: what is wanted, the instance that exists, the first
-//! request that waits, and how long a start has to be put off. Beside it the arithmetic of
-//! putting off: a guest that fails before it ever ran is tried again after 10 s, 40 s, 90 s …
-//! up to five minutes.
+//! [`decide`] is the whole state machine: the wanted state, the existing instance, the first
+//! pending request, and the remaining delay of a start. Beside it the computation of the delay: a
+//! guest that fails before it ever ran is started again after 10 s, 40 s, 90 s … up to five
+//! minutes.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

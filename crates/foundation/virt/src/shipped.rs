@@ -34,7 +34,7 @@ struct InstancetypeSeries {
     traits: &'static [Trait],
 }
 
-/// What all types of a series have in common.
+/// Properties that all types of a series share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
     /// Processors of its own, and the emulator elsewhere.

@@ -39,8 +39,7 @@ impl RunStrategy {
         }
     }
 
-    /// What a machine asks for; nothing if its strategy is unknown. A machine that says
-    /// nothing is halted.
+    /// The run strategy of a machine; `None` if it is unknown. A machine without one is halted.
     pub fn of(vm: &Value) -> Option<Self> {
         match (&vm["spec"]["running"], &vm["spec"]["runStrategy"]) {
             (_, Value::String(strategy)) => Self::parse(strategy),

@@ -35,7 +35,7 @@ pub enum TemplateError {
     Empty,
 }
 
-/// What a template makes.
+/// The result of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Processed {
     pub machine: Value,

@@ -1,4 +1,4 @@
-//! What is wrong with an object, and the answer that a client gets.
+//! The errors of an object, and the response to the client.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ impl Denial {
         Self { webhook: "", code: 400, causes: vec![cause] }
     }
 
-    /// What cannot be done, for a reason that no field is to blame for.
+    /// A request that cannot be done, for a reason that no field causes.
     pub(super) fn unprocessable(message: impl Into<String>) -> Self {
         Self { code: 422, ..Self::bad_request(message) }
     }
@@ -53,7 +53,7 @@ impl Denial {
         &self.causes
     }
 
-    /// What the API server tells about a webhook that denies a request.
+    /// The API server's message for a webhook that denies a request.
     pub fn message(&self) -> String {
         let told: Vec<&str> =
             self.causes.iter().take(MOST).map(|cause| cause.message.as_str()).collect();

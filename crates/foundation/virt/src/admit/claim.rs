@@ -64,7 +64,7 @@ fn check_reference(write: &Write<'_>, causes: &mut Causes) {
     }
 }
 
-/// What the annotations of a claim say is cloned.
+/// The sources of a clone in the annotations of a claim.
 fn sources(claim: &Value) -> impl Iterator<Item = (&'static str, CloneSource)> {
     let annotation = |key: &str| claim["metadata"]["annotations"][key].as_str();
     let requested = annotation(CLONE_REQUEST).and_then(|own| own.split_once('/'));
@@ -78,7 +78,7 @@ fn sources(claim: &Value) -> impl Iterator<Item = (&'static str, CloneSource)> {
     all.into_iter().filter_map(|(key, source)| Some((key, source?)))
 }
 
-/// A user needs rights in the source's namespace. What a controller writes was authorized when
+/// A user needs rights in the source's namespace. The writes of a controller were authorized when
 /// the DataVolume of the claim was created.
 fn is_authorized(source: &CloneSource, write: &Write<'_>) -> bool {
     if !write.trusted {

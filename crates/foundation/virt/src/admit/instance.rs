@@ -1,4 +1,4 @@
-//! Instances: what a new one must be like, and what may change in one that exists.
+//! Validation of instances: of new ones, and of changes to existing ones.
 
 use serde_json::{Map, Value};
 
@@ -131,7 +131,7 @@ fn check_memory(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     }
 }
 
-/// What an enlightenment needs must not be switched off.
+/// An enlightenment that another one needs must not be switched off.
 fn check_hyperv(spec: &Value, causes: &mut Causes) {
     let hyperv = &spec["domain"]["features"]["hyperv"];
     let at = "spec.domain.features.hyperv";

@@ -76,7 +76,7 @@ pub(super) fn validate_status(write: &Write<'_>) -> Result<(), Denial> {
     check_pauses(write)
 }
 
-/// The size and the preference are applied to a copy: what comes out must be a machine.
+/// The size and the preference are applied to a copy: the result must be a valid machine.
 fn check_sizing(sizing: &Sizing, vm: &mut Value, config: &ClusterConfig) -> Result<(), Denial> {
     let template = &mut vm["spec"]["template"];
     let conflicts = sizing.apply("spec.template.spec", template);

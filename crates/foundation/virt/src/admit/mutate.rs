@@ -1,4 +1,4 @@
-//! What is written into objects before they are judged: one entry for all kinds.
+//! Mutations of objects before they are validated: one entry for all kinds.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::instancetype::{Sizing, infer};
 use crate::state::{is_deleting, text};
 use crate::v1;
 
-/// What a mutation may look at and use.
+/// The inputs of a mutation.
 pub struct MutationContext<'a> {
     pub namespace: &'a str,
     /// The writer is one of the cluster's own controllers or agents.
@@ -97,7 +97,7 @@ fn instance(vmi: &mut Value, around: &mut MutationContext<'_>) -> Result<(), Den
         .map_err(|error| Denial::bad_request(error.to_string()))
 }
 
-/// What a preference says about things that are fixed before an instance is made.
+/// Applies the preferences that are fixed before an instance is created.
 fn prefer(preference: &Value, spec: &mut Value) {
     let template = object(object(spec, "template"), "spec");
     let architecture = text(preference, "/preferredArchitecture");

@@ -4,7 +4,7 @@ use super::{Causes, credential, disk, firmware, name, network, probe, processor,
 use crate::config::ClusterConfig;
 use crate::v1::{Devices, VirtualMachineInstanceSpec};
 
-/// What every rule looks at.
+/// The inputs of every rule.
 #[derive(Clone, Copy)]
 pub(super) struct CheckedSpec<'a> {
     /// Where the specification stands: `spec`, or `spec.template.spec`.

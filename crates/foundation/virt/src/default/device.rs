@@ -29,8 +29,8 @@ pub(crate) fn default_interface(
     Ok(())
 }
 
-/// Interfaces for a guest that names its networks and nothing else. Upstream refuses such a
-/// guest; what it means is plain.
+/// Interfaces for a guest that names its networks and nothing else. Upstream refuses such a guest;
+/// its meaning is clear.
 pub(crate) fn default_network_interfaces(spec: &mut Value) {
     if !list(&spec["domain"]["devices"]["interfaces"]).is_empty() {
         return;
@@ -80,7 +80,7 @@ pub(super) fn default_pull_policies(spec: &mut Value) {
     }
 }
 
-/// What depends on the architecture, and what every instance gets.
+/// Defaults that depend on the architecture, and those of every instance.
 pub(super) fn default_devices(spec: &mut Value) {
     let bus = match text(spec, "/architecture") {
         "arm64" | "s390x" => "virtio",

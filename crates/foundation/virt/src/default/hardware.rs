@@ -19,7 +19,7 @@ pub(super) fn has_pcie(spec: &Value) -> bool {
         && (machine.is_empty() || machine.contains("q35") || machine.starts_with("virt"))
 }
 
-/// Whoever only limits processors reserves as many.
+/// A guest with a limit of processors and no request requests as many.
 pub(super) fn default_requests(spec: &mut Value, config: &ClusterConfig) {
     let dedicated = spec["domain"]["cpu"]["dedicatedCpuPlacement"] == true;
     let resources = &spec["domain"]["resources"];
@@ -129,7 +129,7 @@ const HYPERV: &[&str] = &[
     "vpindex",
 ];
 
-/// What each enlightenment needs; those that need others come first.
+/// The dependencies of the enlightenments; those that need others are first.
 pub(crate) const HYPERV_NEEDS: &[(&str, &str)] = &[
     ("evmcs", "vapic"),
     ("ipi", "vpindex"),

@@ -24,7 +24,7 @@ const CLOCK: &[&str] = &["/clock/utc", "/clock/timezone", "/clock/timer"];
 #[error("VirtualMachinePresets cannot be applied due to conflicts: {0}")]
 pub(crate) struct PresetConflict(String);
 
-/// Writes the presets that select `vmi` into it. What the instance says itself stays.
+/// Writes the presets that select `vmi` into it. Fields that the instance sets itself stay.
 pub(crate) fn apply_presets(vmi: &mut Value, presets: Vec<Value>) -> Result<(), PresetConflict> {
     if vmi.pointer("/metadata/annotations").is_some_and(|own| own[EXCLUDED] == "true") {
         return Ok(());

@@ -227,7 +227,7 @@ fn networks_alone_say_which_interfaces_there_are() {
     default_instance_spec(&mut spec, &config(json!({}))).unwrap();
     let wanted = json!([{"name": "lan", "bridge": {}}, {"name": "p", "masquerade": {}}]);
     assert_eq!(spec["domain"]["devices"]["interfaces"], wanted);
-    // Who names one means the others not to be there.
+    // A guest that names one interface does not get the others.
     let own = json!([{"name": "lan", "sriov": {}}]);
     let mut spec = json!({"domain": {"devices": {"interfaces": own}}, "networks": networks});
     default_instance_spec(&mut spec, &config(json!({}))).unwrap();

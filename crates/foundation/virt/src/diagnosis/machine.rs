@@ -47,7 +47,7 @@ pub(super) fn examine(
     }
 }
 
-/// What the machine asks for; `None` for a strategy that we do not know.
+/// The run strategy of the machine; `None` for one that we do not know.
 fn strategy(machine: &VirtualMachine) -> Option<RunStrategy> {
     match (&machine.spec.run_strategy, machine.spec.running) {
         (Some(text), _) => RunStrategy::parse(text),

@@ -17,7 +17,7 @@ pub(crate) const TOPOLOGIES: &[(&str, &str)] = &[
     ("any", "preferAny"),
 ];
 
-/// What processors are spread over.
+/// The levels of the topology that processors are spread over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CpuSpread {
     SocketsCores,

@@ -12,7 +12,7 @@ use crate::refusal::{About, Refusal};
 use crate::state::{list, text};
 use crate::v1::VirtualMachineMemoryDumpRequest;
 
-/// What a dump needs beside the guest's memory: upstream's figure, for headers and video memory.
+/// The size of a dump beside the guest's memory: upstream's figure, for headers and video memory.
 const OVERHEAD: i64 = 100 << 20;
 const STORAGE: &str = "/spec/resources/requests/storage";
 

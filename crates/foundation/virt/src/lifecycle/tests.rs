@@ -18,7 +18,7 @@ fn refused(why: &str) -> String {
     format!("409 Operation cannot be fulfilled on virtualmachine.kubevirt.io \"m\": {why}")
 }
 
-/// The outcome in a line: what is refused, or what is written where.
+/// The outcome in a line: the refusal, or the patches and their targets.
 fn told(outcome: Result<Vec<Patch>, Refusal>) -> String {
     match outcome {
         Err(refusal) => format!("{} {}", refusal.code, refusal.message),

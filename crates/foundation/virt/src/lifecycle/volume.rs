@@ -7,7 +7,7 @@ use super::{Patch, PatchTarget, add, name, test};
 use crate::refusal::{About, Refusal};
 use crate::state::{InstancePhase, list, text};
 
-/// Whose volumes a request is about.
+/// The owner of the volumes in a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Volumes<'a> {
     /// A machine: its template is edited, so the volume outlives the run.

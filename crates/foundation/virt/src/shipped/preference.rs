@@ -1,4 +1,4 @@
-//! What guests of the usual operating systems prefer.
+//! Preferences for guests of the usual operating systems.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ struct OperatingSystem {
     title: &'static str,
     icon: &'static str,
     family: OsFamily,
-    /// What it needs at least, if it is known: processors and memory.
+    /// Its minimum requirements, if they are known: processors and memory.
     needs: Option<(u32, &'static str)>,
     extras: &'static [PreferenceExtra],
 }
@@ -21,7 +21,7 @@ enum OsFamily {
     Windows,
 }
 
-/// What one system prefers beyond its family.
+/// Preferences of one system beyond those of its family.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PreferenceExtra {
     Efi,

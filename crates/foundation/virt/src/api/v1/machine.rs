@@ -1,4 +1,4 @@
-//! The VirtualMachine: what its owner asks for, and how it stands.
+//! The VirtualMachine: its specification and its status.
 
 use super::instance::{VirtualMachineInstanceBackupStatus, VirtualMachineInstanceSpec};
 use super::request::{AddVolumeOptions, RemoveVolumeOptions};

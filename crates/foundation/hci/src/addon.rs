@@ -150,7 +150,7 @@ pub fn object(addon: &DefaultAddon) -> Value {
     object
 }
 
-/// What the status of an add-on has to say: its status, and the conditions that are true or false.
+/// The status of an add-on: its state, and the conditions that are true or false.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AddonOutcome {
     pub status: &'static str,

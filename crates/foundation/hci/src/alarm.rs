@@ -1,5 +1,5 @@
-//! Alarms: what is wrong in the cluster now and needs an administrator, one object for each. They
-//! are created and deleted by the controllers; users acknowledge and silence them. Types and names
+//! Alarms: current faults in the cluster that need an administrator, one object for each. They are
+//! created and deleted by the controllers; users acknowledge and silence them. Types and names
 //! only, pure.
 
 use crd::atom::ObjectMeta;

@@ -19,7 +19,7 @@ use crate::harvester::load_balancer::{LoadBalancer, LoadBalancerSpec};
 /// Annotation of an instance.
 pub const HEALTH: &str = "sheaf.io/backend-health";
 
-/// What was found of a machine, for one load balancer.
+/// The health of a machine, for one load balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendHealth {
     pub port: u16,

@@ -1,4 +1,4 @@
-//! What a cluster has of Harvester's and Longhorn's objects from its first start.
+//! The initial objects of a cluster for Harvester and Longhorn.
 
 mod roles;
 mod templates;

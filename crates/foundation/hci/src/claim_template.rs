@@ -13,8 +13,8 @@ pub struct ClaimTemplate {
     pub claim: Value,
 }
 
-/// The templates of a machine or of a template's version; none without the annotation. What
-/// is wrong is told as Harvester tells it.
+/// The templates of a machine or of a template's version; none without the annotation. Errors have
+/// Harvester's texts.
 pub fn claim_templates(metadata: &Value) -> Result<Vec<ClaimTemplate>, String> {
     let Some(text) = metadata["annotations"][ANNOTATION].as_str().filter(|text| !text.is_empty())
     else {

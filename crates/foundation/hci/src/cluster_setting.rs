@@ -7,7 +7,7 @@ mod tls_parameters;
 
 use serde_json::{Map, Value};
 
-/// What the value of a setting has to be. An empty value is the default, and always possible.
+/// The rule for the value of a setting. An empty value is the default, and always allowed.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueRule {
     Any,

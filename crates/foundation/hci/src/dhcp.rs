@@ -1,4 +1,4 @@
-//! DHCP on networks of machines: what an IPPool says, and names that clients compute. Pure.
+//! DHCP on networks of machines: the content of an IPPool, and names that clients compute. Pure.
 //!
 //! ```text
 //!  IPPool                        one per NetworkAttachmentDefinition; status.ipv4.allocated is the

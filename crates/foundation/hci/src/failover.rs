@@ -1,5 +1,5 @@
-//! Names and values by which the control plane and the agents agree about a node that falls silent:
-//! who observes it, what they see, and that it is declared lost. Pure.
+//! Names and values by which the control plane and the agents agree about a node that falls
+//! silent: its observers, their results, and the declaration that it is lost. Pure.
 //!
 //! ```text
 //!  suspect's Node   sheaf.io/suspect: {"token":"…","observers":["n1","n3"]}      written by the controller
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const LOST: &str = "sheaf.io/lost";
 /// Annotation of a node that does not renew its lease: a [`Suspicion`].
 pub const SUSPECT: &str = "sheaf.io/suspect";
-/// Annotation of a node: what it saw of others, as [`Sightings`].
+/// Annotation of a node: its observations of others, as [`Sightings`].
 pub const SIGHTINGS: &str = "sheaf.io/sightings";
 /// Annotation of a lost node that is back: the token of the declaration, once no guest runs there
 /// whose instance is over.
@@ -60,7 +60,7 @@ pub enum PortState {
     Silent,
 }
 
-/// What one node sees of another.
+/// A node's observation of another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
     /// The token of the question.
@@ -69,7 +69,7 @@ pub struct Sighting {
     pub storage: PortState,
 }
 
-/// What a node sees of others, by their names.
+/// A node's observations of others, by their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Sightings(pub BTreeMap<String, Sighting>);

@@ -94,7 +94,7 @@ impl ChangePolicy {
     }
 }
 
-/// What a node reports of a change on trial, in the annotation [`TRIAL`].
+/// The report of a node about a change on trial, in the annotation [`TRIAL`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrialReport {
@@ -106,7 +106,7 @@ pub struct TrialReport {
     pub deadline: i64,
 }
 
-/// Whose turn it is to change its network.
+/// Whether a node may change its network now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// The lease as it is to be written; it carries the version that was read.

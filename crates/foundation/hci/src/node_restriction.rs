@@ -1,6 +1,6 @@
-//! What a node may write: its own Node, Lease and disks, the machines and volumes that are placed
-//! on it, and of those only what it reports. Pure; upstream's admission plugin NodeRestriction,
-//! for the kinds of this platform.
+//! The objects that a node may write: its own Node, Lease and disks, the machines and volumes that
+//! are placed on it, and of those only the fields that it reports. Pure; upstream's admission
+//! plugin NodeRestriction, for the kinds of this platform.
 //!
 //! The role `system:sheaf-node` says which kinds and verbs; this says which objects and fields.
 

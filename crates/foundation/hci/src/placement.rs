@@ -14,14 +14,14 @@ pub use explain::explain;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
     pub id: String,
-    /// What its node calls it.
+    /// The name of the disk on its node.
     pub name: String,
     pub tags: Vec<String>,
     /// Its owner lets replicas onto it and it is not being emptied.
     pub open: bool,
     /// It was found in order.
     pub ready: bool,
-    /// What its node says of it if not.
+    /// The error that its node reports if not.
     pub trouble: String,
     /// Bytes, as Longhorn counts them.
     pub maximum: i64,
@@ -38,7 +38,7 @@ pub struct StorageNode {
     pub tags: Vec<String>,
     pub open: bool,
     pub ready: bool,
-    /// What is said of it if it is not.
+    /// The error if it is not ready.
     pub trouble: String,
     pub disks: Vec<Disk>,
 }
@@ -52,7 +52,7 @@ pub struct ExistingReplica {
     pub leaving: bool,
 }
 
-/// What a volume asks of its replicas' places.
+/// The requirements of a volume for the placement of its replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementRequest {
     pub size: i64,

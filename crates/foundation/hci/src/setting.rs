@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a setting's value may be.
+/// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingType {
     Text,
@@ -147,14 +147,14 @@ pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// What holds: the value of the object of that name, or the default if it has none.
+/// The effective value: that of the object of that name, or the default if it has none.
 pub fn value<'a>(name: &str, own: Option<&'a str>) -> &'a str {
     let default = || find(name).map_or("", |known| known.default);
     own.filter(|own| !own.is_empty()).unwrap_or_else(default)
 }
 
 impl Setting {
-    /// What is wrong with a value, with what would be right.
+    /// The error of a value, with the values that are allowed.
     pub fn complaint(&self, value: &str) -> Option<String> {
         let wants = match self.takes {
             Text => return None,

@@ -1,7 +1,7 @@
-//! Snapshots of several volumes at one instant: what ties them to each other.
+//! Snapshots of several volumes at one instant: the annotation that groups them.
 //!
-//! Who wants them annotates each with the same words; the node that runs the machine waits until
-//! all of them are asked for, keeps the guest still, and takes them together.
+//! The creator annotates each snapshot of a group with the same text; the node that runs the
+//! machine waits until all of them are requested, quiesces the guest, and takes them together.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! Upgrade of the program on all nodes: what the control plane asks of a node, what a node
-//! reports, and the checks before it begins. Pure.
+//! Upgrade of the program on all nodes: the request of the control plane to a node, the report of
+//! a node, and the checks before it begins. Pure.
 //!
 //! Both sides talk by annotations of the Node, as in maintenance. A program is named by the SHA-512
 //! sum of its file, so that a node never runs anything but what was asked for.
@@ -101,7 +101,7 @@ pub enum ProgramStep {
     Storage,
 }
 
-/// What the control plane asks of a node.
+/// The request of the control plane to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProgramRequest {
@@ -175,7 +175,7 @@ fn parsed<T: for<'a> Deserialize<'a>>(node: &Value, key: &str) -> Option<T> {
     serde_json::from_str(node["metadata"]["annotations"][key].as_str()?).ok()
 }
 
-/// What an administrator wants of an upgrade that has begun.
+/// The administrator's instruction for an upgrade that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpgradeIntent {
     Proceed,

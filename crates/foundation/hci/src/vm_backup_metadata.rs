@@ -56,7 +56,7 @@ pub enum MetadataError {
 }
 
 impl VmBackupMetadata {
-    /// Reads a file. What it names must be possible names, since objects are created of them.
+    /// Reads a file. The names in it must be valid, since objects are created with them.
     pub fn parse(content: &[u8]) -> Result<Self, MetadataError> {
         if content.len() > MAX_SIZE {
             return Err(MetadataError::Overlong { size: content.len() });

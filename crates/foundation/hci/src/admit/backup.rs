@@ -38,7 +38,7 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     }
 }
 
-/// What is not said is a backup.
+/// The type; a backup by default.
 fn kind(backup: &Value) -> &str {
     match text(backup, "/spec/type") {
         "" => "backup",
@@ -209,7 +209,7 @@ pub(super) fn validate_schedule(write: &Write<'_>) -> AdmissionResult {
     let Ok(schedule) = Schedule::parse(text(object, "/spec/cron")) else {
         return Err(Refusal::invalid("spec.cron", "invalid cron format"));
     };
-    // What is stored already does not stand in the way of other changes.
+    // A stored value does not prevent other changes.
     let is_new = write.old.is_none_or(|old| old["spec"]["cron"] != object["spec"]["cron"]);
     let skipped = object.pointer("/metadata/annotations").and_then(|all| all.get(SKIP_CRON_CHECK));
     if is_new && skipped.and_then(Value::as_str).unwrap_or_default().is_empty() {

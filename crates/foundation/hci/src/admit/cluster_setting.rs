@@ -59,8 +59,8 @@ fn internal_addresses(node: &Value) -> impl Iterator<Item = IpAddr> {
     internal.filter_map(|own| own["address"].as_str()?.parse().ok())
 }
 
-/// What uses the target must end before another one takes its place. Whether the target can be
-/// reached is told by the condition of the setting.
+/// Backups that are being created or deleted must end before another target replaces this one. The
+/// condition of the setting reports whether the target can be reached.
 fn validate_backup_target(write: &Write<'_>, value: &str) -> AdmissionResult {
     let before = write.old.map(|old| text(old, "/value")).unwrap_or_default();
     if write.name != BACKUP_TARGET || write.trusted || value == before {

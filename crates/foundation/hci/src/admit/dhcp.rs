@@ -1,5 +1,6 @@
-//! Pools of addresses on networks of machines, and what machines want of them. Upstream's texts; what
-//! upstream answers with 500 is 422 here, so that clients do not repeat a request that cannot succeed.
+//! Pools of addresses on networks of machines, and the requests of machines for addresses.
+//! Upstream's texts; errors that upstream answers with 500 are 422 here, so that clients do not
+//! repeat a request that cannot succeed.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

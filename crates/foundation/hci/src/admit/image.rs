@@ -10,11 +10,11 @@ use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, split_id, text}
 const DISPLAY_NAME: &str = "harvesterhci.io/imageDisplayName";
 const CLASS: &str = "harvesterhci.io/storageClassName";
 
-/// What the image's own storage class gets unless the wished class says otherwise.
+/// Parameters of the image's own storage class unless the requested class sets them.
 const PARAMETERS: [(&str, &str); 3] =
     [("numberOfReplicas", "3"), ("staleReplicaTimeout", "30"), ("migratable", "true")];
 
-/// What is taken from the wished class.
+/// Parameters that are copied from the requested class.
 const TAKEN: [&str; 14] = [
     "numberOfReplicas",
     "staleReplicaTimeout",

@@ -34,7 +34,7 @@ pub(super) fn validate_setting(write: &Write<'_>) -> AdmissionResult {
     }
 }
 
-/// What a volume is when its maker does not say.
+/// Sets the defaults of a volume.
 pub(super) fn complete_volume(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for (field, value) in [
@@ -182,7 +182,7 @@ fn validate_node_deletion(write: &Write<'_>) -> AdmissionResult {
     ))
 }
 
-/// An object as its record; what does not fit it reads as empty.
+/// An object as its record; an object that does not fit it reads as empty.
 pub(super) fn read<T: Default + for<'de> Deserialize<'de>>(object: Option<&Value>) -> T {
     object.and_then(|object| T::deserialize(object).ok()).unwrap_or_default()
 }

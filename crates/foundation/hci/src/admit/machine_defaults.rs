@@ -1,5 +1,5 @@
-//! What Harvester fills into its machines: requests by the overcommit of the cluster, the memory
-//! of the guest, processors, addresses of interfaces, the grace period and the run strategy.
+//! Harvester's defaults of machines: requests by the overcommit of the cluster, the memory of the
+//! guest, processors, addresses of interfaces, the grace period and the run strategy.
 
 use serde_json::{Map, Value, json};
 use types::Quantity;
@@ -55,7 +55,7 @@ fn has_host_devices(machine: &Value) -> bool {
         .any(|kind| devices[*kind].as_array().is_some_and(|all| !all.is_empty()))
 }
 
-/// What requests and the memory of the guest depend on.
+/// The inputs for the requests and the memory of the guest.
 fn sizing(machine: &Value) -> (Option<Quantity>, Option<Quantity>, String, bool, bool) {
     let limits = &machine["spec"]["template"]["spec"]["domain"]["resources"]["limits"];
     let reserved = text(machine, RESERVED_MEMORY).to_owned();

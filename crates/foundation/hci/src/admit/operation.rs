@@ -1,4 +1,4 @@
-//! What operators do with a cluster: add-ons, versions, upgrades, support bundles, quotas.
+//! Operations of a cluster: add-ons, versions, upgrades, support bundles, quotas.
 
 use serde_json::Value;
 

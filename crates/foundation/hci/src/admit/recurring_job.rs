@@ -1,4 +1,4 @@
-//! Longhorn's recurring jobs: what its webhooks fill in, and what they refuse.
+//! Longhorn's recurring jobs: the defaults and the validation of its webhooks.
 
 use crd::schedule::Schedule;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const MAX_RETENTION: &str = "recurring-job-max-retention";
 const LONGEST_NAME: usize = 40;
 const RESERVED_LABELS: [&str; 2] = ["KubernetesStatus", "ranchervm-base-image"];
 
-/// What a job is when its maker does not say.
+/// Sets the defaults of a job.
 pub(super) fn complete(name: &str, object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let is_empty = |value: Option<&Value>| match value {

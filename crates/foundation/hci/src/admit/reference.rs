@@ -1,5 +1,5 @@
 //! References to objects of other namespaces. The user who writes one must be able to get the
-//! object that it names: what is made of it later is made by controllers, which may read all.
+//! object that it names: controllers, which may read all objects, use it later.
 
 use serde_json::Value;
 

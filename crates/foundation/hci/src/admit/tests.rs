@@ -745,7 +745,7 @@ fn an_encrypted_class_needs_a_passphrase_or_a_template_for_its_secret() {
         let problem = format!("invalid field: {field}: it must be one of {known}");
         assert_eq!(judged_with(other), invalid(&problem));
     }
-    // What Harvester's form fills in.
+    // The values that Harvester's form fills in.
     let whole = json!({"CRYPTO_KEY_VALUE": "eA==", "CRYPTO_KEY_CIPHER": "YWVzLXh0cy1wbGFpbjY0",
         "CRYPTO_KEY_HASH": "c2hhMjU2", "CRYPTO_KEY_SIZE": "MjU2", "CRYPTO_PBKDF": "YXJnb24yaQ=="});
     assert_eq!(judged_with(whole), Ok(()));

@@ -136,7 +136,7 @@ fn cluster_role(name: &str, rules: &[(&str, &[&str], &[&str])]) -> Value {
 
 const READ: &[&str] = &["get", "list", "watch"];
 
-/// What the cloud provider of a guest cluster does in the namespace of its machines.
+/// The rights of the cloud provider of a guest cluster in the namespace of its machines.
 fn cloud_provider() -> Value {
     let volumes = [
         "virtualmachines/addvolume",
@@ -161,7 +161,7 @@ fn cloud_provider() -> Value {
     )
 }
 
-/// What the CSI driver of a guest cluster reads and makes in the whole cluster.
+/// The rights of the CSI driver of a guest cluster in the whole cluster.
 fn csi_driver() -> Value {
     let snapshots = [
         "volumesnapshots",

@@ -1,4 +1,4 @@
-//! What values of single settings have to look like.
+//! Rules for the values of single settings.
 
 use std::net::IpAddr;
 
@@ -148,7 +148,7 @@ pub(super) fn migration(fields: &Map<String, Value>) -> Result<(), String> {
             | "allowWorkloadDisruption"
             | "disableTLS"
             | "matchSELinuxLevelOnMigration" => (!value.is_boolean()).then_some("true or false"),
-            // As upstream: what KubeVirt does not know is left out there.
+            // As upstream: fields that KubeVirt does not know are ignored.
             _ => None,
         };
         if let Some(expected) = expected {

@@ -1,4 +1,4 @@
-//! What operators do with a cluster: add-ons, upgrades, bundles for support.
+//! Operations of a cluster: add-ons, upgrades, support bundles.
 
 use crd::atom::{Any, Map, ObjectMeta};
 use crd::record::record;

@@ -1,4 +1,4 @@
-//! Who wants a volume where.
+//! Attachment tickets: the nodes that a volume is to be attached to.
 
 use crd::atom::{Map, ObjectMeta};
 use crd::record::record;

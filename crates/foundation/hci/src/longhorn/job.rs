@@ -1,4 +1,4 @@
-//! What is done to volumes again and again.
+//! Recurring jobs of volumes.
 
 use crd::atom::{Map, ObjectMeta};
 use crd::record::record;

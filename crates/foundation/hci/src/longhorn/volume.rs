@@ -1,4 +1,4 @@
-//! Volumes: what is wanted of them and how they are.
+//! Volumes: their specification and their status.
 
 use crd::atom::{Any, Map, ObjectMeta};
 use crd::record::record;

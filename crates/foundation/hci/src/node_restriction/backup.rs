@@ -1,4 +1,4 @@
-//! What a node may write of backups: those it makes, and all of a target that it looks after.
+//! The backups that a node may write: those it creates, and all of a target that it manages.
 
 use crd::lookup::Objects;
 use serde_json::Value;

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::cluster::MANAGEMENT_ROLE;
 
-/// What is there beside the object that is written.
+/// The objects that exist beside the one that is written.
 struct World;
 
 impl Objects for World {

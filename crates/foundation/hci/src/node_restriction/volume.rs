@@ -1,4 +1,4 @@
-//! What a node may write of volumes: its local ones, and its part of replicated ones.
+//! The volumes that a node may write: its local ones, and its part of replicated ones.
 
 use std::collections::BTreeSet;
 

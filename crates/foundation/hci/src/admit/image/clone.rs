@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::is_imported;
 use crate::admit::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, storage_class, text};
 
-/// What makes volumes of a class encrypted.
+/// Whether a parameter belongs to the encryption of volumes.
 fn is_of_encryption(key: &str) -> bool {
     key == "encrypted" || key.starts_with("csi.storage.k8s.io/")
 }
@@ -17,7 +17,8 @@ fn operation(image: &Value) -> &str {
     }
 }
 
-/// What is encrypted takes all of that from its class, and what is decrypted takes none of it.
+/// An image that is encrypted takes all of these parameters from its class, and one that is
+/// decrypted takes none of them.
 pub(super) fn complete(object: &mut Value, class: &Value) {
     let operation = operation(object).to_owned();
     let Some(own) = object["spec"]["storageClassParameters"].as_object_mut() else { return };

@@ -45,7 +45,7 @@ pub(crate) const NAMESPACES: [&str; 11] = [
     "longhorn-system",
 ];
 
-/// What is known about nodes beside objects.
+/// Reports of nodes beside their objects.
 pub trait NodeReports: Send + Sync {
     /// Of all nodes, or why they cannot be listed.
     fn collect(&self) -> BoxFuture<'_, Result<Vec<NodeReport>, String>>;
@@ -130,7 +130,7 @@ fn steps(kinds: Vec<Arc<CatalogKind>>, metadata: String) -> VecDeque<BundleStep>
     steps
 }
 
-/// What the bundle is about.
+/// The description of the bundle.
 fn metadata(bundle: &Value, version: &Value) -> String {
     let about = json!({
         "projectName": "Harvester", "projectVersion": version["value"],
@@ -160,7 +160,7 @@ struct Archive {
     steps: VecDeque<BundleStep>,
     /// Whether the caller may read the logs of nodes.
     may_read_nodes: bool,
-    /// What could not be collected.
+    /// Errors of parts that could not be collected.
     problems: Vec<String>,
     root: String,
     /// Of the SupportBundle, which goes once it was sent.

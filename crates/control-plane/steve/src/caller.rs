@@ -72,7 +72,7 @@ impl Session<'_> {
         serde_json::from_slice(&bytes).map_err(|error| SteveError::unavailable(&error))
     }
 
-    /// Opens a watch of tables; what is refused is refused here.
+    /// Opens a watch of tables; fails here if the watch is refused.
     pub(crate) async fn watch(&self, path: &str) -> Result<WatchLines, SteveError> {
         self.open(path, TABLE).await
     }

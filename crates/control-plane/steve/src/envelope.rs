@@ -18,10 +18,10 @@ pub(crate) use state::summarize;
 
 /// Fields of the envelope. A field of the object with one of these names gets an underscore.
 const RESERVED: [&str; 4] = ["id", "type", "links", "actions"];
-/// What the envelope adds to the metadata.
+/// The fields that the envelope adds to the metadata.
 const METADATA: [&str; 3] = ["state", "fields", "relationships"];
 
-/// What resources of one answer have in common.
+/// The facts that resources of one answer share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EnvelopeContext<'a> {
     pub(crate) kind: &'a CatalogKind,
@@ -153,7 +153,7 @@ pub(crate) fn unwrap(kind: &CatalogKind, resource: Map<String, Value>) -> Value 
     for name in RESERVED {
         let own = fields.remove(&format!("_{name}"));
         let sent = fields.remove(name);
-        // Whoever writes a Kubernetes manifest does not know of underscores.
+        // The author of a Kubernetes manifest does not know of the underscores.
         let is_manifest = name == "type"
             && sent.as_ref().is_some_and(|sent| {
                 let names = [type_name::id(kind), type_name::plural(kind)];

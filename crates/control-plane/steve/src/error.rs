@@ -64,7 +64,7 @@ impl SteveError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
-    /// What the Kubernetes API answered with `status`.
+    /// The error for an answer of the Kubernetes API with `status`.
     pub(crate) fn from_answer(status: StatusCode, body: &[u8]) -> Self {
         let parsed = serde_json::from_slice::<Value>(body).unwrap_or_default();
         let code = parsed["reason"].as_str().filter(|reason| !reason.is_empty());

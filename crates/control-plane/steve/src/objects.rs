@@ -273,7 +273,7 @@ impl ResourceCall<'_> {
         Ok(reply::json(status, &envelope::wrap(&context, row, &rights)))
     }
 
-    /// What the caller may do in a namespace.
+    /// The rights of the caller in a namespace.
     pub(crate) async fn rights(&self, namespace: &str) -> Result<Rights, SteveError> {
         let (path, body) = rights::question(namespace);
         Ok(Rights::read(&self.session.post(path, &body).await?))

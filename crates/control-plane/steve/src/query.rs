@@ -1,4 +1,4 @@
-//! What the query of a list asks for: filters, order and pages as Steve has them. Pure.
+//! The query of a list: filters, order and pages as Steve has them. Pure.
 
 use std::cmp::Ordering;
 
@@ -92,7 +92,7 @@ impl ListQuery {
                 query.append_pair(key, value);
             }
         }
-        // What is filtered or sorted here needs all objects.
+        // Filtering or sorting here needs all objects.
         if !self.arranges() {
             if let Some(limit) = self.limit.filter(|limit| *limit > 0) {
                 query.append_pair("limit", &limit.to_string());

@@ -1,5 +1,5 @@
-//! What a user may do, as the API server lists it: links and schemas show no more than that.
-//! The API server decides about each request itself. Pure.
+//! The rights of a user, as the API server lists them: links and schemas show no more than those.
+//! The API server authorizes each request itself. Pure.
 
 use serde_json::{Value, json};
 

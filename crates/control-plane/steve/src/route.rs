@@ -23,11 +23,11 @@ pub(crate) struct SteveRoute {
     pub(crate) prefix: &'static str,
     /// Empty for the root of the API.
     pub(crate) type_name: String,
-    /// What follows the type: at most namespace, name and link.
+    /// The path after the type: at most namespace, name and link.
     pub(crate) rest: Vec<String>,
 }
 
-/// What a path names, once the scope of its type is known.
+/// The target of a path, once the scope of its type is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// All objects of a namespace, or of all if it is empty.
@@ -63,7 +63,7 @@ pub(crate) fn parse(path: &str) -> Option<SteveRoute> {
 }
 
 impl SteveRoute {
-    /// What the path names in a type of this scope; nothing if it is too long for it.
+    /// The target of the path in a type of this scope; `None` if the path is too long for it.
     pub(crate) fn target(&self, namespaced: bool) -> Option<Target> {
         let object = |namespace: &str, name: &String, link: Option<&String>| Target::Object {
             namespace: namespace.to_owned(),

@@ -22,7 +22,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// The controllers fill in a token at once; this is for when they do not run.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is asked for.
+/// The requested account.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct AccountRequest {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use client::{Catalog, CatalogKind};
 
-/// What objects of a kind call themselves: `kubevirt.io.virtualmachine`, `node`.
+/// The type of a kind's objects: `kubevirt.io.virtualmachine`, `node`.
 pub(crate) fn id(kind: &CatalogKind) -> String {
     qualified(&kind.group, &kind.kind.to_lowercase())
 }

@@ -1,5 +1,5 @@
-//! The link `why` of machines: what keeps one from running, and which command helps. The same
-//! diagnosis as that of `sheaf vm why`, from what the caller may read.
+//! The link `why` of machines: the cause that keeps one from running, and the command that helps.
+//! The same diagnosis as that of `sheaf vm why`, from the objects that the caller may read.
 
 use client::CatalogKind;
 use http::{Method, StatusCode};

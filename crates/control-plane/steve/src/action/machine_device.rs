@@ -1,4 +1,4 @@
-//! What actions write to devices of machines: discs in drives, interfaces, processors and
+//! Changes that actions write to devices of machines: discs in drives, interfaces, processors and
 //! memory. Pure.
 
 use serde_json::{Value, json};

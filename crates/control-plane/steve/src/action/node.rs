@@ -53,7 +53,7 @@ pub(super) async fn run(
     }
 }
 
-/// The link `maintenance`: what becomes of each machine if the node is put into maintenance.
+/// The link `maintenance`: the plan for each machine if the node is put into maintenance.
 pub(crate) async fn preview(
     call: &ResourceCall<'_>,
     asked: &RequestHead,

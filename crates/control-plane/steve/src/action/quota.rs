@@ -10,7 +10,7 @@ use crate::reply::SteveResult;
 
 const NAME: &str = "default-resource-quota";
 
-/// What a quota is for.
+/// The scope of a quota.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum QuotaScope<'a> {
     Namespace,

@@ -1,4 +1,4 @@
-//! What of an object must not leave the cluster in a support bundle. Pure.
+//! The parts of an object that must not leave the cluster in a support bundle. Pure.
 
 use serde_json::Value;
 

@@ -18,7 +18,7 @@ const DEFLATE: u16 = 8;
 /// The first day that the format knows: archives of the same objects are the same.
 const DATE: u16 = 0x21;
 
-/// What the directory says about a file.
+/// The entry of a file in the directory.
 #[derive(Debug)]
 struct ZipEntry {
     name: String,
@@ -95,7 +95,7 @@ impl ZipWriter {
 }
 
 impl ZipEntry {
-    /// What a file's own header and the directory have in common.
+    /// The fields that a file's own header and the directory share.
     fn facts(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for short in [VERSION, UTF8, DEFLATE, 0, DATE] {

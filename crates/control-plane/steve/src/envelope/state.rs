@@ -23,7 +23,7 @@ impl Summary {
     }
 }
 
-/// What a condition means: an error, something that will pass, or neither.
+/// The meaning of a condition: an error, a transition, or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// False is an error.

@@ -10,7 +10,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 pub(crate) const SHORTEST: usize = 12;
 /// Longer ones would let a request buy time on the CPU.
 pub(crate) const LONGEST: usize = 1024;
-/// KiB of memory, passes and lanes of new hashes: what OWASP recommends for Argon2id.
+/// KiB of memory, passes and lanes of new hashes, as OWASP recommends for Argon2id.
 const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 /// Hashes that ask for more memory than this were not made here.
 const MOST_MEMORY: u32 = 256 * 1024;
@@ -63,7 +63,7 @@ impl PasswordHash {
         Ok(Self { memory, passes, lanes, salt, hash })
     }
 
-    /// What the passwords of users who do not exist are compared with: as slow, and no password
+    /// The hash that the passwords of unknown users are compared with: as slow, and no password
     /// has this hash.
     pub(crate) fn nobody() -> Option<Self> {
         let (memory, passes, lanes) = COST;

@@ -1,7 +1,7 @@
 //! How often somebody may try passwords.
 //!
-//! Failures are counted by address and user together: who guesses somebody's password is slowed
-//! down, and that somebody still logs in from elsewhere. The clock is an argument.
+//! Failures are counted by address and user together: an attacker who guesses a password is slowed
+//! down, while the user can still log in from elsewhere. The clock is an argument.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

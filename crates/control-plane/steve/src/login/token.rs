@@ -38,7 +38,7 @@ pub(crate) fn secret() -> String {
     random_text(SECRET_LENGTH)
 }
 
-/// What is kept of a secret.
+/// The stored form of a secret.
 pub(crate) fn hash(secret: &str) -> String {
     let digest = Sha256::digest(secret);
     let hex = digest.iter().map(|byte| format!("{byte:02x}"));

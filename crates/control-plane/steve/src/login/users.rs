@@ -1,8 +1,8 @@
 //! Local users, their passwords and tokens, as objects of the Kubernetes API.
 //!
-//! A user is a `User` of `management.cattle.io/v3`; its password is in a Secret of a namespace
-//! of its own, so that it is encrypted at rest with the other secrets; what the user may do is
-//! in role bindings, for the name of the `User`.
+//! A user is a `User` of `management.cattle.io/v3`; its password is in a Secret of a namespace of
+//! its own, so that it is encrypted at rest with the other secrets; its rights are in role
+//! bindings, for the name of the `User`.
 
 use http::Method;
 use http::header::CONTENT_TYPE;
@@ -43,7 +43,7 @@ impl From<kube::Error> for UserError {
     }
 }
 
-/// What a new user may do.
+/// The role of a new user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserRole {
     Administrator,
@@ -78,7 +78,7 @@ pub struct NewToken {
     pub bearer: String,
 }
 
-/// What a new token is for.
+/// The properties of a new token.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenOrder<'a> {
     /// `token` or `kubeconfig`.

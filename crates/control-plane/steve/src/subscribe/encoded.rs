@@ -17,7 +17,7 @@ const LARGEST: usize = 64 << 10;
 /// The event as the API server sent it, and who it is encoded for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct EncodedKey {
-    /// User, links and subscription: what else the message depends on.
+    /// User, links and subscription: the other inputs of the message.
     pub(super) audience: Arc<str>,
     pub(super) line: Bytes,
 }

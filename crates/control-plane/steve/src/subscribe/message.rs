@@ -1,4 +1,4 @@
-//! Messages of a subscription: what clients ask for and what they are sent. Pure.
+//! Messages of a subscription: the requests of clients and the messages to them. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ pub(super) struct SubscribeMessage {
     pub(super) key: SubscriptionKey,
 }
 
-/// What identifies a subscription among those of a connection.
+/// The identity of a subscription among those of a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct SubscriptionKey {

@@ -41,7 +41,7 @@ const MAX_MESSAGE: usize = 64 << 10;
 /// Types that change with every other one: they have no events of their own.
 const WITHOUT_EVENTS: [&str; 4] = ["count", "counts", "schema", "schemas"];
 
-/// Who subscribes, and how links to this server begin.
+/// The subscriber, and the prefix of links to this server.
 #[derive(Debug)]
 pub(super) struct Subscriber {
     pub(super) caller: Caller,
@@ -49,7 +49,7 @@ pub(super) struct Subscriber {
     pub(super) prefix: &'static str,
 }
 
-/// What a watch brings: a line, or its end.
+/// An item of a watch: a line, or its end.
 type WatchItem = (u64, Option<Bytes>);
 
 struct Subscription {

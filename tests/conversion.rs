@@ -1,4 +1,4 @@
-//! Conversion webhooks: one object in several versions, and what a bad webhook does to it.
+//! Conversion webhooks: one object in several versions, and the effects of a bad webhook.
 
 use serde_json::{Value, json};
 

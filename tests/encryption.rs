@@ -1,4 +1,4 @@
-//! Secrets that only who has the key can read, and what happens without it.
+//! Encryption of secrets at rest, and the errors without the key.
 
 use std::path::Path;
 

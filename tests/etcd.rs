@@ -27,7 +27,7 @@ fn on(etcd: &Etcd) -> Sheaf {
     sheaf
 }
 
-/// Writes until told to stop, whatever the answers are; returns what was acknowledged.
+/// Writes until it is asked to stop, whatever the answers are; returns the acknowledged writes.
 fn write(
     http: &Http,
     writer: usize,

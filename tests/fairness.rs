@@ -1,4 +1,5 @@
-//! A flood from one leaves the others served, and what priority levels say is done.
+//! A flood of requests from one client leaves the others served, and priority levels are
+//! respected.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;

@@ -180,7 +180,7 @@ fn rights_follow_roles_at_once() {
     jane.get("/api/v1/configmaps").refused(403);
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}});
     assert_has(jane.post(maps, &map).refused(403), "cannot create resource \"configmaps\"");
-    // Allowed, so that what is missing is the secret and not the right.
+    // Allowed: the error is the missing secret, not a missing right.
     jane.get("/api/v1/namespaces/default/secrets/mine").refused(404);
     jane.get("/api/v1/namespaces/default/secrets/other").refused(403);
     http.delete(&format!("{bindings}/jane")).ok();

@@ -67,7 +67,7 @@ fn qcow2(node: &Node, raw: &[u8]) -> Vec<u8> {
     fs::read(to).unwrap()
 }
 
-/// An image that hands a file of the host to whoever boots from it.
+/// An image that gives a file of the host to a guest that boots from it.
 fn evil(node: &Node) -> Vec<u8> {
     let path = node.sheaf.scratch("evil.qcow2");
     let line = ["create", "-q", "-f", "qcow2", "-F", "raw", "-b", "/etc/passwd"];
@@ -110,7 +110,7 @@ fn until(node: &Node, name: &str, kind: &str, status: &str) -> Value {
     })
 }
 
-/// The complete images on the node's disk, and whatever else is there of any.
+/// The complete images on the node's disk, and other files of any image.
 fn files(node: &Node) -> Vec<PathBuf> {
     let root = node.sheaf.data().join("storage/disk/backing-images");
     let folders = fs::read_dir(root).into_iter().flatten().flatten();

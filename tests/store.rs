@@ -47,7 +47,7 @@ fn a_backup_is_taken_while_the_server_runs_and_restored_elsewhere() {
     let mut events = http.watch(&format!("{MAPS}?resourceVersion={last_seen}"));
     let gone = events.next();
     assert_eq!((&gone["type"], &gone["object"]["code"]), (&json!("ERROR"), &json!(410)), "{gone}");
-    // So does who was in the middle of a list, and may go on with what is there now.
+    // So must a list that was interrupted, which may continue with the current state.
     let gone = http.get(&format!("{MAPS}?limit=1&continue={token}"));
     assert_has(gone.refused(410), "The provided continue parameter is too old");
     let inconsistent = gone.json()["metadata"]["continue"].as_str().unwrap().to_owned();

@@ -222,7 +222,7 @@ fn a_policy_decides_whom_it_reaches(node: &Node, shell: &mut Shell) {
     drop(outside);
 }
 
-/// QEMU greets whoever connects; four can at a time.
+/// QEMU greets every client that connects; four can at a time.
 fn clients_lend_it_their_usb_devices(node: &Node) {
     let stream = || Socket::open(&node.sheaf, &format!("{GUEST}/usbredir"));
     let mut taken: Vec<Socket> = (0..4).map(|_| stream().unwrap()).collect();

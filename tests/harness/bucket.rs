@@ -1,5 +1,5 @@
-//! A small S3 server in memory: whole objects, lists with prefixes, and a gate that holds writes of
-//! blocks back. It believes whoever signs with the right key, and checks no signature.
+//! A small S3 server in memory: whole objects, lists with prefixes, and a gate that holds writes
+//! of blocks back. It trusts every client that names the right key, and checks no signature.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -138,7 +138,7 @@ async fn serve(
     Ok(response)
 }
 
-/// A CA of its own, as base64 of PEM, and what a server needs.
+/// A CA of its own, as base64 of PEM, and the TLS acceptor of a server.
 fn certificate() -> (String, TlsAcceptor) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

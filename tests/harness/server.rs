@@ -320,8 +320,8 @@ impl Sheaf {
         text.contains("Stop with").then(|| url.trim().to_owned())
     }
 
-    /// Fails on an error that nobody announced, and notes such a warning for whoever ran the
-    /// tests: on a busy machine something late is worth a warning, and no defect.
+    /// Fails on an error that the test did not announce, and reports such a warning: on a busy
+    /// machine something late is worth a warning, and no defect.
     fn check_log(&self) {
         for line in self.log().lines() {
             let Ok(entry) = serde_json::from_str::<Value>(line) else {

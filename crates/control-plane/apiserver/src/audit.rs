@@ -106,7 +106,7 @@ impl Api {
         let (parts, body) = request.into_parts();
         let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
         let asked = AuditedRequest::new(&parts, &path);
-        // Most requests are not logged whoever sends them; these cost next to nothing.
+        // Most requests are not logged for any user; these cost next to nothing.
         if audit.policy.ignores(&asked.verb, asked.target()) {
             drop(path);
             return self.answer_request(Request::from_parts(parts, body), transport).await;

@@ -184,7 +184,7 @@ impl Fairness {
             // Those before us may be too wide for the seats that are free.
             QueueAdmission::Waits => pool.dispatch(),
             QueueAdmission::Aside { first: true } => drop(tokio::spawn(attend(Arc::clone(pool)))),
-            // Nobody keeps the ticket of who is refused, so the wait below ends at once.
+            // The ticket of a refused request is dropped, so the wait below ends at once.
             QueueAdmission::Aside { first: false } | QueueAdmission::Refused(_) => {}
         }
         let admitted = match exempt {

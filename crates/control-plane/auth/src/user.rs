@@ -11,7 +11,7 @@ pub const MASTERS: &str = "system:masters";
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// Everybody who did not.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of whoever did not say one.
+/// The name of a user without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
 /// All service accounts.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";

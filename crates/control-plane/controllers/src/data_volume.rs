@@ -1,5 +1,5 @@
-//! Data volumes: claims with content. Each gets its claim; the agent of the claim's node
-//! fills it, and what it says of that is repeated here.
+//! Data volumes: claims with content. Each gets its claim; the agent of the claim's node fills it,
+//! and its status is copied here.
 
 mod plan;
 mod source;

@@ -1,8 +1,8 @@
 //! Nodes that fall silent: their condition, their taints, and the instances on them.
 //!
-//! Leases are read every second and not watched: a renewal is no news. How long a node has been
-//! silent is counted in `silence`, what follows is decided in `lifecycle`, and here it is carried
-//! out for all nodes at once, because how many are silent together is part of the decision.
+//! Leases are read every second and not watched: a renewal needs no reaction. `silence` measures
+//! how long a node has been silent, `lifecycle` decides the next step, and here it is carried out
+//! for all nodes at once, because the number of silent nodes is part of the decision.
 
 mod lifecycle;
 mod plan;

@@ -28,7 +28,7 @@ const UPLOADS: Resource = Resource::new(GROUP, "v1beta1", "volumeuploadsources")
 const CLONES: Resource = Resource::new(GROUP, "v1beta1", "volumeclonesources");
 const SOURCE: &str = "populator-controller";
 
-/// Claims, and what they were seen to wait for.
+/// Claims, and the objects that they were seen to wait for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Populated(pub(crate) Dependents);
 

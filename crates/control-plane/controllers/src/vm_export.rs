@@ -32,7 +32,7 @@ const EXPORTS: Resource = Resource::new("export.kubevirt.io", "v1", "virtualmach
 /// Stands for all instances of a namespace: any may use a claim.
 const ANY: &str = "*";
 
-/// Exports, and what they were seen to wait for.
+/// Exports, and the objects that they were seen to wait for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Exports(pub(crate) Dependents);
 

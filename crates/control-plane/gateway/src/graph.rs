@@ -65,7 +65,7 @@ enum GraphKind {
 }
 
 impl GraphKind {
-    /// The group, the kind, and what it is needed for.
+    /// The group, the kind, and the purpose.
     fn words(self) -> (&'static str, &'static str, &'static str) {
         let types = "instancetype.kubevirt.io";
         match self {

@@ -1,8 +1,8 @@
 //! Group `metrics.k8s.io`: the current usage of nodes and machines, for `kubectl top` and for
 //! dashboards. A machine is shown as the pod that stands for it.
 //!
-//! Nodes count; a rate needs two counts. The last ones are kept, so that whoever asks again
-//! and again gets the mean since he last asked, and only the first question has to wait.
+//! Nodes count; a rate needs two counts. The last ones are kept, so that a client that polls gets
+//! the mean since its last request, and only the first request has to wait.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

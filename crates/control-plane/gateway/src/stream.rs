@@ -55,7 +55,7 @@ pub(crate) async fn answer(
         GatewayError::bad_request("this connection cannot become a WebSocket; use HTTP/1.1")
     })?;
     let path = format!("/v1/vmis/{}/{}/{word}", at.namespace, at.name);
-    // Before the switch, so that what is wrong can still be said.
+    // Before the switch, so that errors can still be sent.
     let guest = node::open(&*gateway.nodes, instance::node_of(&vmi)?, &path).await?;
     tokio::spawn(connect(upgrade, guest, udp));
     Ok(switching(key, &asked.parts.headers))

@@ -1,5 +1,5 @@
 //! The etcd of a cluster with several management nodes: its process on this node, its members, and
-//! what a node does to become or to stop being one.
+//! the steps of a node to become or to stop being one.
 //!
 //! | module | owns |
 //! |---|---|

@@ -65,7 +65,7 @@ fn is_visible(kind: &CatalogKind, rights: &Rights) -> bool {
     kind.can(client::Verb::List) && rights.may("list", &kind.group, &kind.plural, "")
 }
 
-/// The schema of a kind: its names, and what the caller may do with its objects.
+/// The schema of a kind: its names, and the caller's rights to its objects.
 fn schema(kind: &CatalogKind, base: &str, rights: &Rights) -> Value {
     let (id, plural) = (type_name::id(kind), type_name::plural(kind));
     let may = |verb: &str| rights.may(verb, &kind.group, &kind.plural, "");

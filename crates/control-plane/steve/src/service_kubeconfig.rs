@@ -1,8 +1,8 @@
 //! `/v1/harvester/kubeconfig`: kubeconfigs of service accounts, for the cloud provider and the CSI
 //! driver of a guest cluster.
 //!
-//! The account, its bindings and its token are created in the caller's name, who can give no more
-//! than they have.
+//! The account, its bindings and its token are created in the caller's name, so that no rights are
+//! granted that the caller does not have.
 
 use std::time::Duration;
 

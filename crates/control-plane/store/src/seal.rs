@@ -39,7 +39,7 @@ pub enum SealError {
     Form { table: String, name: String },
 }
 
-/// A named secret and what it is used with.
+/// A named secret and its encryption method.
 #[derive(Clone)]
 pub struct SealKey {
     name: String,

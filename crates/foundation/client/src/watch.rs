@@ -4,8 +4,8 @@
 //!     ▲        └──410 Gone───► list
 //!     └── failure: wait, longer each time
 //!
-//! It keeps no objects. After a gap it lists anew between [`Change::Listing`] and
-//! [`Change::Listed`], and who keeps objects forgets those that were not named.
+//! It keeps no objects. After a gap it lists again between [`Change::Listing`] and
+//! [`Change::Listed`], and consumers that keep objects drop those that were not named.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub async fn follow(
             Err(failure) => Some(failure),
         };
         match failure {
-            // Its definition was deleted, and word of that is on its way to who follows here.
+            // Its definition was deleted; the consumers here are informed of that separately.
             Some(WatchError::Refused { code: 404, message }) => {
                 debug!(path = follower.path, message, "kind is not served");
             }

@@ -158,9 +158,9 @@ pub fn may_name(spec: &IpPoolSpec, namespace: &str) -> bool {
     scopes.is_empty() || scopes.iter().any(is_for)
 }
 
-/// The pool for whoever has this requirement: the one with the highest priority whose network and
-/// scope fit, else the one for everybody. A load balancer of a guest cluster is content with
-/// scopes that name neither project nor cluster.
+/// The pool for this requirement: the one with the highest priority whose network and scope fit,
+/// else the one for everybody. A load balancer of a guest cluster accepts scopes that name neither
+/// project nor cluster.
 pub fn choose<'a>(
     pools: &'a [IpPool],
     wanted: &PoolRequirement,

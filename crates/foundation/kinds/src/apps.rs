@@ -22,7 +22,7 @@ pub(crate) fn default_replicated(object: &mut Value) {
     }
 }
 
-/// Told to whoever asks for something that nothing here will run.
+/// The warning for objects that nothing here will run.
 pub const NO_RUNTIME: &str =
     "no pod runtime in this control plane: stored, but nothing will run it";
 

@@ -1,10 +1,9 @@
-//! All the ways in which one document changes another: JSON patch, JSON merge
-//! patch, strategic merge patch, and server-side apply with the tracking of who
-//! owns which field.
+//! All the ways in which one document changes another: JSON patch, JSON merge patch, strategic
+//! merge patch, and server-side apply with the tracking of field owners.
 //!
-//! Pure functions over JSON values and schemas: no I/O, no clock (whoever calls
-//! passes the time), no HTTP (errors say which text and which kind of answer
-//! upstream gives, the caller builds the `Status`).
+//! Pure functions over JSON values and schemas: no I/O, no clock (the caller passes the time), no
+//! HTTP (errors say which text and which kind of answer upstream gives, the caller builds the
+//! `Status`).
 
 mod go;
 mod managed;

@@ -1,8 +1,8 @@
 //! Checking a value against a schema, with the texts that Kubernetes clients know.
 //!
-//! The order of checks, what runs although the type is already wrong, and how the most
-//! fitting alternative of `anyOf`/`oneOf` is chosen follow the upstream validator, because
-//! users see all of it. CEL rules are not run here; see [`Compiled`](crate::Compiled).
+//! The order of checks, the checks that run although the type is already wrong, and the choice of
+//! the most fitting alternative of `anyOf`/`oneOf` follow the upstream validator, because users
+//! see all of it. CEL rules are not run here; see [`Compiled`](crate::Compiled).
 
 pub(crate) mod embedded;
 pub(crate) mod format;
@@ -71,7 +71,7 @@ pub(crate) fn name(at: &Path<'_>) -> String {
     }
 }
 
-/// Where a value stands, and what it was before.
+/// The position of a value, and its old value.
 #[derive(Clone, Copy)]
 struct ValueSite<'a> {
     at: &'a Path<'a>,

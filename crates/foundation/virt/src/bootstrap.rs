@@ -97,7 +97,7 @@ const ACT: &[&str] = &[
     "expand-vm-spec",
 ];
 
-/// Groups and the resources in them that belong to whoever has a namespace.
+/// Groups and the resources in them that belong to the owners of a namespace.
 const OWN: &[(&str, &[&str])] = &[
     (
         "kubevirt.io",

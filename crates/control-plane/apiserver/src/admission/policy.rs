@@ -104,8 +104,8 @@ struct Misconfigured<'h> {
     why: String,
 }
 
-/// Everything that applies, and what would if it were configured well. Failure policies
-/// have been heeded.
+/// Every policy that applies, and those that would if they were configured correctly. Failure
+/// policies are already applied.
 fn invocations<'h, R>(
     attributes: &Attributes<'_, '_>,
     policies: &'h [Arc<Read<AdmissionPolicy<R>>>],

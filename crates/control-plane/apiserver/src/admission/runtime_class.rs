@@ -1,5 +1,5 @@
-//! A pod names its RuntimeClass: the class must exist, and what it says about overhead
-//! and placement is copied into the pod.
+//! A pod names its RuntimeClass: the class must exist, and its overhead and scheduling fields are
+//! copied into the pod.
 
 use serde_json::{Map, Value, json};
 

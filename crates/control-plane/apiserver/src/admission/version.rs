@@ -10,7 +10,7 @@ use crate::schemas::conversion;
 use crate::schemas::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
-/// An object, what it was before, and both in other versions as far as they were needed.
+/// An object, its old state, and both in other versions as far as they were needed.
 pub(super) struct Versions<'a> {
     served: &'a Arc<ServedKind>,
     api: &'a crate::api::Api,

@@ -1,4 +1,4 @@
-//! Passing a request on, on behalf of whoever sent it.
+//! Passes a request on, on behalf of its sender.
 
 use auth::User;
 use bytes::Bytes;
@@ -95,7 +95,7 @@ pub(crate) async fn pass(
     Ok(Response::from_parts(head, streamed(body)))
 }
 
-/// The sender's headers without his credentials, and with who he is instead.
+/// The sender's headers without the credentials, and with the name of the user instead.
 fn headers(sent: &HeaderMap, user: &User) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in sent {

@@ -50,7 +50,7 @@ pub(super) enum Opened<T> {
     Begin(Vec<(T, Admission)>),
     /// Those who came in before are still there.
     Full,
-    /// The crowd is gone, and so is who opened.
+    /// The heavy flow is gone, and so is the task that admitted its requests.
     Nobody,
 }
 

@@ -1,4 +1,4 @@
-//! Which FlowSchema a request belongs to, and what its priority level may have. Pure.
+//! The FlowSchema of a request, and the limits of its priority level. Pure.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -21,7 +21,7 @@ pub(super) struct Limits {
     pub(super) seats: u32,
     /// Its part of what there is.
     pub(super) weight: f64,
-    /// None means that who finds no seat is sent away.
+    /// `None` rejects a request that finds no seat.
     pub(super) queuing: Option<Queuing>,
 }
 

@@ -81,7 +81,7 @@ impl Upgrade {
         Self(std::sync::Arc::new(parking_lot::Mutex::new(Some(upgrade))))
     }
 
-    /// The connection, for who asks first.
+    /// The connection, for the first caller.
     pub fn take(&self) -> Option<OnUpgrade> {
         self.0.lock().take()
     }

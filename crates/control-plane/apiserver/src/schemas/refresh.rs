@@ -1,5 +1,5 @@
-//! The catalog follows the definitions in the store: rebuilt when those change, whoever
-//! changed them.
+//! The catalog follows the definitions in the store: it is rebuilt when those change, by any
+//! writer.
 
 use std::sync::Arc;
 

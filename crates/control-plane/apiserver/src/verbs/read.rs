@@ -178,8 +178,8 @@ fn expired(after: Option<&str>, prefix: &str) -> ApiError {
 
 pub(crate) async fn list(call: &Call<'_>, options: &ListOptions) -> ApiResult<HttpReply> {
     let mut page = page(call, options).await?;
-    // Metadata is shown as stored: a conversion changes at most labels and annotations, and what
-    // lists metadata of everything must not depend on webhooks.
+    // Metadata is shown as stored: a conversion changes at most labels and annotations, and
+    // clients that list metadata of everything must not depend on webhooks.
     if !matches!(call.wanted.form, ResponseForm::Metadata(_)) {
         page.entries = conversion::shown(call.api, &call.served, page.entries).await?;
     }

@@ -13,7 +13,7 @@ use super::renewal::{AuthorityStep, authority_step};
 use super::serving::ServingNames;
 use super::{CA_LIFETIME, CertificateFacts, PkiChange, PkiError, Reason, files};
 
-/// Where an authority lives and what it is called.
+/// The files and the name of a CA.
 #[derive(Debug)]
 pub(super) struct AuthorityFiles {
     file: &'static str,

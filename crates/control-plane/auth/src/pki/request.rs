@@ -79,7 +79,7 @@ pub struct CertificateRequest {
 }
 
 impl CertificateRequest {
-    /// Reads PEM and checks that whoever made it has the key.
+    /// Reads PEM and checks that its creator has the key.
     pub fn parse(pem: &str) -> Result<Self, RequestError> {
         let unreadable =
             |error: &dyn std::fmt::Display| RequestError::Unreadable(error.to_string());

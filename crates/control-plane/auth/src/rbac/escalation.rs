@@ -198,7 +198,7 @@ fn is_aggregated(role: &Value) -> bool {
     selectors.and_then(Value::as_array).is_some_and(|selectors| !selectors.is_empty())
 }
 
-/// Whether nothing differs but what the garbage collector needs to change.
+/// Whether only fields differ that the garbage collector needs to change.
 fn changes_only_ownership(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

@@ -1,5 +1,5 @@
-//! Bringing a bootstrap role or binding that exists up to date: missing rights are
-//! added, extra ones left alone, and whoever set `autoupdate: "false"` is left in peace.
+//! Bringing a bootstrap role or binding that exists up to date: missing rights are added, extra
+//! ones are kept, and objects with `autoupdate: "false"` are not changed.
 
 use serde_json::{Map, Value};
 

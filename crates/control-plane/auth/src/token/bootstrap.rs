@@ -58,7 +58,7 @@ pub fn user(
     }
     let mut groups = vec![GROUP.to_owned()];
     for group in get("auth-extra-groups").split(',').map(str::trim).filter(|it| !it.is_empty()) {
-        // Others would let a token be whoever its maker pleases.
+        // With other groups, the creator of a token could give it any rights.
         if !group.starts_with("system:bootstrappers:") {
             return None;
         }

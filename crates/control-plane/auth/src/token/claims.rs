@@ -117,7 +117,7 @@ fn whole_seconds<'de, D: Deserializer<'de>>(input: D) -> Result<i64, D::Error> {
 
 /// A token whose signature, times and audience are good.
 ///
-/// The caller still has to check that the account, and what the token is bound to,
+/// The caller still has to check that the account, and the object that the token is bound to,
 /// exist with the same uid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified {

@@ -1,7 +1,7 @@
 //! Faults of an object that need an administrator: pure.
 //!
 //! A rule names a state that lasts. States that pass by themselves are alarms only after a grace
-//! period, and what follows from a host that is away is not an alarm of its own.
+//! period, and the consequences of an absent host are not alarms of their own.
 
 use std::time::Duration;
 

@@ -210,8 +210,8 @@ pub(super) fn bind_volume(claim: &Value, volume: &Value) -> Option<Value> {
     }}}))
 }
 
-/// The status of a bound claim. Its capacity follows the volume only at first: from then on
-/// who grows the volume says when that is done.
+/// The status of a bound claim. Its capacity follows the volume only at first: from then on the
+/// expansion of the volume updates it when it is done.
 pub(super) fn bound_status(claim: &Value, volume: &Value) -> Option<Value> {
     if text(claim, "/status/phase") == "Bound" {
         return None;

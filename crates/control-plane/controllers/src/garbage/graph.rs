@@ -334,8 +334,8 @@ impl Graph {
     }
 }
 
-/// Owners that the server said do not exist. A uid never comes back, so that what is in
-/// here stays true; the oldest are forgotten first.
+/// Owners that the server reported as absent. A uid is never used again, so that these entries
+/// stay true; the oldest are dropped first.
 #[derive(Debug, Default)]
 struct Absent {
     known: BTreeSet<(Uid, ObjectLocation)>,

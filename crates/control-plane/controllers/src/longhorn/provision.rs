@@ -46,7 +46,7 @@ pub(crate) enum ProvisionKey {
     Backing(Arc<str>),
 }
 
-/// Claims, both kinds of volumes, and what claims were seen to wait for.
+/// Claims, both kinds of volumes, and the objects that claims were seen to wait for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claimed(pub(crate) Dependents);
 

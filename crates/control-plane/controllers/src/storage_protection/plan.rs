@@ -30,8 +30,8 @@ pub(crate) fn claim(
     finalizer(&claim.metadata, CLAIM, used)
 }
 
-/// Whether a machine with a place uses the claim. Its pod does not name what was plugged in
-/// later, and what is being unplugged is in its status only.
+/// Whether a scheduled machine uses the claim. Its pod does not name volumes that were plugged in
+/// later, and volumes that are being unplugged are in its status only.
 fn is_plugged_into(machine: &Value, claim: &PersistentVolumeClaim) -> bool {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let placed = !text(machine, "/status/nodeName").is_empty();

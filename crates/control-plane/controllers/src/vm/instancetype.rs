@@ -19,7 +19,8 @@ use crate::reconcile::{ErrorContext, ReconcileError};
 use crate::resource::{KUBEVIRTS, Objects, REVISIONS, Resource, is_refused};
 
 pub(crate) const GROUP: &str = "instancetype.kubevirt.io";
-/// The two fields that a machine refers by, and what it is when the object is missing.
+/// The two fields by which a machine refers to objects, and its failure when the object is
+/// missing.
 const FIELDS: [(&str, MachineFailure); 2] =
     [("instancetype", MachineFailure::Instancetype), ("preference", MachineFailure::Preference)];
 

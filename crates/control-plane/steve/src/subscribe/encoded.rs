@@ -14,7 +14,7 @@ const CAPACITY: usize = 256;
 /// Larger events are encoded for each subscriber.
 const LARGEST: usize = 64 << 10;
 
-/// The event as the API server sent it, and who it is encoded for.
+/// The event as the API server sent it, and the audience that it is encoded for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct EncodedKey {
     /// User, links and subscription: the other inputs of the message.

@@ -1,9 +1,9 @@
 //! Moving a store from its file into etcd, when one node becomes several.
 //!
-//! The values are written anew, so each gets a new revision; the offset is set first,
-//! to the last revision of the file, which puts all of them above it. Clients find
-//! that what they knew is too old and list again. A key marks the copy as unfinished
-//! until its end, and no store opens on top of it.
+//! The values are written again, so each gets a new revision; the offset is set first, to the last
+//! revision of the file, which puts all of them above it. Clients find that their revisions are
+//! too old and list again. A key marks the copy as unfinished until its end, and no store opens on
+//! top of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -66,8 +66,8 @@ pub fn backup(from: &Path, to: &Path) -> Result<(), BackupError> {
 
 /// Makes a new store at `to` from the backup at `from`.
 ///
-/// The new store is far ahead in revisions and has no history, so every client finds
-/// that what it knew is too old and lists again.
+/// The new store is far ahead in revisions and has no history, so every client finds that its
+/// revision is too old and lists again.
 pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
     for suffix in ["", "-wal", "-journal"] {
         let path = beside(to, suffix);

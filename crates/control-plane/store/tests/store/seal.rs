@@ -1,4 +1,4 @@
-//! Values that only who has the key can read, on both engines.
+//! Encrypted values, on both engines.
 
 use std::sync::Arc;
 

@@ -107,7 +107,7 @@ pub fn allocate(
     Allocation { allocated, outcomes }
 }
 
-/// Whether an address can be given to whoever wants it.
+/// Whether an address can be assigned to the requester.
 fn check(
     layout: &PoolLayout,
     allocated: &Allocated,

@@ -1,4 +1,4 @@
-//! Disks of nodes and what they are used for.
+//! Disks of nodes and their use.
 
 use crd::atom::{Any, Map, ObjectMeta};
 use crd::record::record;

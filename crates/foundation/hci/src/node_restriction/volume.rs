@@ -26,7 +26,7 @@ pub(super) fn persistent_volume(write: &NodeWrite<'_>) -> Result<(), NodeDenial>
         }
     }
     match (write.object, write.old) {
-        // A volume that names a claim takes it from whoever would have made one for it.
+        // A volume that names a claim takes it from the provisioner of that claim.
         (Some(object), None) if !is_claimed_here(write, &object["spec"]["claimRef"]) => {
             Err(write.field("the claimRef of a volume: the claim is not for this node"))
         }
@@ -66,7 +66,7 @@ pub(super) fn claim(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     }
     write.keeps_spec(object, old)?;
     let (new, old) = (&object["metadata"]["annotations"], &old["metadata"]["annotations"]);
-    // Where it goes and what it is filled with is for others to say.
+    // A node may not change the node of a claim or the source of its data.
     let is_source = |key: &&str| {
         *key == SELECTED_NODE
             || *key == "k8s.io/CloneRequest"
@@ -111,7 +111,7 @@ pub fn is_stored_on(node: &str, volume: &str, objects: &dyn crd::lookup::Objects
 pub(super) fn placed(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let (object, old) = write.update()?;
     let (at, owner) = (text(&old["spec"], "nodeID"), text(&old["status"], "ownerID"));
-    // One that goes and is nowhere is let go by whoever had it last.
+    // One that is being deleted and is on no node is released by its last node.
     let is_leaving = old["metadata"]["deletionTimestamp"].is_string()
         && at.is_empty()
         && (owner.is_empty() || owner == write.node);
@@ -129,7 +129,7 @@ fn is_arriving(write: &NodeWrite<'_>, engine: &Value) -> bool {
         && volume.is_some_and(|volume| text(&volume["spec"], "migrationNodeID") == write.node)
 }
 
-/// Snapshots are taken where the engine is. While there is none, whoever has the data tells.
+/// Snapshots are taken where the engine is. While there is none, the node with the data reports.
 pub(super) fn snapshot(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let (object, old) = write.update()?;
     let volume = text(&old["spec"], "volume");

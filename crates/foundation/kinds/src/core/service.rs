@@ -199,7 +199,8 @@ fn complete_families(spec: &mut Value, before: &Value) {
     json::set(spec, "ipFamilies", families);
 }
 
-/// After a change of type, what the server once filled in and nobody changed goes.
+/// After a change of type, fields that the server filled in and the client did not change are
+/// removed.
 fn drop_unneeded(spec: &mut Value, before: &Value) {
     let drop_unchanged = |spec: &mut Value, key: &str| {
         if spec.get(key) == before.get(key) {

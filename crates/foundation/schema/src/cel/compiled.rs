@@ -139,7 +139,7 @@ struct Run<'a> {
 /// The budget is gone.
 struct Exhausted;
 
-/// Where a value stands, and what it was before.
+/// The position of a value, and its old value.
 #[derive(Clone, Copy)]
 struct EvalSite<'a> {
     at: &'a Path<'a>,

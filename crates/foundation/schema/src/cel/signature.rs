@@ -1,4 +1,4 @@
-//! The functions that rules may call, and what they return as far as that is certain.
+//! The functions that rules may call, and their result types as far as those are certain.
 
 use kube_cel::cel::common::ast::{Expr, SelectExpr};
 

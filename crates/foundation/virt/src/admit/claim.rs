@@ -1,8 +1,8 @@
 //! PersistentVolumeClaims: clones across namespaces, and annotations that only controllers write.
 //!
-//! The agents and the provisioner fill a claim as its annotations say, so whatever the
-//! annotations of a stored claim name has been authorized here. That holds for claims that our
-//! own controllers write, too: they copy annotations from objects of tenants.
+//! The agents and the provisioner fill a claim as its annotations say, so every source in the
+//! annotations of a stored claim has been authorized here. That holds for claims that our own
+//! controllers write, too: they copy annotations from objects of tenants.
 
 use serde_json::Value;
 

@@ -201,7 +201,8 @@ mod tests {
         }
     }
 
-    /// A user, and what every user and the service account `cloner` may create in `images`.
+    /// A user, and the resources that every user and the service account `cloner` may create in
+    /// `images`.
     #[derive(Clone)]
     struct Rights(String, &'static [&'static str]);
 

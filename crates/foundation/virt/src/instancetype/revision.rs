@@ -52,8 +52,8 @@ pub fn revision(vm: &Value, kept: &Value) -> Value {
 const LATEST: &str = "v1beta1";
 const VERSION_LABEL: &str = "instancetype.kubevirt.io/object-version";
 
-/// The revision that takes the place of one which does not say that it keeps the latest version
-/// of its object; nothing if it does, or if what it keeps cannot be read.
+/// The revision that replaces one which is not marked as holding the latest version of its object;
+/// `None` if it is, or if its content cannot be read.
 pub fn upgraded(vm: &Value, old: &Value) -> Option<Value> {
     if old["metadata"]["labels"][VERSION_LABEL] == LATEST {
         return None;

@@ -8,7 +8,7 @@ use crate::default::object;
 use crate::memory::read;
 use crate::state::{list, text};
 
-/// Names of topologies, and what they were called.
+/// Names of topologies, and their former names.
 pub(crate) const TOPOLOGIES: &[(&str, &str)] = &[
     ("sockets", "preferSockets"),
     ("cores", "preferCores"),

@@ -1,5 +1,5 @@
-//! Attaching and detaching volumes: a machine's template is edited, and whoever runs the
-//! guest sees the difference.
+//! Attaching and detaching volumes: a machine's template is edited, and the controller and the
+//! node of the guest act on the difference.
 
 use serde_json::{Value, json};
 

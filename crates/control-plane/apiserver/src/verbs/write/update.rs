@@ -140,7 +140,7 @@ async fn settle(
         "generation",
         "generateName",
     ] {
-        // generateName may be sent, but what a name was made from does not change.
+        // generateName may be sent, but the prefix that a name was generated from does not change.
         if field != "generateName" || new["metadata"].get(field).is_none() {
             object::copy_meta(&mut new, live, field);
         }

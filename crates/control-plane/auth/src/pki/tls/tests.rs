@@ -34,7 +34,8 @@ fn client(ca_pem: &str, identity: Option<&Identity>) -> ClientConfig {
     config
 }
 
-/// Shakes hands in memory; the server's end of an established connection, or whoever's error.
+/// Runs a handshake in memory; returns the server's end of an established connection, or the error
+/// of either side.
 fn connect(
     server: Arc<ServerConfig>,
     client: ClientConfig,

@@ -18,8 +18,8 @@ pub(super) fn is_encrypted(image: &Value) -> bool {
     text(image, "/spec/sourceType") == "clone" && operation(image) == "encrypt"
 }
 
-/// Why an image cannot be a clone of another. Most is said before it exists, and here to who
-/// changed something since.
+/// Why an image cannot be a clone of another. Most errors are found before it exists; here are
+/// those of changes since.
 pub(super) fn refusal(image: &Value, origin: Option<&Value>) -> Option<String> {
     let wish = &image["spec"]["securityParameters"];
     let shown =

@@ -218,7 +218,7 @@ fn ensure(
     (!has(&old[field], &wanted)).then(|| patched(kind, old, json!({field: wanted})))
 }
 
-/// Whether everything that is wanted is so, whatever the server has added.
+/// Whether all wanted fields are set, whatever the server has added.
 fn has(own: &Value, wanted: &Value) -> bool {
     match (own, wanted) {
         (Value::Object(own), Value::Object(wanted)) => {

@@ -232,7 +232,7 @@ fn capacity(claim: &Value, size: i64) -> Value {
     }
 }
 
-/// Parameters that are for the driver and not for who calls it.
+/// Parameters that are for the driver and not for its caller.
 fn attributes(parameters: &Value) -> Map<String, Value> {
     let own = parameters.as_object().into_iter().flatten();
     let mut all: Map<String, Value> = own

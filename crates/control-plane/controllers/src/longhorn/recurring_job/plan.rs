@@ -29,7 +29,7 @@ pub(super) enum RecurringTask {
     Snapshot,
     /// Remove snapshots that the system made.
     Cleanup,
-    /// Remove old snapshots, whoever made them.
+    /// Remove old snapshots of any creator.
     Delete,
     Trim,
     /// Back a new snapshot up, and remove old backups of the same job.

@@ -13,7 +13,7 @@ use crate::object::{entries, flag, name, text};
 
 /// The condition of an engine and its volume that says which blocks cannot be read.
 pub(super) const READABLE: &str = "Readable";
-/// That which says which snapshots are damaged.
+/// The condition that lists damaged snapshots.
 pub(super) const SNAPSHOTS_INTACT: &str = "SnapshotsIntact";
 
 #[derive(Debug)]

@@ -24,7 +24,7 @@ impl<'a> AffinityIndex<'a> {
         Self { nodes: nodes.iter().map(|node| (name(node), node)).collect(), tenants }
     }
 
-    /// Why the node is unfit because of who is near it.
+    /// Why the node is unfit because of the instances near it.
     pub(super) fn objection(&self, wish: &SchedulingRequest<'_>, node: &Value) -> Option<Unfit> {
         if !self.is_spread(wish, node) {
             return Some(Unfit::Spread);
@@ -50,7 +50,7 @@ impl<'a> AffinityIndex<'a> {
         repelled.then_some(Unfit::Repelled)
     }
 
-    /// How much the node is preferred because of who is near it.
+    /// How much the node is preferred because of the instances near it.
     pub(super) fn attraction(&self, wish: &SchedulingRequest<'_>, node: &Value) -> i64 {
         let sum = |kind: &str| -> i64 {
             list(wish.spec, &format!("/affinity/{kind}/{PREFERRED}"))

@@ -137,8 +137,9 @@ impl Random {
     }
 }
 
-/// Requests come and go: no address is given twice, nobody loses an address without reason, what
-/// is marked is never given, and nobody is refused while an address is free.
+/// Requests are added and removed: no address is assigned twice, no machine loses an address
+/// without reason, marked addresses are never assigned, and no request is refused while an address
+/// is free.
 #[test]
 fn no_two_machines_ever_have_one_address() {
     for seed in 1..=200_u64 {

@@ -8,9 +8,9 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is backed up, and where to.
+        /// Desired backup: its source, mode and destination.
         spec: VirtualMachineBackupSpec,
-        /// How far the backup is.
+        /// Observed progress of the backup.
         status: Option<VirtualMachineBackupStatus>,
     }
 
@@ -18,58 +18,59 @@ record! {
         {"rule": "self == oldSelf", "message": "spec is immutable after creation"},
         {"rule": "has(self.pvcName) && self.pvcName != \"\"", "message": "pvcName is required"}
     ]} {
-        /// The VirtualMachine or VirtualMachineBackupTracker.
+        /// VirtualMachine to back up, or VirtualMachineBackupTracker for incremental backups.
         source: TypedLocalObjectReference,
-        /// Push writes the backup to a claim. Pull offers it for download.
+        /// Mode of the backup: Push writes it to a PersistentVolumeClaim, Pull offers it for
+        /// download.
         mode: Option<String> = {"enum": ["Push", "Pull"]},
-        /// Claim that the backup is written to.
+        /// Name of the PersistentVolumeClaim that the backup is written to.
         pvc_name: Option<String>,
-        /// The file systems of the guest are not frozen.
+        /// Whether the file systems of the guest are not frozen during the backup.
         skip_quiesce: Option<bool>,
-        /// All data is backed up, not only what has changed.
+        /// Whether all data is backed up instead of only the blocks changed since the last backup.
         force_full_backup: Option<bool>,
         /// Secret with the token for downloads.
         token_secret_ref: Option<String>,
-        /// How long a backup can be downloaded.
+        /// Time for which the backup can be downloaded.
         ttl_duration: Option<Duration>,
     }
 
     VirtualMachineBackupStatus {
-        /// Full or Incremental.
+        /// Type of the backup: Full or Incremental.
         r#type: Option<String>,
-        /// Complete, Failed, Progressing and Quiesced.
+        /// Conditions of the backup: Complete, Failed, Progressing and Quiesced.
         conditions: Vec<BackupCondition> = {
             "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]
         },
-        /// Checkpoint of this backup.
+        /// Name of the checkpoint that the backup created.
         checkpoint_name: Option<String>,
-        /// Certificate of the server for downloads.
+        /// Certificate of the download server, PEM.
         endpoint_cert: Option<String>,
-        /// Volumes in the backup.
+        /// Volumes that the backup includes.
         included_volumes: Vec<BackupVolumeInfo> = {"x-kubernetes-list-type": "atomic"},
-        /// UID of the export for downloads.
+        /// UID of the export that offers the backup for download.
         export_uid as "exportUID": Option<String>,
     }
 
     BackupCondition {
         /// Type of the condition.
         r#type: String,
-        /// True, False or Unknown.
+        /// Status of the condition: True, False or Unknown.
         status: String = {"enum": ["True", "False", "Unknown"]},
-        /// Generation of the object that the condition is about.
+        /// Generation of the object that the condition was computed from.
         observed_generation: Option<i64>,
-        /// When the status last changed.
+        /// When the status of the condition last changed.
         last_transition_time: Time,
-        /// Why, in one word.
+        /// Reason of the last status change as one CamelCase word, for programs.
         reason: String,
-        /// Explanation.
+        /// Human-readable details of the condition.
         message: Option<String>,
     }
 
     BackupVolumeInfo {
         /// Name of the volume.
         volume_name: String,
-        /// URL of the data.
+        /// URL to download the data from.
         data_endpoint: Option<String>,
         /// URL of the map of changed blocks.
         map_endpoint: Option<String>,
@@ -79,32 +80,32 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// Which VirtualMachine is tracked.
+        /// Desired VirtualMachine whose backups are tracked.
         spec: VirtualMachineBackupTrackerSpec,
-        /// The last backup.
+        /// Observed checkpoint of the latest backup.
         status: Option<VirtualMachineBackupTrackerStatus>,
     }
 
     VirtualMachineBackupTrackerSpec: {"x-kubernetes-validations": [
         {"rule": "self == oldSelf", "message": "spec is immutable after creation"}
     ]} {
-        /// The VirtualMachine.
+        /// VirtualMachine whose backups are tracked.
         source: TypedLocalObjectReference,
     }
 
     VirtualMachineBackupTrackerStatus {
-        /// Checkpoint of the last backup.
+        /// Checkpoint of the latest backup, which the next incremental backup is based on.
         latest_checkpoint: Option<BackupCheckpoint>,
-        /// The checkpoint has to be restored after a restart of the machine.
+        /// Whether the checkpoint has to be defined again after a restart of the guest.
         checkpoint_redefinition_required: Option<bool>,
     }
 
     BackupCheckpoint {
         /// Name of the checkpoint.
         name: Option<String>,
-        /// When it was made.
+        /// When the checkpoint was created.
         creation_time: Option<Time>,
-        /// Volumes in the backup.
+        /// Volumes that the checkpoint includes.
         volumes: Vec<BackupVolumeInfo> = {"x-kubernetes-list-type": "atomic"},
     }
 }

@@ -8,50 +8,50 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired clone: its source, target and changes.
         spec: VirtualMachineCloneSpec,
-        /// What is observed.
+        /// Observed progress of the clone.
         status: Option<VirtualMachineCloneStatus>,
     }
 
     VirtualMachineCloneTemplateFilters {
-        /// Annotations that are copied.
+        /// Patterns of the template's annotations that are copied; `!` before a pattern excludes.
         annotation_filters: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Labels that are copied.
+        /// Patterns of the template's labels that are copied; `!` before a pattern excludes.
         label_filters: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 
     VirtualMachineCloneSpec {
-        /// The virtual machine or snapshot that is copied.
+        /// VirtualMachine or VirtualMachineSnapshot that is cloned.
         source: TypedLocalObjectReference,
-        /// The new virtual machine.
+        /// VirtualMachine that is created.
         target: Option<TypedLocalObjectReference>,
-        /// Annotations that are copied.
+        /// Patterns of the annotations that are copied; `!` before a pattern excludes.
         annotation_filters: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Labels that are copied.
+        /// Patterns of the labels that are copied; `!` before a pattern excludes.
         label_filters: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Filters for labels and annotations of the template.
+        /// Filters for the labels and annotations of the instance template.
         template: Option<VirtualMachineCloneTemplateFilters>,
-        /// MAC addresses of the new virtual machine, by interface.
+        /// MAC addresses of the new virtual machine, by name of the interface.
         new_mac_addresses: Map<String>,
-        /// Serial number of the new virtual machine.
+        /// SMBIOS serial number of the new virtual machine.
         new_sm_bios_serial as "newSMBiosSerial": Option<String>,
-        /// JSON patches of the virtual machine.
+        /// JSON patches that are applied to the new virtual machine.
         patches: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// How the new volumes are named.
+        /// Naming of the new volumes: RandomizeNames or PrefixTargetName.
         volume_name_policy: Option<String> = {"enum": ["RandomizeNames", "PrefixTargetName"]},
     }
 
     VirtualMachineCloneStatus {
-        /// When it was created.
+        /// When the clone was completed.
         creation_time: Option<Time> = {"nullable": true},
-        /// Phase of the object.
+        /// Phase of the clone, for example SnapshotInProgress, RestoreInProgress or Succeeded.
         phase: Option<String>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"x-kubernetes-list-type": "atomic"},
-        /// Name of the snapshot.
+        /// Name of the VirtualMachineSnapshot that was taken of the source.
         snapshot_name: Option<String> = {"nullable": true},
-        /// Name of the restored volume.
+        /// Name of the VirtualMachineRestore that creates the target.
         restore_name: Option<String> = {"nullable": true},
         /// Name of the new virtual machine.
         target_name: Option<String> = {"nullable": true},
@@ -60,14 +60,14 @@ record! {
     Condition {
         /// Type of the condition.
         r#type: String,
-        /// True, False or Unknown.
+        /// Status of the condition: True, False or Unknown.
         status: String,
         last_probe_time: Option<Time> = {"nullable": true},
-        /// When the status last changed.
+        /// When the status of the condition last changed.
         last_transition_time: Option<Time> = {"nullable": true},
-        /// Why, in one word.
+        /// Reason of the last status change as one CamelCase word, for programs.
         reason: Option<String>,
-        /// Explanation.
+        /// Human-readable details of the condition.
         message: Option<String>,
     }
 }

@@ -8,102 +8,102 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired export: its source and lifetime.
         spec: VirtualMachineExportSpec,
-        /// What is observed.
+        /// Observed state of the export and its download links.
         status: Option<VirtualMachineExportStatus>,
     }
 
     VirtualMachineExportSpec {
-        /// The claim, virtual machine or snapshot that is exported.
+        /// PersistentVolumeClaim, VirtualMachine or VirtualMachineSnapshot that is exported.
         source: TypedLocalObjectReference,
         /// Secret with the token for downloads.
         token_secret_ref: Option<String>,
-        /// How long the export exists.
+        /// Lifetime of the export, after which it is deleted.
         ttl_duration: Option<Duration>,
     }
 
     VirtualMachineExportStatus {
-        /// Phase of the object.
+        /// Phase of the export: Pending, Ready, Terminated or Skipped.
         phase: Option<String>,
-        /// URLs of the data.
+        /// URLs to download the exported data from.
         links: Option<VirtualMachineExportLinks>,
         /// Secret with the token for downloads.
         token_secret_ref: Option<String>,
         /// When the export is deleted.
         ttl_expiration_time: Option<Time>,
-        /// Service of the export.
+        /// Name of the Service of the export server.
         service_name: Option<String>,
-        /// Virtual machine that is exported.
+        /// Name of the exported VirtualMachine.
         virtual_machine_name: Option<String>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"x-kubernetes-list-type": "atomic"},
     }
 
     VirtualMachineExportLinks {
-        /// URLs inside the cluster.
+        /// URLs that are reachable inside the cluster.
         internal: Option<VirtualMachineExportLink>,
-        /// URLs outside of the cluster.
+        /// URLs that are reachable from outside of the cluster.
         external: Option<VirtualMachineExportLink>,
     }
 
     VirtualMachineExportLink {
-        /// Certificate authority of the server, as PEM.
+        /// Certificate of the authority that signed the server's certificate, PEM.
         cert: String,
-        /// Volumes of the export.
+        /// Exported volumes with their URLs.
         volumes: Vec<VirtualMachineExportVolume> = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        /// Backups of the export.
+        /// Exported backups with their URLs.
         backups: Vec<VirtualMachineExportBackup> = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        /// Manifests of the virtual machine.
+        /// Manifests that recreate the virtual machine elsewhere.
         manifests: Vec<VirtualMachineExportManifest> = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     }
 
     VirtualMachineExportManifest {
-        /// all or auth-header-secret.
+        /// Type of the manifest: all or auth-header-secret.
         r#type: String,
-        /// URL.
+        /// URL to download the manifest from.
         url: String,
     }
 
     VirtualMachineExportVolume {
         /// Name of the volume.
         name: String,
-        /// Formats that the volume can be downloaded in.
+        /// Formats that the volume can be downloaded in, with their URLs.
         formats: Vec<VirtualMachineExportVolumeFormat> = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["format"]},
     }
 
     VirtualMachineExportVolumeFormat {
-        /// raw, gzip, dir or tar.gz.
+        /// Format of the download: raw, gzip, dir or tar.gz.
         format: String,
-        /// URL.
+        /// URL to download the volume from.
         url: String,
     }
 
     VirtualMachineExportBackup {
         /// Name of the volume.
         name: String,
-        /// URLs of the backup.
+        /// Endpoints of the backup: its data and the map of its blocks.
         endpoints: Vec<VirtualMachineExportBackupEndpoint> = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["endpoint"]},
     }
 
     VirtualMachineExportBackupEndpoint {
-        /// data or map.
+        /// Type of the endpoint: data or map.
         endpoint: String,
-        /// URL.
+        /// URL to download from.
         url: String,
     }
 
     Condition {
         /// Type of the condition.
         r#type: String,
-        /// True, False or Unknown.
+        /// Status of the condition: True, False or Unknown.
         status: String,
         last_probe_time: Option<Time> = {"nullable": true},
-        /// When the status last changed.
+        /// When the status of the condition last changed.
         last_transition_time: Option<Time> = {"nullable": true},
-        /// Why, in one word.
+        /// Reason of the last status change as one CamelCase word, for programs.
         reason: Option<String>,
-        /// Explanation.
+        /// Human-readable details of the condition.
         message: Option<String>,
     }
 }

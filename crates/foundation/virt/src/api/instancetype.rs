@@ -20,53 +20,53 @@ record! {
     }
 
     VirtualMachineInstancetypeSpec {
-        /// Labels that the node of a machine must have.
+        /// Labels that the node of a virtual machine must have.
         node_selector: Map<String>,
-        /// Scheduler that places the pods of machines.
+        /// Scheduler of the virtual machines.
         scheduler_name: Option<String>,
-        /// Processors of a machine.
+        /// CPUs of a virtual machine.
         cpu: CPUInstancetype,
-        /// Memory of a machine; the machine says how much it has if this is not given.
+        /// Memory of a virtual machine; if absent, the virtual machine specifies it.
         memory: Option<MemoryInstancetype>,
-        /// Graphics processors that are passed to a machine.
+        /// GPUs that are passed through to a virtual machine.
         gpus: Vec<v1::GPU> = {"x-kubernetes-list-type": "atomic"},
-        /// Devices of the host that are passed to a machine.
+        /// Devices of the node that are passed through to a virtual machine.
         host_devices: Vec<v1::HostDevice> = {"x-kubernetes-list-type": "atomic"},
-        /// How I/O threads are given to disks: shared, auto or supplementalPool.
+        /// Assignment of I/O threads to disks: shared, auto or supplementalPool.
         io_threads_policy: Option<String>,
         /// Options of the I/O threads.
         io_threads: Option<v1::DiskIOThreads>,
-        /// Confidential computing of a machine.
+        /// Confidential computing options of a virtual machine.
         launch_security: Option<v1::LaunchSecurity>,
-        /// Annotations that an instance gets.
+        /// Annotations of the instances.
         annotations: Map<String>,
     }
 
     CPUInstancetype {
-        /// How many virtual processors the guest sees.
+        /// Number of virtual CPUs of the guest.
         guest: u32,
-        /// Model of the processor that the guest sees.
+        /// CPU model that the guest sees.
         model: Option<String>,
-        /// Whether each processor has a physical processor of its own.
+        /// Whether each virtual CPU is pinned to a dedicated physical CPU.
         dedicated_cpu_placement as "dedicatedCPUPlacement": Option<bool>,
         /// NUMA topology that the guest sees.
         numa: Option<v1::NUMA>,
-        /// Whether QEMU's own threads run on an additional physical processor.
+        /// Whether the emulator threads of QEMU run on an additional dedicated CPU.
         isolate_emulator_thread: Option<bool>,
         /// Options for guests with real-time workloads.
         realtime: Option<v1::Realtime>,
-        /// Most sockets that a running machine can be given.
+        /// Maximum number of sockets that can be hot-plugged.
         max_sockets: Option<u32>,
     }
 
     MemoryInstancetype {
-        /// What the guest sees; 0 leaves it to the machine.
+        /// Memory of the guest; 0 leaves the size to the virtual machine.
         guest: Option<Quantity>,
         /// Huge pages that back the memory.
         hugepages: Option<v1::Hugepages>,
-        /// How much of the memory is not reserved, 0 to 100.
+        /// Percentage of the memory that is not reserved on the node, from 0 to 100.
         overcommit_percent: Option<i64> = {"maximum": 100, "minimum": 0},
-        /// Most memory that a running machine can be given.
+        /// Maximum memory of the guest with hot-plugged memory.
         max_guest: Option<Quantity>,
     }
 
@@ -87,7 +87,7 @@ record! {
     VirtualMachinePreferenceSpec {
         /// Preferences for the clock and timers.
         clock: Option<ClockPreferences>,
-        /// Preferences for the processors.
+        /// Preferences for the CPUs.
         cpu: Option<CPUPreferences>,
         /// Preferences for devices.
         devices: Option<DevicePreferences>,
@@ -99,41 +99,40 @@ record! {
         machine: Option<MachinePreferences>,
         /// Preferences for volumes.
         volumes: Option<VolumePreferences>,
-        /// Subdomain of machines that have none.
+        /// Subdomain for virtual machines that set none.
         preferred_subdomain: Option<String>,
-        /// Seconds that a guest gets to shut down, if the machine does not say.
+        /// Grace period of the shutdown in seconds, for virtual machines that set none.
         preferred_termination_grace_period_seconds: Option<i64>,
-        /// The least resources that a machine must have.
+        /// Minimum resources that a virtual machine must have.
         requirements: Option<PreferenceRequirements>,
-        /// Annotations that an instance gets.
+        /// Annotations of the instances.
         annotations: Map<String>,
-        /// Cores per socket where processors are spread over both.
+        /// Number of cores per socket if CPUs are spread over sockets and cores.
         prefer_spread_socket_to_core_ratio: Option<u32>,
-        /// Architecture of machines that have none.
+        /// Architecture for virtual machines that set none.
         preferred_architecture: Option<String>,
-        /// Confidential computing of machines that do not say.
+        /// Confidential computing options for virtual machines that set none.
         preferred_launch_security: Option<v1::LaunchSecurity>,
     }
 
     VolumePreferences {
-        /// Storage class of data volume templates that have none.
+        /// StorageClass for DataVolume templates that set none.
         preferred_storage_class_name: Option<String>,
     }
 
     CPUPreferences {
-        /// How processors are presented: sockets, cores, threads, spread or any.
+        /// CPU topology of the guest: sockets, cores, threads, spread or any.
         preferred_cpu_topology as "preferredCPUTopology": Option<String>,
-        /// Options of the topology spread.
+        /// Options of the spread topology.
         spread_options: Option<SpreadOptions>,
-        /// Features of the processor that the guest sees.
+        /// CPU features that the guest sees.
         preferred_cpu_features as "preferredCPUFeatures": Vec<v1::CPUFeature>,
     }
 
     SpreadOptions {
-        /// Units that processors are spread over: SocketsCores, SocketsCoresThreads or
-        /// CoresThreads.
+        /// Units that CPUs are spread over: SocketsCores, SocketsCoresThreads or CoresThreads.
         across: Option<String>,
-        /// Ratio of the units, for instance cores per socket.
+        /// Ratio of the units, for example cores per socket.
         ratio: Option<u32>,
     }
 
@@ -148,17 +147,17 @@ record! {
         preferred_autoattach_serial_console: Option<bool>,
         /// Whether a machine gets an input device.
         preferred_autoattach_input_device: Option<bool>,
-        /// Whether a machine is made without support for hot-plug.
+        /// Whether hot-plug of volumes is disabled.
         preferred_disable_hotplug: Option<bool>,
-        /// Options of virtual graphics processors.
+        /// Options of virtual GPUs.
         preferred_virtual_gpu_options as "preferredVirtualGPUOptions": Option<v1::VGPUOptions>,
         /// Model of sound devices: ich9 or ac97.
         preferred_sound_model: Option<String>,
-        /// Whether virtio devices also support old guests.
+        /// Whether transitional virtio devices are used, which also support old guests.
         preferred_use_virtio_transitional: Option<bool>,
         /// Bus of input devices: virtio or usb.
         preferred_input_bus: Option<String>,
-        /// Type of input devices: tablet.
+        /// Type of input devices; only tablet.
         preferred_input_type: Option<String>,
         /// Bus of disks: virtio, sata, scsi or usb.
         preferred_disk_bus: Option<String>,
@@ -166,25 +165,25 @@ record! {
         preferred_lun_bus: Option<String>,
         /// Bus of CD-ROM drives: sata, scsi or usb.
         preferred_cdrom_bus: Option<String>,
-        /// Whether disks on virtio get an I/O thread of their own.
+        /// Whether virtio disks get a dedicated I/O thread.
         preferred_disk_dedicated_io_thread: Option<bool>,
         /// Cache mode of disks: none, writethrough or writeback.
         preferred_disk_cache: Option<String>,
         /// I/O mode of disks: native, threads or io_uring.
         preferred_disk_io as "preferredDiskIO": Option<String>,
-        /// Block size that disks present to the guest.
+        /// Block sizes of disks that the guest sees.
         preferred_disk_block_size: Option<v1::BlockSize>,
         /// Model of network interfaces: virtio, e1000, e1000e, rtl8139 and others.
         preferred_interface_model: Option<String>,
-        /// Gives a machine a random number generator.
+        /// Adds a virtio random number generator.
         preferred_rng: Option<Empty>,
-        /// Whether disks on virtio have a queue per processor.
+        /// Whether virtio disks have one queue per CPU.
         preferred_block_multi_queue: Option<bool>,
-        /// Whether network interfaces have a queue per processor.
+        /// Whether virtio interfaces have one queue per CPU.
         preferred_network_interface_multi_queue: Option<bool>,
-        /// TPM of a machine.
+        /// Preferred TPM device of the guest.
         preferred_tpm as "preferredTPM": Option<v1::TPMDevice>,
-        /// Binds the interface of the pod network by masquerade.
+        /// Connects the interface of the pod network in masquerade mode.
         preferred_interface_masquerade: Option<Empty>,
         /// Model of panic devices: hyperv, isa or pvpanic.
         preferred_panic_device_model: Option<String>,
@@ -193,61 +192,61 @@ record! {
     }
 
     FeaturePreferences {
-        /// ACPI of the guest.
+        /// Whether the guest has ACPI tables.
         preferred_acpi: Option<v1::FeatureState>,
-        /// Interrupt controller of the guest.
+        /// Options of the interrupt controller (APIC).
         preferred_apic: Option<v1::FeatureAPIC>,
-        /// Enlightenments for guests that expect Hyper-V.
+        /// Hyper-V enlightenments, for Windows guests.
         preferred_hyperv: Option<v1::FeatureHyperv>,
-        /// How KVM presents itself to the guest.
+        /// Visibility of KVM to the guest.
         preferred_kvm: Option<v1::FeatureKVM>,
-        /// Paravirtual spin locks.
+        /// Whether paravirtual spin locks are enabled.
         preferred_pvspinlock: Option<v1::FeatureState>,
-        /// System management mode, which Secure Boot needs.
+        /// Whether System Management Mode is enabled, which Secure Boot requires.
         preferred_smm: Option<v1::FeatureState>,
     }
 
     FirmwarePreferences {
-        /// Whether a machine boots with BIOS.
+        /// Whether the guest boots with BIOS.
         preferred_use_bios: Option<bool>,
-        /// Whether the BIOS also writes to the serial console.
+        /// Whether BIOS messages are also written to the serial console.
         preferred_use_bios_serial: Option<bool>,
-        /// Whether a machine boots with EFI. Replaced by preferredEfi.
+        /// Whether the guest boots with UEFI. Deprecated: use preferredEfi.
         preferred_use_efi: Option<bool>,
-        /// Whether EFI checks signatures. Replaced by preferredEfi.
+        /// Whether UEFI Secure Boot is enabled. Deprecated: use preferredEfi.
         preferred_use_secure_boot: Option<bool>,
-        /// Makes a machine boot with EFI, with these options.
+        /// UEFI options; the guest boots with UEFI if it is set.
         preferred_efi: Option<v1::EFI>,
     }
 
     MachinePreferences {
-        /// Machine type of QEMU, for instance q35.
+        /// QEMU machine type, for example q35.
         preferred_machine_type: Option<String>,
     }
 
     ClockPreferences {
-        /// Time zone or offset of the guest's clock.
+        /// Time zone or UTC offset of the clock of the guest.
         preferred_clock_offset: Option<v1::ClockOffset>,
         /// Timers that the guest has.
         preferred_timer: Option<v1::Timer>,
     }
 
     PreferenceRequirements {
-        /// The least processors.
+        /// Minimum number of CPUs.
         cpu: Option<CPUPreferenceRequirement>,
-        /// The least memory.
+        /// Minimum size of the memory.
         memory: Option<MemoryPreferenceRequirement>,
-        /// The architecture that a machine must have.
+        /// Architecture that a virtual machine must have.
         architecture: Option<String>,
     }
 
     CPUPreferenceRequirement {
-        /// How many processors the guest must see at least.
+        /// Minimum number of virtual CPUs of the guest.
         guest: u32,
     }
 
     MemoryPreferenceRequirement {
-        /// How much memory the guest must see at least.
+        /// Minimum memory of the guest.
         guest: Quantity,
     }
 }

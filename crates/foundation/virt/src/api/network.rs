@@ -4,7 +4,7 @@ use crate::api::atom::ObjectMeta;
 use crate::api::record::record;
 
 record! {
-    /// A network that interfaces may be connected to.
+    /// Network that interfaces of guests can be connected to.
     NetworkAttachmentDefinition {
         api_version: Option<String>,
         kind: Option<String>,
@@ -13,7 +13,7 @@ record! {
     }
 
     NetworkAttachmentDefinitionSpec {
-        /// A CNI configuration, as JSON.
+        /// CNI configuration of the network, as JSON.
         config: Option<String>,
     }
 }

@@ -11,124 +11,127 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired number, template and update strategy of the virtual machines.
         spec: VirtualMachinePoolSpec,
-        /// What is observed.
+        /// Observed virtual machines of the pool.
         status: Option<VirtualMachinePoolStatus>,
     }
 
     VirtualMachineTemplateSpec {
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true, "nullable": true},
-        /// Specification of the virtual machines.
+        /// Specification of the virtual machines that are created.
         spec: Option<v1::VirtualMachineSpec>,
     }
 
     VirtualMachinePoolCondition {
         /// Type of the condition.
         r#type: String,
-        /// True, False or Unknown.
+        /// Status of the condition: True, False or Unknown.
         status: String,
         last_probe_time: Option<Time> = {"nullable": true},
-        /// When the status last changed.
+        /// When the status of the condition last changed.
         last_transition_time: Option<Time> = {"nullable": true},
-        /// Why, in one word.
+        /// Reason of the last status change as one CamelCase word, for programs.
         reason: Option<String>,
-        /// Explanation.
+        /// Human-readable details of the condition.
         message: Option<String>,
     }
 
     VirtualMachinePoolStatus {
-        /// Number of virtual machines.
+        /// Number of virtual machines of the pool.
         replicas: Option<i32>,
         /// Number of virtual machines that are ready.
         ready_replicas: Option<i32>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<VirtualMachinePoolCondition> = {"x-kubernetes-list-type": "atomic"},
-        /// Labels that select objects.
+        /// Selector of the virtual machines as a string, for autoscalers.
         label_selector: Option<String>,
     }
 
     VirtualMachinePoolSpec {
-        /// How many machines there should be; 1 if not set.
+        /// Desired number of virtual machines; 1 by default.
         replicas: Option<i32> = {"minimum": 0},
-        /// Labels of the virtual machines of the pool.
+        /// Selector of the virtual machines that belong to the pool.
         selector: LabelSelector,
-        /// The machine that is created; its name ends in an index.
+        /// Template of the virtual machines; their names end with an index.
         virtual_machine_template: VirtualMachineTemplateSpec,
-        /// Leaves the pool as it is while true.
+        /// Whether the pool is paused: no virtual machines are created, updated or deleted.
         paused: Option<bool>,
-        /// How names are generated.
+        /// Options of the names that are generated.
         name_generation: Option<VirtualMachinePoolNameGeneration>,
-        /// How many machines may be away during an update: a number or a percentage.
+        /// Maximum number or percentage of virtual machines that are unavailable during an update.
         max_unavailable: Option<IntOrString>,
-        /// Which virtual machines are removed when the pool shrinks.
+        /// Strategy that selects the virtual machines to remove when the pool is scaled in.
         scale_in_strategy: Option<VirtualMachinePoolScaleInStrategy>,
-        /// How virtual machines are updated when the template changes.
+        /// Strategy of updates when the template changes.
         update_strategy: Option<VirtualMachinePoolUpdateStrategy>,
-        /// When virtual machines that fail are replaced.
+        /// Replacement of virtual machines that fail to start.
         autohealing: Option<VirtualMachinePoolAutohealingStrategy>,
     }
 
     VirtualMachinePoolAutohealingStrategy {
-        /// Failed starts before a virtual machine is replaced.
+        /// Number of failed starts after which a virtual machine is replaced.
         start_up_failure_threshold: Option<u32> = {"minimum": 1},
-        /// How long a virtual machine has to fail before it is replaced.
+        /// Minimum time that a virtual machine has been failing before it is replaced.
         min_failing_to_start_duration: Option<Duration>,
     }
 
     VirtualMachinePoolNameGeneration {
-        /// Append the number of the virtual machine to names of ConfigMaps.
+        /// Whether the index of the virtual machine is appended to the names of its ConfigMaps.
         append_index_to_config_map_refs: Option<bool>,
-        /// Append the number of the virtual machine to names of Secrets.
+        /// Whether the index of the virtual machine is appended to the names of its Secrets.
         append_index_to_secret_refs: Option<bool>,
     }
 
     VirtualMachinePoolScaleInStrategy {
-        /// Leave the virtual machines alone.
+        /// No virtual machines are removed by the pool.
         unmanaged: Option<Empty>,
-        /// Act when a virtual machine stops.
+        /// Virtual machines are removed only after they have stopped.
         opportunistic: Option<VirtualMachinePoolOpportunisticScaleInStrategy>,
-        /// Act at once.
+        /// Virtual machines are removed at once.
         proactive: Option<VirtualMachinePoolProactiveScaleInStrategy>,
     }
 
     VirtualMachinePoolOpportunisticScaleInStrategy {
-        /// Disabled, Offline or Online: whether volumes are kept.
+        /// State of removed virtual machines that is kept: Disabled (none), Offline (volumes) or
+        /// Online.
         state_preservation: Option<String> = {"enum": ["Disabled", "Offline", "Online"]},
     }
 
     VirtualMachinePoolProactiveScaleInStrategy {
-        /// Which virtual machines come first.
+        /// Order in which virtual machines are removed.
         selection_policy: Option<VirtualMachinePoolSelectionPolicy>,
-        /// Disabled, Offline or Online: whether volumes are kept.
+        /// State of removed virtual machines that is kept: Disabled (none), Offline (volumes) or
+        /// Online.
         state_preservation: Option<String> = {"enum": ["Disabled", "Offline", "Online"]},
     }
 
     VirtualMachinePoolSelectionPolicy {
-        /// Order of the virtual machines: Random, AscendingOrder, DescendingOrder, Newest or Oldest.
+        /// Sort order of the virtual machines: Random, AscendingOrder, DescendingOrder, Newest or
+        /// Oldest.
         sort_policy: Option<String> = {"enum": ["AscendingOrder", "DescendingOrder", "Newest", "Oldest", "Random"]},
-        /// Which objects are selected.
+        /// Selectors of the virtual machines that the policy applies to; all if absent.
         selectors: Option<VirtualMachinePoolSelectors>,
     }
 
     VirtualMachinePoolSelectors {
-        /// Labels that select objects.
+        /// Labels of the instance templates of the selected virtual machines.
         label_selector: Option<LabelSelector>,
-        /// Nodes whose virtual machines are selected.
+        /// Requirements on the node selectors of the selected virtual machines.
         node_selector_requirement_matcher: Vec<NodeSelectorRequirement>,
     }
 
     VirtualMachinePoolUpdateStrategy {
-        /// Leave the virtual machines alone.
+        /// Virtual machines are not updated by the pool.
         unmanaged: Option<Empty>,
-        /// Act when a virtual machine stops.
+        /// Virtual machines are updated at their next restart.
         opportunistic: Option<Empty>,
-        /// Act at once.
+        /// Virtual machines are updated at once, which restarts them if needed.
         proactive: Option<VirtualMachinePoolProactiveUpdateStrategy>,
     }
 
     VirtualMachinePoolProactiveUpdateStrategy {
-        /// Which virtual machines come first.
+        /// Order in which virtual machines are updated.
         selection_policy: Option<VirtualMachinePoolSelectionPolicy>,
     }
 }

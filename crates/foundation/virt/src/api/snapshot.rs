@@ -11,79 +11,79 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired snapshot of a virtual machine.
         spec: VirtualMachineSnapshotSpec,
-        /// What is observed.
+        /// Observed progress and content of the snapshot.
         status: Option<VirtualMachineSnapshotStatus>,
     }
 
     VirtualMachineSnapshotSpec {
-        /// The virtual machine.
+        /// VirtualMachine that the snapshot is taken of.
         source: TypedLocalObjectReference,
-        /// Delete or Retain: what happens to the content when the object is deleted.
+        /// Whether the content is deleted with the snapshot: Delete or Retain.
         deletion_policy: Option<String>,
-        /// How long the snapshot may take.
+        /// Time after which an incomplete snapshot fails.
         failure_deadline: Option<Duration>,
-        /// Whether the memory of a guest that runs belongs to the snapshot, so that a machine
-        /// that is restored goes on where it was. Not a field of KubeVirt's.
+        /// Whether the memory of a running guest is included, so that a restored machine continues
+        /// from that point. Extension of the KubeVirt API.
         memory: Option<bool>,
     }
 
     SourceIndication {
-        /// How the snapshot was taken, for example Online or GuestAgent.
+        /// Property of the snapshot, for example Online or GuestAgent.
         indication: String,
-        /// Explanation.
+        /// Human-readable details of the indication.
         message: String,
     }
 
     VirtualMachineSnapshotStatus {
         /// UID of the source.
         source_uid as "sourceUID": Option<String>,
-        /// Content of the snapshot.
+        /// Name of the VirtualMachineSnapshotContent.
         virtual_machine_snapshot_content_name: Option<String>,
-        /// When it was created.
+        /// When the snapshot was taken.
         creation_time: Option<Time> = {"nullable": true},
-        /// Phase of the object.
+        /// Phase of the snapshot: InProgress, Succeeded, Failed, Deleting or Unknown.
         phase: Option<String>,
-        /// It is complete and can be used.
+        /// Whether the snapshot is complete and can be restored.
         ready_to_use: Option<bool>,
-        /// Why it failed.
+        /// Last error while the snapshot was taken, if any.
         error: Option<SnapshotError>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"x-kubernetes-list-type": "atomic"},
-        /// How the snapshot was taken.
+        /// Properties of the snapshot, for example Online or GuestAgent.
         indications: Vec<String> = {"x-kubernetes-list-type": "set"},
-        /// How the snapshot was taken, with explanations.
+        /// Properties of the snapshot with details.
         source_indications: Vec<SourceIndication> = {"x-kubernetes-list-type": "atomic"},
-        /// Volumes in the snapshot.
+        /// Volumes that are included in or excluded from the snapshot.
         snapshot_volumes: Option<SnapshotVolumesLists>,
     }
 
     SnapshotVolumesLists {
-        /// Volumes in the snapshot.
+        /// Names of the volumes that the snapshot includes.
         included_volumes: Vec<String> = {"x-kubernetes-list-type": "set"},
-        /// Volumes that are not in the snapshot.
+        /// Names of the volumes that the snapshot excludes.
         excluded_volumes: Vec<String> = {"x-kubernetes-list-type": "set"},
     }
 
     SnapshotError {
-        /// When it happened.
+        /// When the error occurred.
         time: Option<Time>,
-        /// Explanation.
+        /// Message of the error.
         message: Option<String>,
     }
 
     Condition {
         /// Type of the condition.
         r#type: String,
-        /// True, False or Unknown.
+        /// Status of the condition: True, False or Unknown.
         status: String,
         last_probe_time: Option<Time> = {"nullable": true},
-        /// When the status last changed.
+        /// When the status of the condition last changed.
         last_transition_time: Option<Time> = {"nullable": true},
-        /// Why, in one word.
+        /// Reason of the last status change as one CamelCase word, for programs.
         reason: Option<String>,
-        /// Explanation.
+        /// Human-readable details of the condition.
         message: Option<String>,
     }
 
@@ -91,22 +91,23 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired content: the virtual machine and its volumes.
         spec: VirtualMachineSnapshotContentSpec,
-        /// What is observed.
+        /// Observed state of the volume snapshots.
         status: Option<VirtualMachineSnapshotContentStatus>,
     }
 
     VirtualMachineSnapshotContentSpec {
-        /// Name of the snapshot.
+        /// Name of the VirtualMachineSnapshot.
         virtual_machine_snapshot_name: Option<String>,
-        /// What it is made of.
+        /// VirtualMachine as it was when the snapshot was taken.
         source: SourceSpec,
-        /// Volumes of the snapshot.
+        /// Snapshots of the volumes of the virtual machine.
         volume_backups: Vec<VolumeBackup> = {"x-kubernetes-list-type": "atomic"},
     }
 
-    /// A machine that outlives its runs: it holds how the guest is made and whether it runs.
+    /// Virtual machine with its configuration and run strategy; it exists also while no guest
+    /// runs.
     VirtualMachine {
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true, "nullable": true},
         /// Specification of the virtual machine.
@@ -116,44 +117,44 @@ record! {
     }
 
     SourceSpec {
-        /// The virtual machine as it was.
+        /// VirtualMachine as it was when the snapshot was taken.
         virtual_machine: Option<VirtualMachine>,
     }
 
     PersistentVolumeClaim {
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true},
-        /// Specification of the claim.
+        /// Specification of the PersistentVolumeClaim.
         spec: Option<PersistentVolumeClaimSpec>,
     }
 
     VolumeBackup {
         /// Name of the volume.
         volume_name: String,
-        /// The claim of the volume.
+        /// PersistentVolumeClaim of the volume as it was when the snapshot was taken.
         persistent_volume_claim: PersistentVolumeClaim,
-        /// Snapshot of the volume.
+        /// Name of the VolumeSnapshot of the volume.
         volume_snapshot_name: Option<String>,
     }
 
     VirtualMachineSnapshotContentStatus {
-        /// When it was created.
+        /// When the snapshot was taken.
         creation_time: Option<Time> = {"nullable": true},
-        /// It is complete and can be used.
+        /// Whether the snapshot is complete and can be restored.
         ready_to_use: Option<bool>,
-        /// Why it failed.
+        /// Last error while the snapshot was taken, if any.
         error: Option<SnapshotError>,
-        /// State of the snapshots of the volumes.
+        /// Observed state of the VolumeSnapshots.
         volume_snapshot_status: Vec<VolumeSnapshotStatus> = {"x-kubernetes-list-type": "atomic"},
     }
 
     VolumeSnapshotStatus {
-        /// Snapshot of the volume.
+        /// Name of the VolumeSnapshot.
         volume_snapshot_name: String,
-        /// When it was created.
+        /// When the volume snapshot was taken.
         creation_time: Option<Time> = {"nullable": true},
-        /// It is complete and can be used.
+        /// Whether the volume snapshot can be used to create a volume.
         ready_to_use: Option<bool>,
-        /// Why it failed.
+        /// Last error while the volume snapshot was taken, if any.
         error: Option<SnapshotError>,
     }
 
@@ -161,37 +162,38 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired restore: the snapshot and its target.
         spec: VirtualMachineRestoreSpec,
-        /// What is observed.
+        /// Observed progress of the restore.
         status: Option<VirtualMachineRestoreStatus>,
     }
 
     VirtualMachineRestoreSpec {
-        /// The virtual machine that is restored or created.
+        /// VirtualMachine that is restored, or created if it does not exist.
         target: TypedLocalObjectReference,
-        /// Name of the snapshot.
+        /// Name of the VirtualMachineSnapshot to restore.
         virtual_machine_snapshot_name: String,
-        /// What happens if the target runs: WaitGracePeriod, StopTarget, FailImmediate or WaitEventually.
+        /// Action if the target is running: WaitGracePeriod, StopTarget, FailImmediate or
+        /// WaitEventually.
         target_readiness_policy: Option<String> = {"default": "WaitGracePeriod", "enum": ["StopTarget", "WaitGracePeriod", "FailImmediate", "WaitEventually"]},
-        /// How restored volumes are named.
+        /// Naming of the restored volumes, for example PrefixTargetName.
         volume_restore_policy: Option<String>,
-        /// Who owns restored volumes: Vm or None.
+        /// Owner of the restored volumes: Vm or None.
         volume_ownership_policy: Option<String>,
-        /// Changes of single volumes.
+        /// Names, labels and annotations of single restored volumes.
         volume_restore_overrides: Vec<VolumeRestoreOverride> = {"x-kubernetes-list-type": "atomic"},
-        /// JSON patches of the virtual machine.
+        /// JSON patches that are applied to the restored virtual machine.
         patches: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 
     VirtualMachineRestoreStatus {
-        /// Volumes that are restored.
+        /// Restored volumes of the virtual machine.
         restores: Vec<VolumeRestore> = {"x-kubernetes-list-type": "atomic"},
-        /// When the restore was complete.
+        /// When the restore was completed.
         restore_time: Option<Time>,
-        /// DataVolumes that were replaced.
+        /// Names of the DataVolumes that were replaced.
         deleted_data_volumes: Vec<String> = {"x-kubernetes-list-type": "set"},
-        /// The restore is complete.
+        /// Whether the restore is complete.
         complete: Option<bool>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"x-kubernetes-list-type": "atomic"},
@@ -200,22 +202,22 @@ record! {
     VolumeRestore {
         /// Name of the volume.
         volume_name: String,
-        /// The claim of the volume.
+        /// Name of the PersistentVolumeClaim that is created.
         persistent_volume_claim: String,
-        /// Snapshot of the volume.
+        /// Name of the VolumeSnapshot that is restored.
         volume_snapshot_name: String,
-        /// DataVolume of the volume.
+        /// Name of the DataVolume that is created.
         data_volume_name: Option<String>,
     }
 
     VolumeRestoreOverride {
-        /// Name of the volume.
+        /// Name of the volume in the virtual machine.
         volume_name: Option<String>,
-        /// Name of the restored volume.
+        /// Name of the restored PersistentVolumeClaim.
         restore_name: Option<String>,
-        /// Labels.
+        /// Labels of the restored claim.
         labels: Map<String>,
-        /// Annotations.
+        /// Annotations of the restored claim.
         annotations: Map<String>,
     }
 }

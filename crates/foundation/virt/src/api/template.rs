@@ -8,41 +8,41 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What virtual machines of this template are made of.
+        /// Desired template of virtual machines and its parameters.
         spec: VirtualMachineTemplateSpec,
-        /// Whether the template can be used.
+        /// Observed state of the template.
         status: Option<VirtualMachineTemplateStatus>,
     }
 
     VirtualMachineTemplateSpec {
-        /// The VirtualMachine. Text of the form ${NAME} is replaced by the value of the parameter
-        /// of that name, and ${{NAME}} by its value without quotes.
+        /// Manifest of the VirtualMachine. ${NAME} is replaced by the value of the parameter of
+        /// that name as a string, ${{NAME}} by its value without quotes.
         virtual_machine: Any = {"type": "object"},
-        /// Values that are inserted into the VirtualMachine.
+        /// Parameters whose values are inserted into the VirtualMachine.
         parameters: Vec<Parameter>,
-        /// What the user of a new VirtualMachine should know.
+        /// Message for the user of a new VirtualMachine, for example how to log in.
         message: Option<String>,
     }
 
     Parameter {
         /// Name of the parameter.
         name: String,
-        /// Name for user interfaces.
+        /// Name of the parameter for user interfaces.
         display_name: Option<String>,
-        /// What the parameter is for.
+        /// Description of the parameter for users.
         description: Option<String>,
-        /// Value of the parameter. No value is generated if it is set.
+        /// Value of the parameter; if it is set, none is generated.
         value: Option<String>,
-        /// How a missing value is generated: expression.
+        /// Generator of missing values; only expression.
         generate: Option<String> = {"enum": ["expression"]},
-        /// Expression of a generated value, for example vm-[a-z0-9]{5}.
+        /// Pattern of a generated value, for example vm-[a-z0-9]{5}.
         from: Option<String> = {"pattern": "\\[([a-zA-Z0-9\\-\\\\]+)\\](\\{(\\w+)\\})"},
-        /// The parameter must have a value.
+        /// Whether the parameter must have a value.
         required: Option<bool>,
     }
 
     VirtualMachineTemplateStatus {
-        /// Ready: the template can be used.
+        /// Conditions of the template; Ready is true if it can be used.
         conditions: Vec<TemplateCondition> = {
             "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]
         },
@@ -51,15 +51,15 @@ record! {
     TemplateCondition {
         /// Type of the condition.
         r#type: String,
-        /// True, False or Unknown.
+        /// Status of the condition: True, False or Unknown.
         status: String = {"enum": ["True", "False", "Unknown"]},
-        /// Generation of the object that the condition is about.
+        /// Generation of the object that the condition was computed from.
         observed_generation: Option<i64>,
-        /// When the status last changed.
+        /// When the status of the condition last changed.
         last_transition_time: Time,
-        /// Why, in one word.
+        /// Reason of the last status change as one CamelCase word, for programs.
         reason: String,
-        /// Explanation.
+        /// Human-readable details of the condition.
         message: Option<String>,
     }
 
@@ -67,20 +67,20 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// Which VirtualMachine becomes a template.
+        /// Desired template and the VirtualMachine that it is created from.
         spec: VirtualMachineTemplateRequestSpec,
-        /// How far the request is.
+        /// Observed progress of the request.
         status: Option<VirtualMachineTemplateRequestStatus>,
     }
 
     VirtualMachineTemplateRequestSpec {
-        /// The VirtualMachine, which must be in the namespace of the request.
+        /// VirtualMachine that becomes a template; it must be in the namespace of the request.
         virtual_machine_ref: VirtualMachineReference,
-        /// Name of the new template; that of the request if it is empty.
+        /// Name of the new template; by default the name of the request.
         template_name: Option<String>,
         /// Labels of the new template.
         template_labels: Map<String>,
-        /// The request is deleted so many seconds after it has succeeded.
+        /// Seconds after its success after which the request is deleted.
         ttl_seconds_after_finished: Option<i32> = {"minimum": 0},
     }
 
@@ -92,11 +92,12 @@ record! {
     }
 
     VirtualMachineTemplateRequestStatus {
-        /// Ready: the template was created. Progressing: it is being created.
+        /// Conditions of the request; Progressing while the template is being created, Ready
+        /// afterwards.
         conditions: Vec<TemplateCondition> = {
             "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]
         },
-        /// The template that was created.
+        /// VirtualMachineTemplate that was created.
         template_ref: Option<LocalObjectReference>,
     }
 }

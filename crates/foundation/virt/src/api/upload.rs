@@ -4,7 +4,7 @@ use crate::api::atom::ObjectMeta;
 use crate::api::record::record;
 
 record! {
-    /// Asks for a token that allows an upload into a claim.
+    /// Request for a token that authorizes an upload to a PersistentVolumeClaim.
     UploadTokenRequest {
         api_version: Option<String>,
         kind: Option<String>,
@@ -14,12 +14,12 @@ record! {
     }
 
     UploadTokenRequestSpec {
-        /// Claim that is uploaded to.
+        /// Name of the PersistentVolumeClaim that data is uploaded to.
         pvc_name: String,
     }
 
     UploadTokenRequestStatus {
-        /// Token for the upload, valid for five minutes.
+        /// Token that authorizes the upload, valid for five minutes.
         token: Option<String>,
     }
 }

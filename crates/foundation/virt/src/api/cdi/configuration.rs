@@ -16,33 +16,33 @@ record! {
     }
 
     StorageProfileSpec {
-        /// How volumes of the class are cloned: copy, snapshot or csi-clone.
+        /// Clone strategy for volumes of the storage class: copy, snapshot or csi-clone.
         clone_strategy: Option<String>,
-        /// Access and volume modes of claims that do not say, best first.
+        /// Access and volume modes for claims that do not set them, in order of preference.
         claim_property_sets: Vec<ClaimPropertySet> = {"maxItems": 8},
-        /// What imports by schedule are kept as: pvc or snapshot.
+        /// Format of the data that a DataImportCron keeps: pvc or snapshot.
         data_import_cron_source_format: Option<String>,
-        /// VolumeSnapshotClass for clones by snapshot.
+        /// VolumeSnapshotClass of the snapshot clone strategy.
         snapshot_class: Option<String>,
     }
 
     StorageProfileStatus {
-        /// Storage class that the profile is about.
+        /// StorageClass that the profile describes.
         storage_class: Option<String>,
         /// Provisioner of the storage class.
         provisioner: Option<String>,
-        /// How volumes of the class are cloned.
+        /// Clone strategy in use: copy, snapshot or csi-clone.
         clone_strategy: Option<String>,
-        /// Access and volume modes in use, best first.
+        /// Access and volume modes in use, in order of preference.
         claim_property_sets: Vec<ClaimPropertySet> = {"maxItems": 8},
-        /// What imports by schedule are kept as.
+        /// Format in use for the data of a DataImportCron: pvc or snapshot.
         data_import_cron_source_format: Option<String>,
-        /// VolumeSnapshotClass in use.
+        /// VolumeSnapshotClass that is in use.
         snapshot_class: Option<String>,
     }
 
     ClaimPropertySet {
-        /// Access modes that go with the volume mode.
+        /// Access modes that are supported with the volume mode.
         access_modes: Vec<String> = {"maxItems": 4, "x-kubernetes-validations": [{"rule": "self.all(am, am in ['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'])", "message": "Illegal AccessMode"}], "required": true},
         /// Volume mode: Block or Filesystem.
         volume_mode: String = {"enum": ["Block", "Filesystem"]},
@@ -57,39 +57,41 @@ record! {
     }
 
     CertConfig {
-        /// How long a certificate is valid.
+        /// Validity period of a certificate.
         duration: Option<Duration>,
-        /// How long before its end a certificate is renewed.
+        /// Time before its expiry at which a certificate is renewed.
         renew_before: Option<Duration>,
     }
 
     CDICertConfig {
-        /// Certificates of the authorities.
+        /// Lifetime of certificates of certificate authorities.
         ca: Option<CertConfig>,
-        /// Certificates of servers.
+        /// Lifetime of server certificates.
         server: Option<CertConfig>,
-        /// Certificates of clients.
+        /// Lifetime of client certificates.
         client: Option<CertConfig>,
     }
 
     CDISpec {
-        /// When images of CDI's components are pulled.
+        /// Pull policy for the images of CDI's components.
         image_pull_policy: Option<String> = {"enum": ["Always", "IfNotPresent", "Never"]},
-        /// Whether CDI may be removed while there are data volumes.
+        /// Whether CDI can be removed while DataVolumes exist: RemoveWorkloads or
+        /// BlockUninstallIfWorkloadsExist.
         uninstall_strategy: Option<String> = {"enum": ["RemoveWorkloads", "BlockUninstallIfWorkloadsExist"]},
-        /// Where CDI's components run.
+        /// Placement and replicas of CDI's components.
         infra: Option<ComponentConfig>,
-        /// Where pods that move data run.
+        /// Placement of the pods that transfer data.
         workload: Option<NodePlacement>,
-        /// Changes of CDI's components.
+        /// Patches and flags of CDI's components.
         customize_components: Option<CustomizeComponents>,
-        /// How volumes are cloned, whatever storage profiles say.
+        /// Clone strategy that overrides those of the StorageProfiles: copy, snapshot or
+        /// csi-clone.
         clone_strategy_override: Option<String> = {"enum": ["copy", "snapshot", "csi-clone"]},
-        /// Configuration, which is copied to the CDIConfig.
+        /// Desired configuration, which is copied to the CDIConfig.
         config: Option<CDIConfigSpec>,
-        /// Lifetimes of certificates.
+        /// Lifetimes of the certificates of CDI.
         cert_config: Option<CDICertConfig>,
-        /// Priority class of CDI's components.
+        /// PriorityClass of CDI's components.
         priority_class: Option<String>,
     }
 
@@ -98,18 +100,18 @@ record! {
         node_selector: Map<String>,
         /// Affinity of the pods.
         affinity: Option<Affinity>,
-        /// Taints of nodes that pods tolerate.
+        /// Taints that the pods tolerate.
         tolerations: Vec<Toleration>,
-        /// How many replicas the controller has.
+        /// Number of replicas of the controller.
         deployment_replicas: Option<i32>,
-        /// How many replicas the API server has.
+        /// Number of replicas of the API server.
         api_server_replicas: Option<i32>,
-        /// How many replicas the upload proxy has.
+        /// Number of replicas of the upload proxy.
         upload_proxy_replicas: Option<i32>,
     }
 
     CustomizeComponents {
-        /// Patches of the components' objects.
+        /// Patches of the objects of the components.
         patches: Vec<CustomizeComponentsPatch> = {"x-kubernetes-list-type": "atomic"},
         /// Command line flags of the components.
         flags: Option<Flags>,
@@ -135,7 +137,7 @@ record! {
     }
 
     CDIStatus {
-        /// State of the installation.
+        /// Phase of the installation: Deploying, Deployed, Deleting, Deleted or Error.
         phase: Option<String>,
         conditions: Vec<OperatorCondition>,
         /// Version of the operator.
@@ -155,55 +157,55 @@ record! {
     }
 
     FilesystemOverhead {
-        /// Share of a volume that its file system needs, 0 to 1.
+        /// Share of a volume that is reserved for file system overhead, from 0 to 1.
         global: Option<String> = {"pattern": "^(0(?:\\.\\d{1,3})?|1)$"},
-        /// The same by storage class.
+        /// Share that is reserved for file system overhead by StorageClass, from 0 to 1.
         storage_class: Map<String> = {"additionalProperties": {"pattern": "^(0(?:\\.\\d{1,3})?|1)$"}},
     }
 
     CDIConfigSpec {
-        /// URL of the upload proxy, in place of the one found.
+        /// URL of the upload proxy, which replaces the detected one.
         upload_proxy_url_override as "uploadProxyURLOverride": Option<String>,
-        /// Proxy that imports go through.
+        /// HTTP proxy of imports.
         import_proxy: Option<ImportProxy>,
-        /// Storage class of scratch space.
+        /// StorageClass for scratch space.
         scratch_space_storage_class: Option<String>,
-        /// Resources of pods that move data.
+        /// Resource requirements of the pods that transfer data.
         pod_resource_requirements: Option<ComputeResources>,
-        /// Features that are switched on.
+        /// Names of the enabled feature gates.
         feature_gates: Vec<String>,
-        /// Space that file systems need.
+        /// Space of volumes that is reserved for file system overhead.
         filesystem_overhead: Option<FilesystemOverhead>,
-        /// Whether space is allocated when a volume is filled, if it does not say.
+        /// Whether volumes are preallocated unless they specify it themselves.
         preallocation: Option<bool>,
-        /// Registries whose certificates are not checked.
+        /// Registries that are accessed without verification of TLS certificates.
         insecure_registries: Vec<String>,
-        /// Seconds after which completed data volumes are deleted.
+        /// Seconds after which a completed DataVolume is deleted.
         data_volume_ttl_seconds as "dataVolumeTTLSeconds": Option<i32>,
-        /// TLS versions and ciphers of CDI's servers.
+        /// TLS versions and ciphers of the servers of CDI.
         tls_security_profile: Option<TLSSecurityProfile>,
-        /// Secrets for the registries of CDI's images.
+        /// Secrets with credentials for the registries of CDI's images.
         image_pull_secrets: Vec<LocalObjectReference>,
-        /// How much is logged, from 1.
+        /// Log level of CDI's components, from 1.
         log_verbosity: Option<i32>,
     }
 
     CDIConfigStatus {
         /// URL of the upload proxy.
         upload_proxy_url as "uploadProxyURL": Option<String>,
-        /// Certificate authority of the upload proxy, PEM.
+        /// Certificate of the authority that signed the upload proxy's certificate, PEM.
         upload_proxy_ca as "uploadProxyCA": Option<String>,
-        /// Proxy that imports go through.
+        /// HTTP proxy of imports in use.
         import_proxy: Option<ImportProxy>,
-        /// Storage class of scratch space.
+        /// StorageClass for scratch space in use.
         scratch_space_storage_class: Option<String>,
-        /// Resources of pods that move data.
+        /// Resource requirements of the pods that transfer data, in use.
         default_pod_resource_requirements: Option<ComputeResources>,
-        /// Space that file systems need.
+        /// Space of volumes that is reserved for file system overhead, in use.
         filesystem_overhead: Option<FilesystemOverhead>,
-        /// Whether space is allocated when a volume is filled.
+        /// Whether volumes are preallocated unless they specify it themselves.
         preallocation: Option<bool>,
-        /// Secrets for the registries of CDI's images.
+        /// Secrets with credentials for the registries of CDI's images.
         image_pull_secrets: Vec<LocalObjectReference>,
     }
 
@@ -212,7 +214,7 @@ record! {
         http_proxy as "HTTPProxy": Option<String>,
         /// URL of the proxy for HTTPS.
         https_proxy as "HTTPSProxy": Option<String>,
-        /// Hosts that are reached without a proxy, separated by commas.
+        /// Hosts that are accessed without a proxy, separated by commas.
         no_proxy: Option<String>,
         /// ConfigMap with the certificate authority of the proxy.
         trusted_ca_proxy as "trustedCAProxy": Option<String>,
@@ -220,20 +222,20 @@ record! {
 
     TLSSecurityProfile {
         r#type: Option<String> = {"enum": ["Old", "Intermediate", "Modern", "Custom"]},
-        /// Profile for very old clients.
+        /// TLS profile for legacy clients.
         old: Option<Empty> = {"nullable": true},
-        /// Profile for most clients.
+        /// TLS profile for general use.
         intermediate: Option<Empty> = {"nullable": true},
-        /// Profile for clients that know TLS 1.3.
+        /// TLS profile for clients that support TLS 1.3.
         modern: Option<Empty> = {"nullable": true},
-        /// A profile of its own.
+        /// Custom TLS profile with explicit ciphers and version.
         custom: Option<CustomTLSProfile> = {"nullable": true},
     }
 
     CustomTLSProfile {
-        /// Ciphers, in the words of OpenSSL.
+        /// Names of the accepted ciphers, as used by OpenSSL.
         ciphers: Vec<String> = {"required": true},
-        /// Oldest version of TLS.
+        /// Minimum TLS version that is accepted.
         min_tls_version as "minTLSVersion": String = {"enum": ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]},
     }
 
@@ -242,7 +244,7 @@ record! {
         node_selector: Map<String>,
         /// Affinity of the pods.
         affinity: Option<Affinity>,
-        /// Taints of nodes that pods tolerate.
+        /// Taints that the pods tolerate.
         tolerations: Vec<Toleration>,
     }
 }

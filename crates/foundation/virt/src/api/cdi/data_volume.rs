@@ -7,7 +7,7 @@ use crate::api::atom::{
 use crate::api::record::record;
 
 record! {
-    /// A claim that is filled from a source.
+    /// PersistentVolumeClaim that is filled with data from a source.
     DataVolume {
         api_version: Option<String>,
         kind: Option<String>,
@@ -17,38 +17,39 @@ record! {
     }
 
     DataVolumeSpec {
-        /// Where the data comes from; exactly one.
+        /// Source of the data; exactly one field must be set.
         source: Option<DataVolumeSource>,
-        /// A DataSource that says where the data comes from.
+        /// Reference to a DataSource that specifies the source of the data.
         source_ref: Option<DataVolumeSourceRef>,
-        /// The claim, as it is.
+        /// Specification of the PersistentVolumeClaim, used without changes.
         pvc: Option<PersistentVolumeClaimSpec>,
-        /// The claim, with gaps filled by the StorageProfile of its class.
+        /// Specification of the PersistentVolumeClaim; unset fields are taken from the
+        /// StorageProfile.
         storage: Option<StorageSpec>,
-        /// PriorityClass of the transfer.
+        /// PriorityClass of the pods that transfer the data.
         priority_class_name: Option<String>,
-        /// kubevirt (a disk image) or archive (a tar).
+        /// Content of the source: kubevirt for a disk image, archive for a tar archive.
         content_type: Option<String> = {"enum": ["kubevirt", "archive"]},
-        /// Steps of a multi-stage import.
+        /// Checkpoints of a multi-stage import.
         checkpoints: Vec<DataVolumeCheckpoint>,
-        /// The last of the checkpoints completes the import.
+        /// Whether the last of the checkpoints completes the import.
         final_checkpoint: Option<bool>,
-        /// Allocates the whole disk beforehand.
+        /// Whether all space of the disk image is allocated in advance.
         preallocation: Option<bool>,
     }
 
     StorageSpec {
-        /// Access modes; default is those of the StorageProfile.
+        /// Access modes of the volume; by default those of the StorageProfile.
         access_modes: Vec<String>,
-        /// Labels of volumes that may be bound.
+        /// Labels of the PersistentVolumes that may be bound.
         selector: Option<LabelSelector>,
-        /// Requested size.
+        /// Requested size of the volume.
         resources: Option<VolumeResourceRequirements>,
-        /// PersistentVolume to bind.
+        /// Name of the PersistentVolume to bind.
         volume_name: Option<String>,
-        /// StorageClass; default is the default class.
+        /// Name of the StorageClass; by default the default class.
         storage_class_name: Option<String>,
-        /// Block or Filesystem; default is that of the StorageProfile.
+        /// Volume mode: Block or Filesystem; by default that of the StorageProfile.
         volume_mode: Option<String>,
         /// Object that the claim is created from.
         data_source: Option<TypedLocalObjectReference>,
@@ -57,32 +58,32 @@ record! {
     }
 
     DataVolumeCheckpoint {
-        /// The checkpoint before.
+        /// Identifier of the previous checkpoint.
         previous: String,
-        /// This checkpoint.
+        /// Identifier of this checkpoint.
         current: String,
     }
 
     DataVolumeSource {
-        /// Download from a web server.
+        /// Disk image on an HTTP server.
         http: Option<DataVolumeSourceHTTP>,
-        /// Download from an S3 bucket.
+        /// Disk image in an S3 bucket.
         s3: Option<DataVolumeSourceS3>,
-        /// Download from Google Cloud Storage.
+        /// Disk image in Google Cloud Storage.
         gcs: Option<DataVolumeSourceGCS>,
-        /// Pull from a container registry.
+        /// Disk image in a container registry.
         registry: Option<DataVolumeSourceRegistry>,
-        /// Clone a claim.
+        /// PersistentVolumeClaim that is cloned.
         pvc: Option<DataVolumeSourcePVC>,
-        /// Wait for an upload.
+        /// Data that a client uploads.
         upload: Option<Empty>,
-        /// An empty disk.
+        /// Blank disk without data.
         blank: Option<Empty>,
-        /// Download from oVirt's imageio.
+        /// Disk of oVirt, read from its imageio service.
         imageio: Option<DataVolumeSourceImageIO>,
-        /// Download from VMware through VDDK.
+        /// Disk of VMware, read through VDDK.
         vddk: Option<DataVolumeSourceVDDK>,
-        /// Restore a VolumeSnapshot.
+        /// VolumeSnapshot that is restored.
         snapshot: Option<DataVolumeSourceSnapshot>,
     }
 
@@ -124,11 +125,11 @@ record! {
     }
 
     DataVolumeSourceRegistry {
-        /// docker://host/name:tag
+        /// URL of the container image, docker://HOST/NAME:TAG.
         url: Option<String>,
-        /// Not supported.
+        /// OpenShift image stream with the disk image; not supported.
         image_stream: Option<String>,
-        /// pod or node; both are pulled by the node.
+        /// Pull method: pod or node. With both, the node pulls the image.
         pull_method: Option<String>,
         /// Secret with accessKeyId and secretKey.
         secret_ref: Option<String>,
@@ -150,24 +151,24 @@ record! {
         secret_ref: Option<String>,
         /// ConfigMap with CA certificates.
         cert_config_map: Option<String>,
-        /// Further headers of the request.
+        /// Additional headers of the HTTP request.
         extra_headers: Vec<String>,
-        /// Secrets with further headers of the request.
+        /// Secrets with additional headers of the HTTP request.
         secret_extra_headers: Vec<String>,
-        /// `sha256:…` of what is downloaded.
+        /// Checksum of the downloaded file, for example `sha256:…`.
         checksum: Option<String>,
     }
 
     DataVolumeSourceImageIO {
         /// URL of the oVirt engine.
         url: String,
-        /// Identifier of the disk.
+        /// ID of the disk in oVirt.
         disk_id: String,
         /// Secret with the credentials.
         secret_ref: Option<String>,
         /// ConfigMap with CA certificates.
         cert_config_map: Option<String>,
-        /// Do not verify the certificate of the server.
+        /// Whether the certificate of the server is not verified.
         insecure_skip_verify: Option<bool>,
     }
 
@@ -184,12 +185,12 @@ record! {
         secret_ref: Option<String>,
         /// Image with the VDDK library.
         init_image_url as "initImageURL": Option<String>,
-        /// ConfigMap with further arguments of VDDK.
+        /// ConfigMap with additional arguments of VDDK.
         extra_args: Option<String>,
     }
 
     DataVolumeSourceRef {
-        /// Only DataSource.
+        /// Kind of the reference; only DataSource is supported.
         kind: String,
         /// Namespace of the DataSource; default is that of the DataVolume.
         namespace: Option<String>,
@@ -198,13 +199,14 @@ record! {
     }
 
     DataVolumeStatus {
-        /// Name of the claim.
+        /// Name of the PersistentVolumeClaim.
         claim_name: Option<String>,
-        /// Pending, WaitForFirstConsumer, ImportInProgress, CloneInProgress, UploadReady, Succeeded or Failed, among others.
+        /// Phase of the import, for example Pending, WaitForFirstConsumer, ImportInProgress,
+        /// CloneInProgress, UploadReady, Succeeded or Failed.
         phase: Option<String>,
-        /// How much has arrived, in percent, or N/A.
+        /// Progress of the transfer in percent, or N/A.
         progress: Option<String>,
-        /// How often the transfer was started again.
+        /// Number of times that the transfer was restarted.
         restart_count: Option<i32>,
         conditions: Vec<DataVolumeCondition>,
     }

@@ -18,21 +18,21 @@ record! {
     }
 
     DataSourceSpec {
-        /// What data volumes that refer to this object are made of.
+        /// Source of the DataVolumes that refer to this object.
         source: DataSourceSource,
     }
 
     DataSourceSource {
-        /// A claim to clone.
+        /// PersistentVolumeClaim that is cloned.
         pvc: Option<DataVolumeSourcePVC>,
-        /// A volume snapshot to restore.
+        /// VolumeSnapshot that is restored.
         snapshot: Option<DataVolumeSourceSnapshot>,
-        /// Another DataSource.
+        /// Reference to another DataSource.
         data_source: Option<DataSourceRefSourceDataSource>,
     }
 
     DataSourceStatus {
-        /// The source after other DataSources were followed.
+        /// Resolved source, after references to other DataSources were followed.
         source: Option<DataSourceSource>,
         conditions: Vec<DataSourceCondition>,
     }
@@ -60,36 +60,36 @@ record! {
         template: DataVolume = {"properties": {"metadata": {"x-kubernetes-preserve-unknown-fields": true}}},
         /// When the source is checked for a new version, in cron format.
         schedule: String,
-        /// Whether old imports are deleted: Outdated or Never.
+        /// Whether outdated imports are deleted: Outdated or Never.
         garbage_collect: Option<String>,
-        /// How many imports are kept.
+        /// Number of imports that are kept.
         imports_to_keep: Option<i32>,
-        /// Name of the DataSource that points at the newest import.
+        /// Name of the DataSource that refers to the latest import.
         managed_data_source: String,
-        /// Whether imports stay when this object is deleted: RetainAll or None.
+        /// Whether imports are kept when this object is deleted: RetainAll or None.
         retention_policy: Option<String>,
-        /// Service account of jobs that check the source.
+        /// ServiceAccount of the jobs that check the source.
         service_account_name: Option<String> = {"minLength": 1},
     }
 
     DataImportCronStatus {
         /// Imports that are current or in progress.
         current_imports: Vec<ImportStatus>,
-        /// Claim of the newest completed import.
+        /// PersistentVolumeClaim of the latest completed import.
         last_imported_pvc as "lastImportedPVC": Option<DataVolumeSourcePVC>,
         /// When the source was last checked.
         last_execution_timestamp: Option<Time>,
-        /// When the newest import completed.
+        /// When the latest import completed.
         last_import_timestamp: Option<Time>,
-        /// What imports are kept as: pvc or snapshot.
+        /// Format of the imported data: pvc or snapshot.
         source_format: Option<String>,
         conditions: Vec<DataImportCronCondition>,
     }
 
     ImportStatus {
-        /// Name of the import's DataVolume.
+        /// Name of the DataVolume of the import.
         data_volume_name as "DataVolumeName": String,
-        /// Digest of the version that is imported.
+        /// Digest of the imported version.
         digest as "Digest": String,
     }
 
@@ -112,34 +112,34 @@ record! {
     }
 
     VolumeImportSourceSpec {
-        /// Where the data comes from.
+        /// Source of the data that is imported.
         source: Option<ImportSourceType>,
-        /// Whether all space of the volume is allocated.
+        /// Whether all space of the volume is allocated in advance.
         preallocation: Option<bool>,
-        /// What the source contains: kubevirt for a disk image, or archive.
+        /// Content of the source: kubevirt for a disk image, archive for a tar archive.
         content_type: Option<String>,
-        /// Name of the claim that an import in stages goes to.
+        /// Name of the PersistentVolumeClaim that a multi-stage import is written to.
         target_claim: Option<String>,
-        /// Stages of an import from VDDK.
+        /// Checkpoints of a multi-stage import.
         checkpoints: Vec<DataVolumeCheckpoint>,
-        /// Whether the last stage is the final one.
+        /// Whether the last of the checkpoints completes the import.
         final_checkpoint: Option<bool>,
     }
 
     ImportSourceType {
-        /// A file on an HTTP server.
+        /// Disk image on an HTTP server.
         http: Option<DataVolumeSourceHTTP>,
-        /// An object in S3.
+        /// Disk image in an S3 bucket.
         s3: Option<DataVolumeSourceS3>,
-        /// A container image with a disk.
+        /// Disk image in a container registry.
         registry: Option<DataVolumeSourceRegistry>,
-        /// An object in Google Cloud Storage.
+        /// Disk image in Google Cloud Storage.
         gcs: Option<DataVolumeSourceGCS>,
-        /// An empty disk.
+        /// Blank disk without data.
         blank: Option<Empty>,
-        /// A disk of oVirt.
+        /// Disk of oVirt, read from its imageio service.
         imageio: Option<DataVolumeSourceImageIO>,
-        /// A disk of VMware.
+        /// Disk of VMware, read through VDDK.
         vddk: Option<DataVolumeSourceVDDK>,
     }
 
@@ -152,9 +152,9 @@ record! {
     }
 
     VolumeUploadSourceSpec {
-        /// What is uploaded: kubevirt for a disk image, or archive.
+        /// Content of the upload: kubevirt for a disk image, archive for a tar archive.
         content_type: Option<String>,
-        /// Whether all space of the volume is allocated.
+        /// Whether all space of the volume is allocated in advance.
         preallocation: Option<bool>,
     }
 
@@ -166,11 +166,11 @@ record! {
     }
 
     VolumeCloneSourceSpec {
-        /// Claim or volume snapshot to clone.
+        /// PersistentVolumeClaim or VolumeSnapshot to clone.
         source: TypedLocalObjectReference,
-        /// Whether all space of the volume is allocated.
+        /// Whether all space of the volume is allocated in advance.
         preallocation: Option<bool>,
-        /// Priority class of the pods that clone.
+        /// PriorityClass of the pods that clone the data.
         priority_class_name: Option<String>,
     }
 }

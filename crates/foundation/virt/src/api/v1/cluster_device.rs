@@ -5,20 +5,20 @@ use crate::api::record::record;
 
 record! {
     PermittedHostDevices {
-        /// PCI devices.
+        /// PCI devices that can be passed through.
         pci_host_devices: Vec<PciHostDevice> = {"x-kubernetes-list-type": "atomic"},
-        /// Mediated devices.
+        /// Mediated devices that can be passed through.
         mediated_devices: Vec<MediatedHostDevice> = {"x-kubernetes-list-type": "atomic"},
-        /// USB devices.
+        /// USB devices that can be passed through.
         usb: Vec<USBHostDevice> = {"x-kubernetes-list-type": "atomic"},
     }
 
     USBHostDevice {
-        /// Resource that machines request.
+        /// Name of the resource that virtual machines request.
         resource_name: String,
-        /// The devices.
+        /// Vendor and product IDs that select the devices.
         selectors: Vec<USBSelector> = {"x-kubernetes-list-type": "atomic"},
-        /// Another device plugin announces the devices.
+        /// Whether an external device plugin provides the resource.
         external_resource_provider: Option<bool>,
     }
 
@@ -30,104 +30,104 @@ record! {
     }
 
     PciHostDevice {
-        /// Vendor and device ID, `10de:1eb8`.
+        /// Vendor and device ID of the PCI device, for example `10de:1eb8`.
         pci_vendor_selector: String,
-        /// Resource that machines request.
+        /// Name of the resource that virtual machines request.
         resource_name: String,
-        /// Another device plugin announces the devices.
+        /// Whether an external device plugin provides the resource.
         external_resource_provider: Option<bool>,
     }
 
     MediatedHostDevice {
         /// Type name of the mediated device.
         mdev_name_selector: String,
-        /// Resource that machines request.
+        /// Name of the resource that virtual machines request.
         resource_name: String,
-        /// Another device plugin announces the devices.
+        /// Whether an external device plugin provides the resource.
         external_resource_provider: Option<bool>,
     }
 
     MediatedDevicesConfiguration {
         /// Deprecated: use `mediatedDeviceTypes`.
         mediated_devices_types: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Types that nodes create.
+        /// Types of mediated devices that are created on nodes.
         mediated_device_types: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Types that some nodes create instead.
+        /// Types of mediated devices for selected nodes, which replace the general ones.
         node_mediated_device_types: Vec<NodeMediatedDeviceTypesConfig> = {"x-kubernetes-list-type": "atomic"},
-        /// Whether nodes create mediated devices.
+        /// Whether mediated devices are created on nodes.
         enabled: Option<bool>,
     }
 
     NodeMediatedDeviceTypesConfig {
-        /// Labels of the nodes.
+        /// Labels of the nodes that the types apply to.
         node_selector: Map<String> = {"required": true},
         /// Deprecated: use `mediatedDeviceTypes`.
         mediated_devices_types: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Types that these nodes create.
+        /// Types of mediated devices that are created on these nodes.
         mediated_device_types: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 
     KSMConfiguration {
-        /// Labels of nodes that merge equal pages.
+        /// Selector of the nodes with kernel same-page merging (KSM).
         node_label_selector: Option<LabelSelector>,
     }
 
     NetworkConfiguration {
-        /// Binding of guests that have no interface: bridge or masquerade.
+        /// Default binding of the pod network: bridge or masquerade.
         default_network_interface: Option<String>,
-        /// Deprecated: slirp interfaces do not exist any more.
+        /// Deprecated: the slirp binding was removed.
         permit_slirp_interface: Option<bool>,
-        /// Whether the pod network may be bridged into guests.
+        /// Whether the bridge binding is permitted on the pod network.
         permit_bridge_interface_on_pod_network: Option<bool>,
-        /// Further bindings by name.
+        /// Network binding plugins, by name.
         binding: Map<InterfaceBindingPlugin>,
     }
 
     InterfaceBindingPlugin {
-        /// Image of a container that prepares the guest.
+        /// Container image of the sidecar that configures the interface.
         sidecar_image: Option<String>,
-        /// Attachment that the pod gets, NAMESPACE/NAME.
+        /// NetworkAttachmentDefinition that is added to the pod: NAMESPACE/NAME.
         network_attachment_definition: Option<String>,
-        /// How the guest is attached: tap or managedTap.
+        /// Attachment of the guest to the interface: tap or managedTap.
         domain_attachment_type: Option<String>,
-        /// Live migration of guests with the binding.
+        /// Options of live migrations with the binding.
         migration: Option<InterfaceBindingMigration>,
-        /// What the container learns of the device.
+        /// Device information that the sidecar gets: device-info.
         downward_api as "downwardAPI": Option<String>,
-        /// Resources of the container.
+        /// Resources of the sidecar container.
         compute_resource_overhead: Option<ResourceRequirementsWithoutClaims>,
     }
 
     ResourceRequirementsWithoutClaims {
-        /// Most of each resource that is used.
+        /// Maximum amount of each resource.
         limits: Map<Quantity>,
-        /// How much of each resource is reserved.
+        /// Amount of each resource that is reserved.
         requests: Map<Quantity>,
     }
 
     InterfaceBindingMigration {
-        /// How the link moves: link-refresh.
+        /// Method of the migration; only link-refresh.
         method: Option<String>,
     }
 
     LiveUpdateConfiguration {
-        /// How many times its size a running guest can grow to.
+        /// Ratio of the maximum to the initial CPUs and memory of a guest.
         max_hotplug_ratio: Option<u32>,
-        /// Most sockets of a running guest.
+        /// Maximum number of CPU sockets with hot-plugged ones.
         max_cpu_sockets: Option<u32>,
-        /// Most memory of a running guest.
+        /// Maximum memory of a guest with hot-plugged memory.
         max_guest: Option<Quantity>,
     }
 
     PersistentReservationConfiguration {
-        /// Whether guests may use them.
+        /// Whether guests can use SCSI persistent reservations.
         enabled: Option<bool> = {"nullable": true},
     }
 
     ClaimRequest {
-        /// Resource claim that the device comes from.
+        /// Name of the ResourceClaim that provides the device.
         claim_name: Option<String>,
-        /// Request in the resource claim.
+        /// Name of the request in the ResourceClaim.
         request_name: Option<String>,
     }
 }

@@ -10,73 +10,74 @@ use crate::api::record::record;
 
 record! {
     TokenBucketRateLimiter {
-        /// Requests per second in the long run.
+        /// Average number of requests per second (QPS).
         qps: f64,
-        /// Requests that may be sent at once.
+        /// Maximum number of requests in a burst.
         burst: i64,
     }
 
     RateLimiter {
-        /// A limit with a bucket of tokens.
+        /// Token bucket rate limiter of requests.
         token_bucket_rate_limiter: Option<TokenBucketRateLimiter>,
     }
 
     RESTClientConfiguration {
-        /// Limit for requests to the API.
+        /// Rate limit of requests to the API server.
         rate_limiter: Option<RateLimiter>,
     }
 
     ReloadableComponentConfiguration {
-        /// Client of the API.
+        /// Options of the client of the Kubernetes API.
         rest_client: Option<RESTClientConfiguration>,
     }
 
     KubeVirtConfiguration {
-        /// Processor model of guests that name none.
+        /// CPU model for guests that set none.
         cpu_model: Option<String>,
-        /// Processor time that guests reserve if they say nothing.
+        /// CPU request for guests that set none.
         cpu_request: Option<Quantity>,
         /// Options for development and feature gates.
         developer_configuration: Option<DeveloperConfiguration>,
-        /// Machine types that may be used, as patterns.
+        /// Supported machine types, as glob patterns.
         emulated_machines: Vec<String>,
-        /// When images of container disks are pulled if they say nothing.
+        /// Pull policy for images of container disks that set none.
         image_pull_policy: Option<String>,
         /// Limits and options of live migrations.
         migrations: Option<MigrationConfiguration>,
-        /// Machine type of guests that name none.
+        /// Machine type for guests that set none.
         machine_type: Option<String>,
-        /// Options for the interfaces of guests.
+        /// Options of network interfaces of guests.
         network: Option<NetworkConfiguration>,
-        /// Directory of the EFI firmware.
+        /// Directory of the UEFI firmware (OVMF) on nodes.
         ovmf_path: Option<String>,
         /// SELinux type of launcher pods.
         selinux_launcher_type: Option<String>,
         /// Runtime class of launcher pods.
         default_runtime_class: Option<String>,
-        /// What guests see in the system tables of the firmware.
+        /// System information that guests see in the SMBIOS tables.
         smbios: Option<SMBiosConfiguration>,
-        /// Options per processor architecture.
+        /// Options by CPU architecture.
         architecture_configuration: Option<ArchConfiguration>,
-        /// What happens to guests that name no strategy when their node is drained.
+        /// Eviction strategy for guests that set none: None, LiveMigrate, LiveMigrateIfPossible or
+        /// External.
         eviction_strategy: Option<String>,
-        /// Factor for the memory that is reserved besides that of the guest.
+        /// Factor that the computed memory overhead of guests is multiplied by.
         additional_guest_memory_overhead_ratio: Option<String>,
-        /// Resources of supporting containers.
+        /// Resources of supporting containers, by type.
         support_container_resources: Vec<SupportContainerResources> = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         /// Versions of the guest agent that are supported.
         supported_guest_agent_versions: Vec<String>,
-        /// Seconds between two measurements of a guest's memory; 0 turns them off.
+        /// Seconds between measurements of the memory of a guest; 0 disables them.
         mem_balloon_stats_period: Option<u32>,
-        /// Devices of nodes that guests may use.
+        /// Devices of nodes that guests may use by passthrough.
         permitted_host_devices: Option<PermittedHostDevices>,
         /// Mediated devices that nodes create.
         mediated_devices_configuration: Option<MediatedDevicesConfiguration>,
-        /// Oldest processor model that is offered.
+        /// Minimum CPU model that nodes offer.
         min_cpu_model as "minCPUModel": Option<String>,
-        /// Processor models that are not offered.
+        /// CPU models that nodes do not offer.
         obsolete_cpu_models as "obsoleteCPUModels": Map<bool>,
-        /// Most guests of a node.
+        /// Maximum number of guests per node.
         virtual_machine_instances_per_node: Option<i64>,
         /// Options of the API server.
         api_configuration: Option<ReloadableComponentConfiguration>,
@@ -88,201 +89,202 @@ record! {
         handler_configuration: Option<ReloadableComponentConfiguration>,
         /// Protocol versions and ciphers of connections.
         tls_configuration: Option<TLSConfiguration>,
-        /// System calls that guests' processes may use.
+        /// Seccomp profile of the processes of guests.
         seccomp_configuration: Option<SeccompConfiguration>,
-        /// Storage class for the state of TPMs and firmware.
+        /// StorageClass for the persistent state of TPM and UEFI.
         vm_state_storage_class: Option<String>,
-        /// Options of all guests.
+        /// Options that apply to all guests.
         virtual_machine_options: Option<VirtualMachineOptions>,
-        /// Merging of equal memory pages on nodes.
+        /// Kernel same-page merging (KSM) on nodes.
         ksm_configuration: Option<KSMConfiguration>,
-        /// Namespaces whose guests get a processor limit.
+        /// Selector of the namespaces whose guests get a CPU limit.
         auto_cpu_limit_namespace_label_selector as "autoCPULimitNamespaceLabelSelector": Option<LabelSelector>,
-        /// How far running guests can grow.
+        /// Limits of CPU and memory hot-plug.
         live_update_configuration: Option<LiveUpdateConfiguration>,
-        /// Whether changes of a machine apply to its running guest (LiveUpdate) or wait for a
-        /// restart (Stage).
+        /// Whether changes of a virtual machine apply to the running guest (LiveUpdate) or at the
+        /// next restart (Stage).
         vm_rollout_strategy: Option<String> = {"nullable": true, "enum": ["Stage", "LiveUpdate"]},
-        /// Whether instance types and preferences are shipped.
+        /// Deployment of the common instance types and preferences.
         common_instancetypes_deployment: Option<CommonInstancetypesDeployment> = {"nullable": true},
-        /// Whether templates of machines are served.
+        /// Deployment of the virtual machine templates API.
         virt_template_deployment: Option<VirtTemplateDeployment> = {"nullable": true},
-        /// How machines refer to instance types.
+        /// References of virtual machines to instance types.
         instancetype: Option<InstancetypeConfiguration> = {"nullable": true},
-        /// Hypervisors that run guests.
+        /// Hypervisors that guests run on.
         hypervisors: Vec<HypervisorConfiguration> = {"x-kubernetes-list-type": "atomic", "maxItems": 1},
-        /// Machines whose changed blocks are recorded for incremental backups.
+        /// Selectors of the virtual machines with changed block tracking, for incremental backups.
         changed_block_tracking_label_selectors: Option<ChangedBlockTrackingSelectors> = {"nullable": true},
-        /// SCSI persistent reservations.
+        /// Options of SCSI persistent reservations.
         persistent_reservation_configuration: Option<PersistentReservationConfiguration> = {"nullable": true},
-        /// Encrypted guests.
+        /// Options of confidential computing.
         confidential_compute: Option<ConfidentialComputeConfiguration> = {"nullable": true},
-        /// Whether the roles extend admin, edit and view: AggregateToDefault or Manual.
+        /// Whether the roles are aggregated to admin, edit and view: AggregateToDefault or Manual.
         role_aggregation_strategy: Option<String> = {"enum": ["AggregateToDefault", "Manual"]},
     }
 
     TDXAttestationConfiguration {
-        /// Guests do not start where attestation is not possible.
+        /// Whether guests fail to start on nodes without attestation.
         enforced: Option<bool> = {"default": false},
-        /// Socket of the quote generation service on nodes.
+        /// Socket of the quote generation service (QGS) on nodes.
         qgs_socket_path: Option<String> = {"default": "/var/run/tdx-qgs/qgs.socket"},
     }
 
     TDXConfiguration {
-        /// Attestation of guests.
+        /// Remote attestation of guests.
         attestation: Option<TDXAttestationConfiguration>,
     }
 
     ConfidentialComputeConfiguration {
-        /// Intel TDX.
+        /// Options of Intel TDX.
         tdx: Option<TDXConfiguration> = {"nullable": true},
     }
 
     HypervisorConfiguration {
-        /// Name of the hypervisor.
+        /// Name of the hypervisor: kvm or hyperv-direct.
         name: Option<String> = {"enum": ["kvm", "hyperv-direct"]},
     }
 
     ChangedBlockTrackingSelectors {
-        /// Labels of namespaces.
+        /// Labels of the selected namespaces.
         namespace_label_selector: Option<LabelSelector>,
-        /// Labels of machines.
+        /// Labels of the selected virtual machines.
         virtual_machine_label_selector: Option<LabelSelector>,
     }
 
     InstancetypeConfiguration {
-        /// Whether machines keep a reference or a copy: reference, expand or expandAll.
+        /// Whether virtual machines keep a reference to their instance type, or its expansion:
+        /// reference, expand or expandAll.
         reference_policy: Option<String> = {"nullable": true, "enum": ["reference", "expand", "expandAll"]},
     }
 
     CommonInstancetypesDeployment {
-        /// Whether they are created.
+        /// Whether common instance types and preferences are created.
         enabled: Option<bool> = {"nullable": true},
     }
 
     VirtTemplateDeployment {
-        /// Whether they are served.
+        /// Whether virtual machine templates are served.
         enabled: Option<bool> = {"nullable": true},
     }
 
     ArchConfiguration {
-        /// Options for x86-64.
+        /// Options for x86-64 (amd64) guests.
         amd64: Option<ArchSpecificConfiguration>,
-        /// Options for 64-bit ARM.
+        /// Options for 64-bit ARM (arm64) guests.
         arm64: Option<ArchSpecificConfiguration>,
-        /// Options for POWER.
+        /// Options for POWER (ppc64le) guests.
         ppc64le: Option<ArchSpecificConfiguration>,
-        /// Options for IBM Z.
+        /// Options for IBM Z (s390x) guests.
         s390x: Option<ArchSpecificConfiguration>,
-        /// Processor architecture of guests that name none.
+        /// CPU architecture for guests that set none.
         default_architecture: Option<String>,
     }
 
     ArchSpecificConfiguration {
-        /// Directory of the EFI firmware.
+        /// Directory of the UEFI firmware on nodes.
         ovmf_path: Option<String>,
-        /// Machine types that may be used, as patterns.
+        /// Supported machine types, as glob patterns.
         emulated_machines: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Machine type of guests that name none.
+        /// Machine type for guests that set none.
         machine_type: Option<String>,
     }
 
     SMBiosConfiguration {
-        /// Manufacturer of the system.
+        /// Manufacturer in the SMBIOS system table.
         manufacturer: Option<String>,
-        /// Product name of the system.
+        /// Product name in the SMBIOS system table.
         product: Option<String>,
-        /// Version of the system.
+        /// Version in the SMBIOS system table.
         version: Option<String>,
-        /// Stock number of the system.
+        /// SKU number in the SMBIOS system table.
         sku: Option<String>,
-        /// Family of the system.
+        /// Family in the SMBIOS system table.
         family: Option<String>,
     }
 
     SupportContainerResources {
         r#type: String,
-        /// Requests and limits.
+        /// Resource requests and limits of the container.
         resources: ResourceRequirementsWithoutClaims,
     }
 
     CustomProfile {
-        /// Profile in a file of the node.
+        /// Name of a seccomp profile file on the node.
         localhost_profile: Option<String>,
-        /// Use the profile of the container runtime.
+        /// Whether the default profile of the container runtime is used.
         runtime_default_profile: Option<bool>,
     }
 
     VirtualMachineInstanceProfile {
-        /// A profile other than the usual one.
+        /// Custom seccomp profile of guests.
         custom_profile: Option<CustomProfile>,
     }
 
     SeccompConfiguration {
-        /// Profile of guests' processes.
+        /// Seccomp profile of the processes of guests.
         virtual_machine_instance_profile: Option<VirtualMachineInstanceProfile>,
     }
 
     VirtualMachineOptions {
-        /// Guests do not return free memory to their node.
+        /// Disables free page reporting, with which guests return free memory to their node.
         disable_free_page_reporting: Option<Empty>,
-        /// The serial console is not logged.
+        /// Disables the log of the serial console.
         disable_serial_console_log: Option<Empty>,
     }
 
     TLSConfiguration {
-        /// Oldest version that is accepted.
+        /// Minimum TLS version that is accepted.
         min_tls_version as "minTLSVersion": Option<String> = {"enum": ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]},
-        /// Ciphers of TLS 1.2 that are accepted.
+        /// Ciphers that are accepted with TLS 1.2.
         ciphers: Vec<String> = {"x-kubernetes-list-type": "set"},
     }
 
     DiskVerification {
-        /// Memory that the check of an image may use.
+        /// Memory limit of the verification of an image.
         memory_limit: Quantity,
     }
 
     DeveloperConfiguration {
-        /// Features that are turned on.
+        /// Names of the enabled feature gates.
         feature_gates: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Features that are turned off.
+        /// Names of the disabled feature gates.
         disabled_feature_gates: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// How much smaller than requested a volume may be, in percent.
+        /// Percentage by which a volume can be smaller than requested.
         pvc_tolerate_less_space_up_to_percent: Option<i64>,
-        /// Space of a volume that is left free.
+        /// Space that is reserved on volumes, in bytes.
         minimum_reserve_pvc_bytes as "minimumReservePVCBytes": Option<u64>,
-        /// Guest memory in percent of the memory that is reserved for it.
+        /// Percentage of the guest memory relative to the memory request, for overcommitment.
         memory_overcommit: Option<i64> = {"minimum": 10},
-        /// Labels that nodes of guests must have.
+        /// Labels that the nodes of guests must have.
         node_selectors: Map<String>,
-        /// Run guests without hardware virtualization where there is none.
+        /// Whether guests run with software emulation on nodes without hardware virtualization.
         use_emulation: Option<bool>,
-        /// Virtual processors per reserved processor.
+        /// Number of virtual CPUs per requested CPU.
         cpu_allocation_ratio: Option<i64>,
-        /// Lowest clock frequency of processors, in hertz.
+        /// Minimum TSC frequency of the nodes in Hz.
         minimum_cluster_tsc_frequency as "minimumClusterTSCFrequency": Option<i64>,
-        /// Check of images.
+        /// Limits of the verification of images.
         disk_verification: Option<DiskVerification>,
-        /// How much the components log.
+        /// Log verbosity of the components.
         log_verbosity: Option<LogVerbosity>,
-        /// Serve profiles of the components.
+        /// Whether the components serve profiling data.
         cluster_profiler: Option<bool>,
     }
 
     LogVerbosity {
-        /// Verbosity of the API server.
+        /// Log verbosity of the API server.
         virt_api as "virtAPI": Option<u64>,
-        /// Verbosity of the controllers.
+        /// Log verbosity of the controllers.
         virt_controller: Option<u64>,
-        /// Verbosity of the node agents.
+        /// Log verbosity of the node agents.
         virt_handler: Option<u64>,
-        /// Verbosity of guests' processes.
+        /// Log verbosity of the processes of guests.
         virt_launcher: Option<u64>,
-        /// Verbosity of the operator.
+        /// Log verbosity of the operator.
         virt_operator: Option<u64>,
-        /// Verbosity of migrations between clusters.
+        /// Log verbosity of the migration between clusters.
         virt_synchronization_controller: Option<u64>,
-        /// Verbosity of the node agents, by node.
+        /// Log verbosity of the node agents, by name of the node.
         node_verbosity: Map<u64>,
     }
 }

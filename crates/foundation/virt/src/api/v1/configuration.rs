@@ -7,7 +7,7 @@ use crate::api::atom::{
 use crate::api::record::record;
 
 record! {
-    /// The configuration of virtual machines in this cluster. There is one.
+    /// Configuration of virtual machines in the cluster. Only one object of this kind exists.
     KubeVirt {
         api_version: Option<String>,
         kind: Option<String>,
@@ -30,68 +30,69 @@ record! {
     }
 
     CertConfig {
-        /// How long a certificate is valid.
+        /// Validity period of a certificate.
         duration: Option<Duration>,
-        /// How long before its end a certificate is renewed.
+        /// Time before its expiry at which a certificate is renewed.
         renew_before: Option<Duration>,
     }
 
     KubeVirtCertificateRotateStrategy {
-        /// Certificates are signed by an authority of the cluster itself.
+        /// Options of certificates that are signed by an authority of the cluster.
         self_signed: Option<KubeVirtSelfSignConfiguration>,
     }
 
     KubeVirtWorkloadUpdateStrategy {
-        /// How running guests get a new version, by preference: LiveMigrate or Evict.
+        /// Methods to update the workload of running guests, in order of preference: LiveMigrate
+        /// or Evict.
         workload_update_methods: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// How many guests are evicted at a time.
+        /// Number of guests that are evicted in one batch.
         batch_eviction_size: Option<i64>,
-        /// Time between two batches.
+        /// Time between batches of evictions.
         batch_eviction_interval: Option<Duration>,
     }
 
     KubeVirtSpec {
-        /// Tag of the images of the components; this server has none.
+        /// Tag of the component images; ignored, the components have no images.
         image_tag: Option<String>,
-        /// Registry of the images of the components; this server has none.
+        /// Registry of the component images; ignored, the components have no images.
         image_registry: Option<String>,
-        /// When images of the components are pulled: Always, IfNotPresent or Never.
+        /// Pull policy for the images of the components: Always, IfNotPresent or Never.
         image_pull_policy: Option<String>,
-        /// Secrets for the registry of the components.
+        /// Secrets with credentials for the registry of the component images.
         image_pull_secrets: Vec<LocalObjectReference> = {"x-kubernetes-list-type": "atomic"},
-        /// Namespace of Prometheus.
+        /// Namespace that Prometheus runs in.
         monitor_namespace: Option<String>,
-        /// Namespace for ServiceMonitor objects.
+        /// Namespace of the ServiceMonitor objects.
         service_monitor_namespace: Option<String>,
-        /// Service account of Prometheus.
+        /// ServiceAccount that Prometheus uses.
         monitor_account: Option<String>,
-        /// How running guests are updated.
+        /// Strategy to update running guests after an update of the components.
         workload_update_strategy: Option<KubeVirtWorkloadUpdateStrategy>,
-        /// What happens to guests when KubeVirt is removed: RemoveWorkloads or
+        /// Whether KubeVirt can be removed while guests exist: RemoveWorkloads or
         /// BlockUninstallIfWorkloadsExist.
         uninstall_strategy: Option<String>,
-        /// How certificates are renewed.
+        /// Lifetime and rotation of certificates.
         certificate_rotate_strategy: Option<KubeVirtCertificateRotateStrategy>,
         /// Version of the product that contains KubeVirt.
         product_version: Option<String>,
-        /// Product that contains KubeVirt.
+        /// Name of the product that contains KubeVirt.
         product_name: Option<String>,
-        /// Component of the product.
+        /// Name of the component in the product.
         product_component: Option<String>,
         /// Port for migrations between clusters.
         synchronization_port: Option<String>,
-        /// Everything that can be set for all machines.
+        /// Configuration that applies to all virtual machines.
         configuration: Option<KubeVirtConfiguration>,
-        /// Placement of the components that serve the API.
+        /// Placement of the control plane components.
         infra: Option<ComponentConfig>,
         /// Placement of the components that run guests.
         workloads: Option<ComponentConfig>,
-        /// Changes of the objects of the components.
+        /// Patches and flags of the components.
         customize_components: Option<CustomizeComponents>,
     }
 
     CustomizeComponents {
-        /// Patches of the components' objects.
+        /// Patches of the objects of the components.
         patches: Vec<CustomizeComponentsPatch> = {"x-kubernetes-list-type": "atomic"},
         /// Command line flags of the components.
         flags: Option<Flags>,
@@ -102,7 +103,7 @@ record! {
         api: Map<String>,
         /// Flags of the controller.
         controller: Map<String>,
-        /// Flags of the node agent.
+        /// Flags of the node agents.
         handler: Map<String>,
     }
 
@@ -119,47 +120,47 @@ record! {
     GenerationStatus {
         /// API group of the object.
         group: String,
-        /// Resource of the object.
+        /// Resource name of the object.
         resource: String,
         /// Namespace of the object.
         namespace: Option<String>,
         /// Name of the object.
         name: String,
-        /// Generation that was last applied.
+        /// Generation of the object that was last applied.
         last_generation: i64,
-        /// Checksum of the object without a generation.
+        /// Hash of the object, if it has no generation.
         hash: Option<String>,
     }
 
     KubeVirtStatus {
-        /// Deploying, Deployed, Deleting, Deleted or an error.
+        /// Phase of the deployment: Deploying, Deployed, Deleting, Deleted or Error.
         phase: Option<String>,
         conditions: Vec<KubeVirtCondition>,
         /// Version of the operator.
         operator_version: Option<String>,
-        /// Registry that is being deployed.
+        /// Registry of the version that is being deployed.
         target_kube_virt_registry: Option<String>,
         /// Version that is being deployed.
         target_kube_virt_version: Option<String>,
-        /// Options that are being deployed.
+        /// Configuration that is being deployed.
         target_deployment_config: Option<String>,
-        /// Identity of what is being deployed.
+        /// Identifier of the deployment that is in progress.
         target_deployment_id as "targetDeploymentID": Option<String>,
-        /// Registry that is deployed.
+        /// Registry of the deployed version.
         observed_kube_virt_registry: Option<String>,
-        /// Version that is deployed.
+        /// Version of the deployed components.
         observed_kube_virt_version: Option<String>,
-        /// Options that are deployed.
+        /// Configuration of the deployed components.
         observed_deployment_config: Option<String>,
-        /// Identity of what is deployed.
+        /// Identifier of the completed deployment.
         observed_deployment_id as "observedDeploymentID": Option<String>,
-        /// Guests that run with an older version.
+        /// Number of guests that run with an outdated version.
         outdated_virtual_machine_instance_workloads: Option<i64>,
-        /// Generation that the status belongs to.
+        /// Generation of the object that the status was computed from.
         observed_generation: Option<i64>,
-        /// Processor architecture of guests that name none.
+        /// CPU architecture for guests that set none.
         default_architecture: Option<String>,
-        /// Generations of the objects that were deployed.
+        /// Generations of the deployed objects.
         generations: Vec<GenerationStatus> = {"x-kubernetes-list-type": "atomic"},
         /// Addresses for migrations between clusters.
         synchronization_addresses: Vec<String> = {"x-kubernetes-list-type": "atomic"},
@@ -179,14 +180,14 @@ record! {
         node_selector: Map<String>,
         /// Affinity of the pods.
         affinity: Option<Affinity>,
-        /// Taints of nodes that pods tolerate.
+        /// Taints that the pods tolerate.
         tolerations: Vec<Toleration>,
     }
 
     ComponentConfig {
-        /// Nodes of the component.
+        /// Placement of the component on nodes.
         node_placement: Option<NodePlacement>,
-        /// How many instances of the component run.
+        /// Number of replicas of the component.
         replicas: Option<u8>,
     }
 }

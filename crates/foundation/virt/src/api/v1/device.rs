@@ -8,69 +8,69 @@ use crate::api::record::record;
 
 record! {
     Devices {
-        /// Use virtio 0.9 compatible devices, for old guests.
+        /// Whether transitional virtio devices (virtio 0.9) are used, for old guests.
         use_virtio_transitional: Option<bool>,
-        /// Do not allow volumes to be plugged in while the guest runs.
+        /// Whether hot-plug of volumes is disabled.
         disable_hotplug: Option<bool>,
-        /// Disks; each has a volume of the same name.
+        /// Disks of the guest; each refers to the volume of the same name.
         disks: Vec<Disk> = {"maxItems": 256},
         /// Watchdog that acts when the guest hangs.
         watchdog: Option<Watchdog>,
-        /// Interfaces; each has a network of the same name.
+        /// Network interfaces of the guest; each refers to the network of the same name.
         interfaces: Vec<Interface> = {"maxItems": 256},
         /// Input devices, for example a tablet.
         inputs: Vec<Input>,
-        /// Adds an interface on the default network if there is none. On by default.
+        /// Whether an interface on the pod network is added if there is none; true by default.
         autoattach_pod_interface: Option<bool>,
-        /// Adds a graphics card and VNC. On by default.
+        /// Whether a graphics device with VNC is added; true by default.
         autoattach_graphics_device: Option<bool>,
-        /// Adds a serial console. On by default.
+        /// Whether a serial console is added; true by default.
         autoattach_serial_console: Option<bool>,
-        /// Keep a log of the serial console.
+        /// Whether the output of the serial console is logged.
         log_serial_console: Option<bool>,
-        /// Add a memory balloon; default true.
+        /// Whether a memory balloon is added; true by default.
         autoattach_mem_balloon: Option<bool>,
-        /// Add a tablet if no input device is given.
+        /// Whether a tablet is added if no input device is specified.
         autoattach_input_device: Option<bool>,
-        /// Add a VSOCK device.
+        /// Whether a VSOCK device is added.
         autoattach_vsock as "autoattachVSOCK": Option<bool>,
-        /// A source of random numbers from the host.
+        /// Adds a virtio random number generator, fed by the node.
         rng: Option<Empty>,
-        /// Give virtio disks one queue per processor.
+        /// Whether virtio disks have one queue per CPU.
         block_multi_queue: Option<bool>,
-        /// Give virtio interfaces one queue per processor.
+        /// Whether virtio interfaces have one queue per CPU.
         network_interface_multiqueue: Option<bool>,
-        /// GPUs to pass through.
+        /// GPUs that are passed through.
         gpus: Vec<GPU> = {"x-kubernetes-list-type": "atomic"},
-        /// Give the guest metrics of the node through a virtio port.
+        /// Adds a virtio serial port that provides metrics of the node.
         downward_metrics: Option<Empty>,
         /// Devices through which the guest reports a panic.
         panic_devices: Vec<PanicDevice>,
-        /// Directories to share through virtiofs.
+        /// Volumes that are shared through virtiofs.
         filesystems: Vec<Filesystem> = {"x-kubernetes-list-type": "atomic"},
-        /// Devices of the node to pass through.
+        /// Devices of the node that are passed through.
         host_devices: Vec<HostDevice> = {"x-kubernetes-list-type": "atomic"},
-        /// Allow USB devices of a client to be redirected.
+        /// Enables redirection of USB devices of a client.
         client_passthrough: Option<Empty>,
-        /// Sound card.
+        /// Emulated sound card of the guest.
         sound: Option<SoundDevice>,
-        /// An emulated TPM.
+        /// Emulated TPM of the guest.
         tpm: Option<TPMDevice>,
-        /// Video card.
+        /// Video device of the guest.
         video: Option<VideoDevice>,
     }
 
     SoundDevice {
         /// Name of the sound card.
         name: String,
-        /// ich9 or ac97.
+        /// Model of the sound card: ich9 or ac97.
         model: Option<String>,
     }
 
     TPMDevice {
-        /// Add a TPM; default true.
+        /// Whether the TPM is added; true by default.
         enabled: Option<bool>,
-        /// Keep the state of the TPM when the guest stops.
+        /// Whether the state of the TPM is kept across restarts.
         persistent: Option<bool>,
     }
 
@@ -80,9 +80,9 @@ record! {
     }
 
     Input {
-        /// usb or virtio.
+        /// Bus of the input device: usb or virtio.
         bus: Option<String>,
-        /// Only tablet.
+        /// Type of the input device; only tablet.
         r#type: String,
         /// Name of the device.
         name: String,
@@ -91,71 +91,72 @@ record! {
     Filesystem {
         /// Name of the volume to share.
         name: String,
-        /// Share it through virtiofs.
+        /// Shares the volume through virtiofs.
         virtiofs: Empty,
     }
 
     GPU {
         /// Name of the device in the machine.
         name: String,
-        /// Resource name of the device on the node.
+        /// Name of the resource that provides the device.
         device_name: Option<String>,
-        /// Resource claim that the device comes from.
+        /// Name of the ResourceClaim that provides the device.
         claim_name: Option<String>,
-        /// Request in the resource claim.
+        /// Name of the request in the ResourceClaim.
         request_name: Option<String>,
-        /// Options of a mediated GPU.
+        /// Options of a virtual GPU.
         virtual_gpu_options as "virtualGPUOptions": Option<VGPUOptions>,
-        /// Tag for the guest, in its device metadata.
+        /// Tag of the device in the metadata of the guest.
         tag: Option<String>,
     }
 
     VGPUOptions {
-        /// Whether the GPU is a display.
+        /// Display options of the virtual GPU.
         display: Option<VGPUDisplayOptions>,
     }
 
     VGPUDisplayOptions {
-        /// Use the GPU as a display; default true.
+        /// Whether the GPU is used as a display; true by default.
         enabled: Option<bool>,
-        /// Show output before the driver of the guest is loaded.
+        /// Options of the frame buffer before the driver of the guest is loaded; enabled by
+        /// default.
         ram_fb as "ramFB": Option<FeatureState>,
     }
 
     PanicDevice {
-        /// hyperv, isa or pvpanic.
+        /// Model of the panic device: hyperv, isa or pvpanic.
         model: Option<String>,
     }
 
     HostDevice {
         /// Name of the device in the machine.
         name: String,
-        /// Resource name of the device on the node.
+        /// Name of the resource that provides the device.
         device_name: Option<String>,
-        /// Resource claim that the device comes from.
+        /// Name of the ResourceClaim that provides the device.
         claim_name: Option<String>,
-        /// Request in the resource claim.
+        /// Name of the request in the ResourceClaim.
         request_name: Option<String>,
-        /// Tag for the guest, in its device metadata.
+        /// Tag of the device in the metadata of the guest.
         tag: Option<String>,
     }
 
     Watchdog {
         /// Name of the watchdog.
         name: String,
-        /// Intel 6300ESB, for x86.
+        /// Intel 6300ESB watchdog, for x86-64 guests.
         i6300esb: Option<I6300ESBWatchdog>,
-        /// Diag288, for s390x.
+        /// Diag288 watchdog, for s390x guests.
         diag288: Option<Diag288Watchdog>,
     }
 
     I6300ESBWatchdog {
-        /// What happens when the guest hangs: poweroff, reset or shutdown.
+        /// Action when the guest hangs: poweroff, reset or shutdown.
         action: Option<String>,
     }
 
     Diag288Watchdog {
-        /// What happens when the guest hangs: poweroff, reset or shutdown.
+        /// Action when the guest hangs: poweroff, reset or shutdown.
         action: Option<String>,
     }
 }

@@ -10,36 +10,36 @@ record! {
     HostDisk {
         /// Path of the file on the node.
         path: String,
-        /// Disk for an existing file, DiskOrCreate to create a missing one.
+        /// Type of the disk: Disk for an existing file, DiskOrCreate to create a missing one.
         r#type: String,
-        /// Size of a file that is created.
+        /// Size of the file if it is created.
         capacity: Option<Quantity>,
-        /// Several guests may use the file.
+        /// Whether several guests may use the file.
         shared: Option<bool>,
     }
 
     ConfigMapVolumeSource {
         /// Name of the ConfigMap.
         name: Option<String> = {"default": ""},
-        /// The guest starts without the ConfigMap if it does not exist.
+        /// Whether the guest starts without the ConfigMap if it does not exist.
         optional: Option<bool>,
-        /// Label of the disk.
+        /// Volume label of the disk.
         volume_label: Option<String>,
     }
 
     SecretVolumeSource {
         /// Name of the Secret.
         secret_name: Option<String>,
-        /// The guest starts without the Secret if it does not exist.
+        /// Whether the guest starts without the Secret if it does not exist.
         optional: Option<bool>,
-        /// Label of the disk.
+        /// Volume label of the disk.
         volume_label: Option<String>,
     }
 
     DownwardAPIVolumeSource {
         /// Files with fields of the instance.
         fields: Vec<DownwardAPIVolumeFile>,
-        /// Label of the disk.
+        /// Volume label of the disk.
         volume_label: Option<String>,
     }
 
@@ -49,9 +49,9 @@ record! {
     }
 
     ContainerPathVolumeSource {
-        /// Path in the container of the guest.
+        /// Absolute path in the container of the guest.
         path: String = {"maxLength": 4096, "x-kubernetes-validations": [{"rule": "self.startsWith('/')", "message": "path must be absolute (start with '/')"}, {"rule": "!self.contains('..')", "message": "path must not contain '..'"}]},
-        /// The guest cannot write to it.
+        /// Whether the path is mounted read-only; only true is supported.
         read_only: Option<bool> = {"default": true, "x-kubernetes-validations": [{"rule": "self == true", "message": "readOnly must be true, write access is not supported"}]},
     }
 
@@ -65,127 +65,127 @@ record! {
     CloudInitNoCloudSource {
         /// Secret with the user data, under the key userdata.
         secret_ref: Option<LocalObjectReference>,
-        /// User data, Base64.
+        /// User data, encoded in Base64.
         user_data_base64: Option<String>,
-        /// User data as text.
+        /// User data as plain text.
         user_data: Option<String>,
         /// Secret with the network data, under the key networkdata.
         network_data_secret_ref: Option<LocalObjectReference>,
-        /// Network data, Base64.
+        /// Network data, encoded in Base64.
         network_data_base64: Option<String>,
-        /// Network data as text.
+        /// Network data as plain text.
         network_data: Option<String>,
     }
 
     CloudInitConfigDriveSource {
         /// Secret with the user data, under the key userdata.
         secret_ref: Option<LocalObjectReference>,
-        /// User data, Base64.
+        /// User data, encoded in Base64.
         user_data_base64: Option<String>,
-        /// User data as text.
+        /// User data as plain text.
         user_data: Option<String>,
         /// Secret with the network data, under the key networkdata.
         network_data_secret_ref: Option<LocalObjectReference>,
-        /// Network data, Base64.
+        /// Network data, encoded in Base64.
         network_data_base64: Option<String>,
-        /// Network data as text.
+        /// Network data as plain text.
         network_data: Option<String>,
     }
 
     Disk {
-        /// The name of the volume behind the disk.
+        /// Name of the disk, which must be the name of a volume.
         name: String,
-        /// A hard disk.
+        /// Attaches the volume as a hard disk.
         disk: Option<DiskTarget>,
-        /// A SCSI device that is passed through.
+        /// Attaches the volume as a SCSI LUN that is passed through.
         lun: Option<LunTarget>,
-        /// A CD-ROM drive.
+        /// Attaches the volume as a CD-ROM.
         cdrom: Option<CDRomTarget>,
-        /// 1 boots first; unique over disks and interfaces.
+        /// Boot order of the disk, beginning with 1; unique among disks and interfaces.
         boot_order: Option<u64>,
-        /// The serial number that the guest sees.
+        /// Serial number of the disk that the guest sees.
         serial: Option<String>,
-        /// Give the disk a thread of its own.
+        /// Whether the disk gets a dedicated I/O thread.
         dedicated_io_thread as "dedicatedIOThread": Option<bool>,
-        /// none, writethrough or writeback.
+        /// Cache mode of the disk: none, writethrough or writeback.
         cache: Option<String>,
-        /// native or threads.
+        /// I/O mode of the disk: native or threads.
         io: Option<String>,
-        /// Tag for the guest, in its device metadata.
+        /// Tag of the device in the metadata of the guest.
         tag: Option<String>,
-        /// Sizes of the sectors that the guest sees.
+        /// Block sizes of the disk that the guest sees.
         block_size: Option<BlockSize>,
-        /// Several guests may write to the disk at once.
+        /// Whether several guests may write to the disk at the same time.
         shareable: Option<bool>,
-        /// What an I/O error does to the guest: stop (default), report, ignore or enospace.
+        /// Action on an I/O error: stop (default), report, ignore or enospace.
         error_policy: Option<String>,
-        /// Track changed blocks, for incremental backups.
+        /// Whether changed blocks are tracked, for incremental backups.
         changed_block_tracking: Option<bool>,
     }
 
     CustomBlockSize {
-        /// Logical sector size in bytes.
+        /// Logical block size in bytes.
         logical: Option<u64>,
-        /// Physical sector size in bytes.
+        /// Physical block size in bytes.
         physical: Option<u64>,
-        /// Smallest unit that can be discarded, in bytes.
+        /// Discard granularity in bytes.
         discard_granularity: Option<u64>,
     }
 
     BlockSize {
-        /// These sizes.
+        /// Custom block sizes of the disk.
         custom: Option<CustomBlockSize>,
-        /// The sizes of the volume.
+        /// Uses the block sizes of the volume.
         match_volume: Option<FeatureState>,
     }
 
     DiskTarget {
-        /// virtio, sata, scsi or usb.
+        /// Bus of the disk: virtio, sata, scsi or usb.
         bus: Option<String>,
-        /// The guest cannot write to the disk.
+        /// Whether the disk is read-only for the guest.
         readonly: Option<bool>,
         /// PCI address in the guest, for example 0000:81:01.0.
         pci_address: Option<String>,
     }
 
     LunTarget {
-        /// virtio, sata or scsi.
+        /// Bus of the LUN: virtio, sata or scsi.
         bus: Option<String>,
-        /// The guest cannot write to the disk.
+        /// Whether the LUN is read-only for the guest.
         readonly: Option<bool>,
-        /// Allow SCSI persistent reservations.
+        /// Whether the guest can use SCSI persistent reservations.
         reservation: Option<bool>,
     }
 
     CDRomTarget {
-        /// sata or scsi.
+        /// Bus of the CD-ROM: sata or scsi.
         bus: Option<String>,
-        /// The guest cannot write to the disk; default true.
+        /// Whether the CD-ROM is read-only; true by default.
         readonly: Option<bool>,
-        /// open or closed.
+        /// State of the tray: open or closed.
         tray: Option<String>,
     }
 
     Volume {
-        /// Name that disks refer to.
+        /// Name of the volume, which disks refer to.
         name: String,
-        /// A file on the node.
+        /// Disk image file on the node.
         host_disk: Option<HostDisk>,
-        /// A claim in the same namespace.
+        /// PersistentVolumeClaim in the same namespace.
         persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
-        /// Data for cloud-init, as a disk labelled cidata.
+        /// Data for cloud-init, as a NoCloud disk labelled cidata.
         cloud_init_no_cloud: Option<CloudInitNoCloudSource>,
-        /// Data for cloud-init, as a disk labelled config-2.
+        /// Data for cloud-init, as a config drive labelled config-2.
         cloud_init_config_drive: Option<CloudInitConfigDriveSource>,
-        /// Answer file for Windows, as a CD-ROM.
+        /// Answer file of Windows Sysprep, as a CD-ROM.
         sysprep: Option<SysprepSource>,
-        /// An image from a registry; writes are lost when the guest stops.
+        /// Disk image in a container registry; writes are lost when the guest stops.
         container_disk: Option<ContainerDiskSource>,
-        /// A claim that is only read; writes are lost when the guest stops.
+        /// PersistentVolumeClaim that is used read-only; writes are lost when the guest stops.
         ephemeral: Option<EphemeralVolumeSource>,
-        /// An empty disk that lives as long as the instance.
+        /// Empty disk that exists as long as the instance.
         empty_disk: Option<EmptyDiskSource>,
-        /// A data volume in the same namespace.
+        /// DataVolume in the same namespace.
         data_volume: Option<DataVolumeSource>,
         /// Content of a ConfigMap, as a disk.
         config_map: Option<ConfigMapVolumeSource>,
@@ -197,14 +197,14 @@ record! {
         service_account: Option<ServiceAccountVolumeSource>,
         /// Metrics of the node, as a disk.
         downward_metrics: Option<Empty>,
-        /// Claim that a memory dump is written to.
+        /// PersistentVolumeClaim that a memory dump is written to.
         memory_dump: Option<MemoryDumpVolumeSource>,
         /// A path in the container of the guest.
         container_path: Option<ContainerPathVolumeSource>,
     }
 
     HotplugVolumeSource {
-        /// A claim in the same namespace.
+        /// PersistentVolumeClaim in the same namespace.
         persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
         /// A DataVolume in the same namespace.
         data_volume: Option<DataVolumeSource>,
@@ -213,30 +213,30 @@ record! {
     DataVolumeSource {
         /// Name of the DataVolume.
         name: String,
-        /// The volume can be detached while the guest runs.
+        /// Whether the volume can be hot-unplugged while the guest runs.
         hotpluggable: Option<bool>,
     }
 
     PersistentVolumeClaimVolumeSource {
-        /// Name of the claim.
+        /// Name of the PersistentVolumeClaim.
         claim_name: String,
-        /// The guest cannot write to it.
+        /// Whether the volume is read-only for the guest.
         read_only: Option<bool>,
-        /// The volume can be detached while the guest runs.
+        /// Whether the volume can be hot-unplugged while the guest runs.
         hotpluggable: Option<bool>,
     }
 
     MemoryDumpVolumeSource {
-        /// Name of the claim.
+        /// Name of the PersistentVolumeClaim.
         claim_name: String,
-        /// The guest cannot write to it.
+        /// Whether the volume is read-only for the guest.
         read_only: Option<bool>,
-        /// The volume can be detached while the guest runs.
+        /// Whether the volume can be hot-unplugged while the guest runs.
         hotpluggable: Option<bool>,
     }
 
     EphemeralVolumeSource {
-        /// The claim below, which is not changed.
+        /// PersistentVolumeClaim that the ephemeral volume is based on; it is not changed.
         persistent_volume_claim: Option<ClaimReference>,
     }
 
@@ -246,11 +246,11 @@ record! {
     }
 
     ContainerDiskSource {
-        /// Container image with the disk.
+        /// Container image that contains the disk.
         image: String,
         /// Secret with credentials for the registry.
         image_pull_secret: Option<String>,
-        /// Path of the disk in the image; default is the only file in /disk.
+        /// Path of the disk in the image; by default the only file in /disk.
         path: Option<String>,
         /// When the image is pulled: Always, IfNotPresent or Never.
         image_pull_policy: Option<String>,
@@ -259,11 +259,11 @@ record! {
     UtilityVolume {
         /// Name of the volume.
         name: String,
-        /// Name of the claim.
+        /// Name of the PersistentVolumeClaim.
         claim_name: String,
-        /// The volume is not written to.
+        /// Whether the volume is mounted read-only.
         read_only: Option<bool>,
-        /// What the volume is for: MemoryDump or Backup.
+        /// Purpose of the volume: MemoryDump or Backup.
         r#type: Option<String>,
     }
 }

@@ -7,31 +7,31 @@ use crate::api::record::record;
 
 record! {
     DomainSpec {
-        /// Processors and memory to reserve, and their limits.
+        /// Requests and limits of CPU and memory.
         resources: Option<ResourceRequirements>,
-        /// Number, topology and model of the processors.
+        /// Number, topology and model of the CPUs.
         cpu: Option<CPU>,
-        /// Memory of the guest.
+        /// Size and pages of the guest memory.
         memory: Option<Memory>,
-        /// Machine type, for example q35.
+        /// Machine type of the guest, for example q35.
         machine: Option<Machine>,
-        /// Firmware, boot loader and identity of the machine.
+        /// Firmware, boot loader and identity of the guest.
         firmware: Option<Firmware>,
-        /// Clock and timers.
+        /// Clock and timers of the guest.
         clock: Option<Clock>,
         /// Features of the hypervisor that the guest sees.
         features: Option<Features>,
         /// Disks, interfaces and other devices.
         devices: Devices,
-        /// How disks share threads: shared, auto or supplementalPool.
+        /// Assignment of I/O threads to disks: shared, auto or supplementalPool.
         io_threads_policy: Option<String>,
-        /// Threads for disk requests.
+        /// Options of the I/O threads.
         io_threads: Option<DiskIOThreads>,
         /// Chassis information in the SMBIOS tables.
         chassis: Option<Chassis>,
-        /// Encryption of the guest's memory by the processor.
+        /// Encryption of the guest memory (confidential computing).
         launch_security: Option<LaunchSecurity>,
-        /// What a reboot of the guest does: Reboot (default) or Terminate.
+        /// Action on a reboot of the guest: Reboot (default) or Terminate.
         reboot_policy: Option<String> = {"enum": ["Reboot", "Terminate"]},
     }
 
@@ -49,21 +49,21 @@ record! {
     }
 
     Bootloader {
-        /// Boot with BIOS.
+        /// Boots the guest with BIOS.
         bios: Option<BIOS>,
-        /// Boot with UEFI.
+        /// Boots the guest with UEFI.
         efi: Option<EFI>,
     }
 
     BIOS {
-        /// Write BIOS messages to the serial console.
+        /// Whether BIOS messages are written to the serial console.
         use_serial: Option<bool>,
     }
 
     EFI {
-        /// On unless it is set to false; needs SMM.
+        /// Whether Secure Boot is enabled; true by default. It requires SMM.
         secure_boot: Option<bool>,
-        /// Keeps the EFI variables across restarts.
+        /// Whether the UEFI variables are kept across restarts.
         persistent: Option<bool>,
     }
 
@@ -90,60 +90,60 @@ record! {
     ResourceRequirements {
         /// Resources that are reserved on the node.
         requests: Map<Quantity>,
-        /// Resources that the guest may use at most.
+        /// Maximum amount of each resource that the guest may use.
         limits: Map<Quantity>,
-        /// Do not reserve the memory that QEMU itself needs.
+        /// Whether the memory overhead of QEMU is not added to the memory request.
         overcommit_guest_overhead: Option<bool>,
     }
 
     CPU {
-        /// Cores per socket.
+        /// Number of cores per socket.
         cores: Option<u32>,
-        /// Sockets that the guest sees; more can be added while it runs.
+        /// Number of sockets; more can be hot-plugged.
         sockets: Option<u32>,
-        /// The most sockets that can be added while the guest runs.
+        /// Maximum number of sockets with hot-plugged ones.
         max_sockets: Option<u32>,
-        /// Threads per core.
+        /// Number of threads per core.
         threads: Option<u32>,
-        /// host-model (default), host-passthrough or a named model.
+        /// CPU model: host-model (default), host-passthrough or the name of a model.
         model: Option<String>,
-        /// Processor features to require, force or disable.
+        /// CPU features to require, force or disable.
         features: Vec<CPUFeature>,
-        /// Pins each virtual processor to a physical one.
+        /// Whether each virtual CPU is pinned to a dedicated physical CPU.
         dedicated_cpu_placement: Option<bool>,
-        /// Mapping of the host's NUMA nodes into the guest.
+        /// NUMA topology of the guest.
         numa: Option<NUMA>,
-        /// Run QEMU's own threads on a processor of their own.
+        /// Whether the emulator threads of QEMU run on an additional dedicated CPU.
         isolate_emulator_thread: Option<bool>,
-        /// Tune the guest for real-time workloads.
+        /// Options for real-time workloads.
         realtime: Option<Realtime>,
     }
 
     Realtime {
-        /// Processors of the guest that are real-time, for example 0-3,^1.
+        /// Virtual CPUs with real-time scheduling, for example 0-3,^1.
         mask: Option<String>,
     }
 
     NUMA {
-        /// Give the guest the NUMA topology of its dedicated processors.
+        /// Passes the NUMA topology of the dedicated CPUs to the guest.
         guest_mapping_passthrough: Option<Empty>,
     }
 
     CPUFeature {
         /// Name of the feature, for example vmx.
         name: String,
-        /// force, require, optional, disable or forbid.
+        /// Policy of the feature: force, require, optional, disable or forbid.
         policy: Option<String>,
     }
 
     Memory {
-        /// Use huge pages of the node.
+        /// Huge pages that back the guest memory.
         hugepages: Option<Hugepages>,
-        /// What the guest sees.
+        /// Memory of the guest.
         guest: Option<Quantity>,
-        /// What the guest can grow to while it runs.
+        /// Maximum memory of the guest with hot-plugged memory.
         max_guest: Option<Quantity>,
-        /// Memory that is reserved for QEMU.
+        /// Memory that is reserved for QEMU in addition to the guest memory.
         reserved_overhead: Option<ReservedOverhead>,
     }
 
@@ -153,27 +153,27 @@ record! {
     }
 
     Machine {
-        /// The machine type of QEMU, for example q35.
+        /// QEMU machine type, for example q35.
         r#type: Option<String>,
     }
 
     Firmware {
-        /// The UUID that the guest sees; stable for a machine.
+        /// UUID that the guest sees; it stays the same across restarts.
         uuid: Option<String>,
-        /// BIOS or UEFI.
+        /// Boot loader of the guest: BIOS or UEFI.
         bootloader: Option<Bootloader>,
-        /// The serial number that the guest sees.
+        /// Serial number of the system that the guest sees.
         serial: Option<String>,
-        /// Boot a kernel directly.
+        /// Kernel that is booted directly, without a boot loader.
         kernel_boot: Option<KernelBoot>,
-        /// ACPI tables for the guest.
+        /// Additional ACPI tables of the guest.
         acpi: Option<ACPI>,
     }
 
     ACPI {
-        /// Volume with the SLIC table.
+        /// Name of the volume with the SLIC table.
         slic_name_ref: Option<String>,
-        /// Volume with the MSDM table.
+        /// Name of the volume with the MSDM table.
         msdm_name_ref: Option<String>,
     }
 
@@ -187,190 +187,190 @@ record! {
     }
 
     SEV {
-        /// Restrictions of the guest's launch policy.
+        /// Launch policy of the guest.
         policy: Option<SEVPolicy>,
-        /// Wait for a remote attestation before the guest starts.
+        /// Enables remote attestation before the guest starts.
         attestation: Option<Empty>,
-        /// Session blob of the guest owner, Base64.
+        /// Session blob of the guest owner, encoded in Base64.
         session: Option<String>,
-        /// Diffie-Hellman certificate of the guest owner, Base64.
+        /// Diffie-Hellman certificate of the guest owner, encoded in Base64.
         dh_cert: Option<String>,
     }
 
     SEVPolicy {
-        /// Encrypt the registers of the guest too (SEV-ES).
+        /// Whether the CPU registers of the guest are encrypted too (SEV-ES).
         encrypted_state: Option<bool>,
     }
 
     ClockOffset {
-        /// The clock of the machine runs in UTC.
+        /// Sets the clock of the guest to UTC, or an offset from it.
         utc: Option<ClockOffsetUTC>,
-        /// The clock of the machine runs in this time zone, for example Europe/Berlin.
+        /// Time zone of the clock of the guest, for example Europe/Berlin.
         timezone: Option<String>,
     }
 
     ClockOffsetUTC {
-        /// Difference to UTC in seconds.
+        /// Offset from UTC in seconds.
         offset_seconds: Option<i64>,
     }
 
     Clock: {"x-kubernetes-preserve-unknown-fields": true} {
-        /// The clock of the machine runs in UTC.
+        /// Sets the clock of the guest to UTC, or an offset from it.
         utc: Option<ClockOffsetUTC>,
-        /// The clock of the machine runs in this time zone, for example Europe/Berlin.
+        /// Time zone of the clock of the guest, for example Europe/Berlin.
         timezone: Option<String>,
         /// Timers that the guest sees.
         timer: Option<Timer>,
     }
 
     Timer {
-        /// High Precision Event Timer.
+        /// High Precision Event Timer (HPET).
         hpet: Option<HPETTimer>,
-        /// KVM's paravirtual clock.
+        /// Paravirtual clock of KVM.
         kvm: Option<KVMTimer>,
-        /// Programmable Interval Timer.
+        /// Programmable Interval Timer (PIT).
         pit: Option<PITTimer>,
-        /// Real-time clock.
+        /// Real-time clock (RTC).
         rtc: Option<RTCTimer>,
-        /// Hyper-V's paravirtual clock.
+        /// Reference time counter of Hyper-V.
         hyperv: Option<HypervTimer>,
     }
 
     RTCTimer {
-        /// What happens to missed ticks: delay, catchup, merge or discard.
+        /// Policy for missed ticks: delay, catchup, merge or discard.
         tick_policy: Option<String>,
-        /// The timer is available; default true.
+        /// Whether the timer is available; true by default.
         present: Option<bool>,
-        /// What the clock follows: guest or wall.
+        /// Time that the clock follows: guest or wall.
         track: Option<String>,
     }
 
     HPETTimer {
-        /// What happens to missed ticks: delay, catchup, merge or discard.
+        /// Policy for missed ticks: delay, catchup, merge or discard.
         tick_policy: Option<String>,
-        /// The timer is available; default true.
+        /// Whether the timer is available; true by default.
         present: Option<bool>,
     }
 
     PITTimer {
-        /// What happens to missed ticks: delay, catchup, merge or discard.
+        /// Policy for missed ticks: delay, catchup, merge or discard.
         tick_policy: Option<String>,
-        /// The timer is available; default true.
+        /// Whether the timer is available; true by default.
         present: Option<bool>,
     }
 
     KVMTimer {
-        /// The timer is available; default true.
+        /// Whether the timer is available; true by default.
         present: Option<bool>,
     }
 
     HypervTimer {
-        /// The timer is available; default true.
+        /// Whether the timer is available; true by default.
         present: Option<bool>,
     }
 
     HyperVPassthrough {
-        /// Enable all Hyper-V features that the node supports.
+        /// Whether all Hyper-V features that the node supports are enabled.
         enabled: Option<bool>,
     }
 
     Features {
-        /// ACPI; default enabled.
+        /// Whether the guest has ACPI tables; enabled by default.
         acpi: Option<FeatureState>,
-        /// Interrupt controller; default enabled.
+        /// Options of the interrupt controller (APIC); enabled by default.
         apic: Option<FeatureAPIC>,
-        /// Enable all Hyper-V features that the node supports.
+        /// Enables all Hyper-V features that the node supports.
         hyperv_passthrough: Option<HyperVPassthrough>,
-        /// Hyper-V features, for Windows guests.
+        /// Hyper-V enlightenments, for Windows guests.
         hyperv: Option<FeatureHyperv>,
-        /// System Management Mode, which secure boot needs.
+        /// Whether System Management Mode is enabled, which Secure Boot requires.
         smm: Option<FeatureState>,
-        /// How KVM shows itself to the guest.
+        /// Visibility of KVM to the guest.
         kvm: Option<FeatureKVM>,
-        /// Paravirtual spin locks.
+        /// Whether paravirtual spin locks are enabled.
         pvspinlock: Option<FeatureState>,
     }
 
     SyNICTimer {
-        /// Enable the timers.
+        /// Whether the synthetic timers are enabled.
         enabled: Option<bool>,
-        /// Deliver timer events without the interrupt controller.
+        /// Whether timer events bypass the interrupt controller (direct mode).
         direct: Option<FeatureState>,
     }
 
     FeatureState {
-        /// Enable the feature; default true.
+        /// Whether the feature is enabled; true by default.
         enabled: Option<bool>,
     }
 
     FeatureAPIC {
-        /// Enable the feature; default true.
+        /// Whether the feature is enabled; true by default.
         enabled: Option<bool>,
-        /// Enable paravirtual end-of-interrupt messages.
+        /// Whether paravirtual end-of-interrupt messages are enabled.
         end_of_interrupt: Option<bool>,
     }
 
     FeatureSpinlocks {
-        /// Enable the feature; default true.
+        /// Whether the feature is enabled; true by default.
         enabled: Option<bool>,
-        /// Number of retries before the hypervisor is notified.
+        /// Number of retries before the hypervisor is notified of a spin lock.
         spinlocks: Option<u32>,
     }
 
     FeatureVendorID {
-        /// Enable the feature; default true.
+        /// Whether the feature is enabled; true by default.
         enabled: Option<bool>,
         /// Vendor ID that the guest sees, at most 12 characters.
         vendorid: Option<String>,
     }
 
     TLBFlush {
-        /// Enable the feature; default true.
+        /// Whether the feature is enabled; true by default.
         enabled: Option<bool>,
-        /// Allow nested guests to flush directly.
+        /// Whether nested guests can flush the TLB directly.
         direct: Option<FeatureState>,
-        /// Allow flushes of parts of the TLB.
+        /// Whether parts of the TLB can be flushed.
         extended: Option<FeatureState>,
     }
 
     FeatureHyperv {
-        /// Relax timer checks of the guest.
+        /// Relaxes the timer checks of the guest.
         relaxed: Option<FeatureState>,
-        /// Virtual interrupt controller with fewer exits.
+        /// Virtual APIC, which reduces exits to the hypervisor.
         vapic: Option<FeatureState>,
-        /// Notify the hypervisor about long spin locks.
+        /// Notifies the hypervisor of long spin locks.
         spinlocks: Option<FeatureSpinlocks>,
-        /// Virtual processor index, which other features need.
+        /// Virtual processor index, which other enlightenments require.
         vpindex: Option<FeatureState>,
-        /// Report the time that a processor ran.
+        /// Reports the run time of virtual CPUs to the guest.
         runtime: Option<FeatureState>,
-        /// Synthetic interrupt controller.
+        /// Synthetic interrupt controller (SynIC).
         synic: Option<FeatureState>,
-        /// Synthetic timers.
+        /// Synthetic timers of the SynIC.
         synictimer: Option<SyNICTimer>,
-        /// Reset the machine through Hyper-V.
+        /// Enables a reset of the guest through Hyper-V.
         reset: Option<FeatureState>,
-        /// Vendor ID of the hypervisor.
+        /// Vendor ID of the hypervisor that the guest sees.
         vendorid: Option<FeatureVendorID>,
-        /// Report frequencies of the TSC and the interrupt controller.
+        /// Reports the frequencies of the TSC and the APIC to the guest.
         frequencies: Option<FeatureState>,
-        /// Notify the guest when the TSC frequency changes.
+        /// Notifies the guest when the TSC frequency changes.
         reenlightenment: Option<FeatureState>,
-        /// Paravirtual TLB flushes.
+        /// Paravirtual flushes of the TLB.
         tlbflush: Option<TLBFlush>,
-        /// Paravirtual interrupts between processors.
+        /// Paravirtual inter-processor interrupts (IPI).
         ipi: Option<FeatureState>,
-        /// Enlightened VMCS, for nested guests on Intel.
+        /// Enlightened VMCS, for nested guests on Intel CPUs.
         evmcs: Option<FeatureState>,
     }
 
     FeatureKVM {
-        /// Hide KVM from the guest.
+        /// Whether KVM is hidden from the guest.
         hidden: Option<bool>,
     }
 
     DiskIOThreads {
-        /// Number of threads that share the requests of disks.
+        /// Number of I/O threads in the pool that serves the disks.
         supplemental_pool_thread_count: Option<u32>,
     }
 }

@@ -14,7 +14,7 @@ use crate::api::atom::{
 use crate::api::record::record;
 
 record! {
-    /// One run of a guest, from its placement to its end.
+    /// Run of a guest, from its scheduling to its end.
     VirtualMachineInstance {
         api_version: Option<String>,
         kind: Option<String>,
@@ -26,149 +26,151 @@ record! {
     VirtualMachineInstanceSpec {
         /// PriorityClass of the instance.
         priority_class_name: Option<String>,
-        /// The virtual hardware.
+        /// Virtual hardware of the guest.
         domain: DomainSpec,
         /// Labels that the node must have.
         node_selector: Map<String>,
-        /// Rules about nodes and other instances for the placement.
+        /// Node and instance affinity of the scheduling.
         affinity: Option<Affinity>,
-        /// Scheduler that places the instance.
+        /// Name of the scheduler of the instance.
         scheduler_name: Option<String>,
         /// ServiceAccount of the instance.
         service_account_name: Option<String>,
-        /// Taints of nodes that the instance tolerates.
+        /// Taints that the instance tolerates.
         tolerations: Vec<Toleration>,
-        /// How instances are spread over nodes or zones.
+        /// Spreading of instances over nodes or zones.
         topology_spread_constraints: Vec<TopologySpreadConstraint> = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["topologyKey", "whenUnsatisfiable"]},
-        /// What happens when the node is drained: None, LiveMigrate, LiveMigrateIfPossible or External.
+        /// Action when the node is drained: None, LiveMigrate, LiveMigrateIfPossible or External.
         eviction_strategy: Option<String>,
-        /// `Paused` starts the guest with its processors stopped.
+        /// Start strategy; `Paused` starts the guest with its CPUs stopped.
         start_strategy: Option<String>,
-        /// How long the guest may take to shut down before it is killed.
+        /// Grace period of the shutdown in seconds, after which the guest is killed.
         termination_grace_period_seconds: Option<i64>,
-        /// What the disks of the guest are made of.
+        /// Volumes that the disks and file systems of the guest refer to.
         volumes: Vec<Volume> = {"maxItems": 256},
-        /// A guest that fails this probe is stopped.
+        /// Liveness probe; a guest that fails it is stopped.
         liveness_probe: Option<Probe>,
-        /// A guest that fails this probe is not ready.
+        /// Readiness probe; a guest that fails it is not ready.
         readiness_probe: Option<Probe>,
-        /// The name of the guest on the network; the name of the instance if empty.
+        /// Host name of the guest; by default the name of the instance.
         hostname: Option<String>,
-        /// The name of the headless service that makes the guest known.
+        /// Subdomain of the guest: the name of its headless Service.
         subdomain: Option<String>,
-        /// Networks that interfaces of the guest connect to.
+        /// Networks that the interfaces of the guest refer to.
         networks: Vec<Network> = {"maxItems": 256},
-        /// How the guest resolves names: ClusterFirst, Default or None.
+        /// DNS policy of the guest: ClusterFirst, Default or None.
         dns_policy: Option<String>,
-        /// Name servers and search domains of the guest.
+        /// DNS servers and search domains of the guest.
         dns_config: Option<PodDNSConfig>,
-        /// Keys and passwords that are put into the guest.
+        /// SSH keys and passwords that are added to the guest.
         access_credentials: Vec<AccessCredential> = {"x-kubernetes-list-type": "atomic", "maxItems": 256},
-        /// amd64, arm64 or s390x.
+        /// CPU architecture of the guest: amd64, arm64 or s390x.
         architecture: Option<String>,
-        /// Dynamically allocated devices that the guest may use.
+        /// ResourceClaims of devices that the guest may use.
         resource_claims: Vec<VirtualMachineInstanceResourceClaim> = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        /// Volumes for the platform, which the guest does not see.
+        /// Volumes that the platform uses and the guest does not see.
         utility_volumes: Vec<UtilityVolume> = {"maxItems": 256, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     }
 
     VirtualMachineInstanceResourceClaim {
-        /// Name of the claim in this instance.
+        /// Name of the claim, unique in the instance.
         name: String,
         /// Name of an existing ResourceClaim.
         resource_claim_name: Option<String>,
-        /// Template from which a ResourceClaim is created.
+        /// Name of the ResourceClaimTemplate that a ResourceClaim is created from.
         resource_claim_template_name: Option<String>,
     }
 
     VirtualMachineInstancePhaseTransitionTimestamp {
-        /// The phase.
+        /// Phase that the instance entered.
         phase: Option<String>,
-        /// When the instance entered it.
+        /// When the instance entered the phase.
         phase_transition_timestamp: Option<Time>,
     }
 
     TopologyHints {
-        /// Frequency of the time stamp counter that the node must have, in Hz.
+        /// TSC frequency that the node must have, in Hz.
         tsc_frequency: Option<i64>,
     }
 
     VirtualMachineInstanceStatus {
-        /// The node where the guest runs.
+        /// Name of the node that the guest runs on.
         node_name: Option<String>,
-        /// Why the instance has failed, in one word.
+        /// Reason of the failure as one CamelCase word, for programs.
         reason: Option<String>,
         conditions: Vec<VirtualMachineInstanceCondition>,
-        /// Pending, Scheduling, Scheduled, Running, Succeeded, Failed, WaitingForSync or Unknown.
+        /// Phase of the instance: Pending, Scheduling, Scheduled, Running, Succeeded, Failed,
+        /// WaitingForSync or Unknown.
         phase: Option<String>,
         /// When the instance entered each phase.
         phase_transition_timestamps: Vec<VirtualMachineInstancePhaseTransitionTimestamp> = {"x-kubernetes-list-type": "atomic"},
-        /// The interfaces of the guest with their addresses.
+        /// Network interfaces of the guest with their addresses.
         interfaces: Vec<VirtualMachineInstanceNetworkInterface>,
-        /// What the guest agent tells about the guest.
+        /// Operating system of the guest, as reported by the guest agent.
         guest_os_info as "guestOSInfo": Option<VirtualMachineInstanceGuestOSInfo>,
         /// Progress and result of the latest migration.
         migration_state: Option<VirtualMachineInstanceMigrationState>,
-        /// LiveMigration, or BlockMigration if disks have to be copied.
+        /// Migration method: LiveMigration, or BlockMigration if disks are copied.
         migration_method: Option<String>,
-        /// How migration data is transferred.
+        /// Transport of the migration data.
         migration_transport: Option<String>,
         /// Quality of service class: Guaranteed, Burstable or BestEffort.
         qos_class: Option<String>,
         /// Version of the component that runs the guest.
         launcher_container_image_version: Option<String>,
-        /// The node that the guest should leave.
+        /// Name of the node that the guest is to be evacuated from.
         evacuation_node_name: Option<String>,
-        /// Pods of the instance by UID, with their nodes.
+        /// Nodes of the pods of the instance, by UID of the pod.
         active_pods: Map<String>,
-        /// The state of each volume.
+        /// Observed state of the volumes.
         volume_status: Vec<VolumeStatus> = {"x-kubernetes-list-type": "atomic"},
-        /// Checksums of a kernel that is booted directly.
+        /// Checksums of the kernel and initial RAM disk that are booted directly.
         kernel_boot_status: Option<KernelBootStatus>,
-        /// Whether file systems of the guest are frozen.
+        /// Freeze state of the file systems of the guest; frozen while they are.
         fs_freeze_status: Option<String>,
-        /// Requirements on nodes that the guest can move to.
+        /// Requirements on nodes that the guest can be migrated to.
         topology_hints: Option<TopologyHints>,
-        /// ControllerRevision with the specification that the instance was created from.
+        /// Name of the ControllerRevision with the specification that the instance was created
+        /// from.
         virtual_machine_revision_name: Option<String>,
         /// User ID of the QEMU process.
         runtime_user: Option<u64>,
-        /// Context ID of the guest for VSOCK.
+        /// VSOCK context ID (CID) of the guest.
         vsockcid as "VSOCKCID": Option<u32> = {"format": "int64", "minimum": 0, "maximum": 4294967295},
         /// SELinux context of the QEMU process.
         selinux_context: Option<String>,
-        /// Machine type that QEMU uses.
+        /// Machine type that the guest was started with.
         machine: Option<Machine>,
-        /// Sockets, cores and threads that the guest has now.
+        /// Current sockets, cores and threads of the guest.
         current_cpu_topology as "currentCPUTopology": Option<CPUTopology>,
-        /// Memory that the guest has now.
+        /// Current memory of the guest.
         memory: Option<MemoryStatus>,
-        /// Volumes that are moved to other claims.
+        /// Volumes that are being migrated to other claims.
         migrated_volumes: Vec<StorageMigratedVolumeInfo> = {"x-kubernetes-list-type": "atomic"},
-        /// State of changed block tracking, which incremental backups need.
+        /// State of changed block tracking, which incremental backups require.
         changed_block_tracking: Option<ChangedBlockTrackingStatus> = {"nullable": true},
     }
 
     VolumeStatus {
         /// Name of the volume.
         name: String,
-        /// Device name in the guest, for example vda.
+        /// Name of the device in the guest, for example vda.
         target: String,
         /// Phase of a hot-plugged volume: Pending, Ready or Detaching.
         phase: Option<String>,
-        /// Why the volume is in this phase, in one word.
+        /// Reason of the phase as one CamelCase word, for programs.
         reason: Option<String>,
-        /// Why the volume is in this phase.
+        /// Human-readable details of the phase.
         message: Option<String>,
-        /// The claim of the volume.
+        /// PersistentVolumeClaim of the volume.
         persistent_volume_claim_info: Option<PersistentVolumeClaimInfo>,
-        /// Set for volumes that were plugged in while the guest ran.
+        /// Attachment of a hot-plugged volume; not set for other volumes.
         hotplug_volume: Option<HotplugVolumeStatus>,
         /// Size of the disk in bytes.
         size: Option<i64>,
-        /// Progress of a memory dump to this volume.
+        /// Progress of the memory dump to this volume.
         memory_dump_volume: Option<DomainMemoryDumpInfo>,
-        /// Checksum of a container disk.
+        /// Checksum of the image of a container disk.
         container_disk_volume: Option<ContainerDiskInfo>,
     }
 
@@ -183,32 +185,32 @@ record! {
     }
 
     KernelBootStatus {
-        /// The kernel.
+        /// Checksum of the kernel.
         kernel_info: Option<KernelInfo>,
-        /// The initial RAM disk.
+        /// Checksum of the initial RAM disk.
         initrd_info: Option<InitrdInfo>,
     }
 
     DomainMemoryDumpInfo {
-        /// When the dump began.
+        /// When the memory dump began.
         start_timestamp: Option<Time>,
-        /// When the dump ended.
+        /// When the memory dump ended.
         end_timestamp: Option<Time>,
-        /// Claim that the dump is written to.
+        /// Name of the claim that the memory dump is written to.
         claim_name: Option<String>,
-        /// Name of the dump file on the claim.
+        /// Name of the file of the memory dump on the claim.
         target_file_name: Option<String>,
     }
 
     HotplugVolumeStatus {
-        /// Pod that attaches the volume.
+        /// Name of the pod that attaches the volume.
         attach_pod_name: Option<String>,
-        /// UID of that pod.
+        /// UID of the pod that attaches the volume.
         attach_pod_uid as "attachPodUID": Option<String>,
     }
 
     ContainerDiskInfo {
-        /// Checksum of the disk.
+        /// Checksum of the disk image.
         checksum: Option<u32> = {"format": "int64", "minimum": 0, "maximum": 4294967295},
     }
 
@@ -224,9 +226,9 @@ record! {
     VirtualMachineInstanceNetworkInterface {
         /// First IP address of the interface.
         ip_address: Option<String>,
-        /// MAC address.
+        /// MAC address of the interface.
         mac: Option<String>,
-        /// Name of the interface in the specification.
+        /// Name of the interface in the specification of the instance.
         name: Option<String>,
         /// All IP addresses of the interface.
         ip_addresses: Vec<String>,
@@ -234,28 +236,28 @@ record! {
         pod_interface_name: Option<String>,
         /// Name of the interface in the guest.
         interface_name: Option<String>,
-        /// Who reported the interface: domain, guest-agent or multus-status.
+        /// Sources of the information: domain, guest-agent or multus-status.
         info_source: Option<String>,
-        /// Number of queues.
+        /// Number of queues of the interface.
         queue_count: Option<i32>,
-        /// up or down.
+        /// State of the link: up or down.
         link_state: Option<String>,
     }
 
     VirtualMachineInstanceGuestOSInfo {
-        /// Name of the operating system.
+        /// Name of the operating system, for example Debian GNU/Linux.
         name: Option<String>,
         /// Release of the kernel.
         kernel_release: Option<String>,
         /// Version of the operating system.
         version: Option<String>,
-        /// Name and version for display.
+        /// Name and version of the operating system for display.
         pretty_name: Option<String>,
         /// Version of the operating system, for programs.
         version_id: Option<String>,
-        /// Build of the kernel.
+        /// Version (build) of the kernel.
         kernel_version: Option<String>,
-        /// Hardware architecture.
+        /// Hardware architecture that the guest reports.
         machine: Option<String>,
         /// Identifier of the operating system, for example debian.
         id: Option<String>,
@@ -268,17 +270,17 @@ record! {
         start_timestamp: Option<Time>,
         /// When the backup ended.
         end_timestamp: Option<Time>,
-        /// The backup has ended.
+        /// Whether the backup has ended.
         completed: Option<bool>,
-        /// The backup has failed.
+        /// Whether the backup has failed.
         failed: Option<bool>,
-        /// Details about the result.
+        /// Human-readable result of the backup.
         backup_msg: Option<String>,
         /// Checkpoint that the next incremental backup starts from.
         checkpoint_name: Option<String>,
-        /// Volumes in the backup.
+        /// Volumes that the backup includes.
         volumes: Vec<VirtualMachineInstanceBackupVolumeInfo> = {"x-kubernetes-list-type": "atomic"},
-        /// Whether file systems of the guest were frozen.
+        /// Whether the file systems of the guest were frozen for the backup.
         quiesce_status: Option<String>,
     }
 
@@ -288,50 +290,50 @@ record! {
     }
 
     Probe {
-        /// Run a command in the guest through the guest agent.
+        /// Command that is executed in the guest through the guest agent.
         exec: Option<ExecAction>,
-        /// Ask the guest agent for an answer.
+        /// Ping of the guest agent.
         guest_agent_ping: Option<Empty>,
-        /// Send an HTTP request to the guest.
+        /// HTTP request to the guest.
         http_get: Option<HTTPGetAction>,
-        /// Open a TCP connection to the guest.
+        /// TCP connection to the guest.
         tcp_socket: Option<TCPSocketAction>,
-        /// Seconds after the start of the guest before the first probe.
+        /// Seconds between the start of the guest and the first probe.
         initial_delay_seconds: Option<i32>,
-        /// Seconds until a probe counts as failed.
+        /// Timeout of a probe in seconds.
         timeout_seconds: Option<i32>,
-        /// Seconds between probes.
+        /// Seconds between two probes.
         period_seconds: Option<i32>,
-        /// Successes in a row after a failure that count as success.
+        /// Number of consecutive successes after which a failed probe succeeds.
         success_threshold: Option<i32>,
-        /// Failures in a row that count as failure.
+        /// Number of consecutive failures after which the probe fails.
         failure_threshold: Option<i32>,
     }
 
     MemoryStatus {
         /// Memory of the guest when it started.
         guest_at_boot: Option<Quantity>,
-        /// Memory of the guest now.
+        /// Current memory of the guest.
         guest_current: Option<Quantity>,
         /// Memory that was requested for the guest.
         guest_requested: Option<Quantity>,
-        /// Memory that QEMU needs beside that of the guest.
+        /// Memory overhead of QEMU in addition to the guest memory.
         memory_overhead: Option<Quantity>,
     }
 
     ReservedOverhead {
-        /// Memory that is reserved in addition to the computed overhead.
+        /// Memory that is reserved in addition to the computed memory overhead.
         added_overhead: Option<Quantity>,
-        /// Whether the memory of the guest is locked: Required or NotRequired.
+        /// Whether the guest memory is locked in RAM: Required or NotRequired.
         mem_lock: Option<String> = {"enum": ["NotRequired", "Required"]},
     }
 
     CPUTopology {
-        /// Cores per socket.
+        /// Number of cores per socket.
         cores: Option<u32>,
-        /// Number of sockets.
+        /// Number of CPU sockets.
         sockets: Option<u32>,
-        /// Threads per core.
+        /// Number of threads per core.
         threads: Option<u32>,
     }
 }

@@ -8,28 +8,28 @@ use crate::api::record::record;
 
 record! {
     StorageMigratedVolumeInfo {
-        /// Name of the volume in the machine.
+        /// Name of the volume in the virtual machine.
         volume_name: String,
-        /// The claim that the volume is moved from.
+        /// PersistentVolumeClaim that the volume is migrated from.
         source_pvc_info as "sourcePVCInfo": Option<PersistentVolumeClaimInfo>,
-        /// The claim that the volume is moved to.
+        /// PersistentVolumeClaim that the volume is migrated to.
         destination_pvc_info as "destinationPVCInfo": Option<PersistentVolumeClaimInfo>,
     }
 
     PersistentVolumeClaimInfo {
-        /// Name of the claim.
+        /// Name of the PersistentVolumeClaim.
         claim_name: Option<String>,
         /// Access modes of the claim.
         access_modes: Vec<String> = {"x-kubernetes-list-type": "atomic"},
-        /// Block or Filesystem.
+        /// Volume mode of the claim: Block or Filesystem.
         volume_mode: Option<String>,
-        /// Size of the bound volume.
+        /// Capacity of the bound volume.
         capacity: Map<Quantity>,
-        /// Size that the claim requests.
+        /// Requested size of the volume.
         requests: Map<Quantity>,
-        /// The disk image was allocated in full when it was created.
+        /// Whether the disk image was preallocated.
         preallocated: Option<bool>,
-        /// Share of the volume that the file system needs for itself, between 0 and 1.
+        /// Share of the volume that is reserved for file system overhead, from 0 to 1.
         filesystem_overhead: Option<String> = {"pattern": "^(0(?:\\.\\d{1,3})?|1)$"},
     }
 
@@ -51,7 +51,8 @@ record! {
         spec: Option<VirtualMachineInstanceSpec>,
     }
 
-    /// A machine that outlives its runs: it holds how the guest is made and whether it runs.
+    /// Virtual machine with its configuration and run strategy; it exists also while no guest
+    /// runs.
     VirtualMachine {
         api_version: Option<String>,
         kind: Option<String>,
@@ -61,66 +62,68 @@ record! {
     }
 
     VirtualMachineSpec {
-        /// Deprecated: `true` is the run strategy Always, `false` is Halted.
+        /// Deprecated: use runStrategy. `true` means Always, `false` means Halted.
         running: Option<bool>,
-        /// When the guest runs: Always, RerunOnFailure, Manual, Halted, Once or WaitAsReceiver.
+        /// Run strategy of the guest: Always, RerunOnFailure, Manual, Halted, Once or
+        /// WaitAsReceiver.
         run_strategy: Option<String>,
-        /// The size of the machine, kept as an object of its own.
+        /// Reference to the instance type, which sets the size of the virtual machine.
         instancetype: Option<InstancetypeMatcher>,
-        /// Fills what the template leaves open, for example the bus of a disk.
+        /// Reference to the preference, which sets defaults for the template, for example the bus
+        /// of disks.
         preference: Option<PreferenceMatcher>,
-        /// The instance that is created when the machine starts.
+        /// Template of the instance that is created when the virtual machine starts.
         template: VirtualMachineInstanceTemplateSpec,
-        /// Volumes that are created with the machine and deleted with it.
+        /// Templates of DataVolumes that are created and deleted with the virtual machine.
         data_volume_templates: Vec<DataVolumeTemplateSpec>,
-        /// What an exchanged volume means: Replacement (default) or Migration.
+        /// Meaning of a changed volume: Replacement (default), or Migration of its data.
         update_volumes_strategy: Option<String>,
     }
 
     VirtualMachineStartFailure {
-        /// Number of failed starts in a row.
+        /// Number of consecutive failed starts.
         consecutive_fail_count: Option<i64>,
         /// UID of the instance that failed last.
         last_failed_vmi_uid as "lastFailedVMIUID": Option<String>,
-        /// Time of the next attempt.
+        /// Time of the next attempt to start.
         retry_after_timestamp: Option<Time>,
     }
 
     VirtualMachineStatus {
-        /// The snapshot that is being taken.
+        /// Name of the VirtualMachineSnapshot that is in progress.
         snapshot_in_progress: Option<String>,
-        /// The restore that is being carried out.
+        /// Name of the VirtualMachineRestore that is in progress.
         restore_in_progress: Option<String>,
-        /// An instance exists.
+        /// Whether an instance exists.
         created: Option<bool>,
-        /// The guest runs and is ready.
+        /// Whether the guest is running and ready.
         ready: Option<bool>,
-        /// The state of the machine in one word.
+        /// State of the virtual machine for display, for example Running or Stopped.
         printable_status: Option<String> = {"default": "Stopped"},
         conditions: Vec<VirtualMachineCondition>,
-        /// Starts and stops that were asked for and are not done yet.
+        /// Requests to start or stop the instance that are not yet carried out.
         state_change_requests: Vec<VirtualMachineStateChangeRequest>,
-        /// Volumes that are to be attached or detached.
+        /// Requests to attach or detach volumes.
         volume_requests: Vec<VirtualMachineVolumeRequest> = {"x-kubernetes-list-type": "atomic"},
-        /// Whether each volume can be part of a snapshot.
+        /// Whether each volume can be included in a snapshot.
         volume_snapshot_statuses: Vec<VolumeSnapshotStatus>,
-        /// How often the machine failed to start in a row, and when it is tried again.
+        /// Consecutive failed starts and the time of the next attempt.
         start_failure: Option<VirtualMachineStartFailure> = {"nullable": true},
-        /// The memory dump that was requested, and its progress.
+        /// Requested memory dump and its progress.
         memory_dump_request: Option<VirtualMachineMemoryDumpRequest> = {"nullable": true},
         /// Generation of the specification that the running instance was created from.
         observed_generation: Option<i64>,
         /// Generation of the current specification.
         desired_generation: Option<i64>,
-        /// The run strategy that was last acted on.
+        /// Run strategy that was last applied.
         run_strategy: Option<String>,
-        /// Progress of a change of volumes.
+        /// Progress of a change of the volumes.
         volume_update_state: Option<VolumeUpdateState>,
-        /// State of changed block tracking, which incremental backups need.
+        /// State of changed block tracking, which incremental backups require.
         changed_block_tracking: Option<ChangedBlockTrackingStatus> = {"nullable": true},
-        /// The instancetype that is applied.
+        /// Instance type that is applied to the virtual machine.
         instancetype_ref: Option<InstancetypeStatusRef> = {"nullable": true},
-        /// The preference that is applied.
+        /// Preference that is applied to the virtual machine.
         preference_ref: Option<InstancetypeStatusRef> = {"nullable": true},
     }
 
@@ -130,55 +133,55 @@ record! {
     }
 
     InstancetypeStatusRef {
-        /// Name of the instancetype or preference.
+        /// Name of the instance type or preference.
         name: Option<String>,
-        /// Kind of the instancetype or preference.
+        /// Kind of the instance type or preference.
         kind: Option<String>,
-        /// The ControllerRevision that keeps the applied version.
+        /// ControllerRevision that contains the applied version.
         controller_revision_ref: Option<ControllerRevisionRef>,
-        /// Volume whose labels named the object.
+        /// Name of the volume that the instance type or preference is inferred from.
         infer_from_volume: Option<String>,
-        /// What happens if the volume names none: Reject or Ignore.
+        /// Action if it cannot be inferred from the volume: Reject or Ignore.
         infer_from_volume_failure_policy: Option<String>,
     }
 
     ChangedBlockTrackingStatus {
         /// State of the tracking: Enabled, Disabled, Initializing or an error.
         state: String,
-        /// The backup that runs.
+        /// Observed progress of the current backup.
         backup_status: Option<VirtualMachineInstanceBackupStatus> = {"nullable": true},
     }
 
     VolumeUpdateState {
-        /// Volumes that are moved to other claims.
+        /// Migration of volumes to other claims.
         volume_migration_state: Option<VolumeMigrationState>,
     }
 
     VolumeMigrationState {
-        /// The volumes with their old and new claims.
+        /// Migrated volumes with their source and destination claims.
         migrated_volumes: Vec<StorageMigratedVolumeInfo> = {"x-kubernetes-list-type": "atomic"},
     }
 
     VolumeSnapshotStatus {
         /// Name of the volume.
         name: String,
-        /// The volume can be part of a snapshot.
+        /// Whether the volume can be included in a snapshot.
         enabled: bool,
-        /// Why it cannot.
+        /// Reason why the volume cannot be included in a snapshot.
         reason: Option<String>,
     }
 
     VirtualMachineVolumeRequest {
-        /// Attach this volume.
+        /// Volume that is to be attached.
         add_volume_options: Option<AddVolumeOptions>,
-        /// Detach this volume.
+        /// Volume that is to be detached.
         remove_volume_options: Option<RemoveVolumeOptions>,
     }
 
     VirtualMachineStateChangeRequest {
-        /// Start or Stop.
+        /// Requested action: Start or Stop.
         action: String,
-        /// Options of the request, for example paused.
+        /// Options of the request, for example paused, by name.
         data: Map<String>,
         /// UID of the instance that is to be stopped.
         uid: Option<String>,
@@ -194,45 +197,48 @@ record! {
     }
 
     VirtualMachineMemoryDumpRequest {
-        /// Claim that the dump is written to.
+        /// Name of the claim that the memory dump is written to.
         claim_name: String,
-        /// Associating, InProgress, Unmounting, Completed, Dissociating or Failed.
+        /// Phase of the memory dump: Associating, InProgress, Unmounting, Completed, Dissociating
+        /// or Failed.
         phase: String,
-        /// The dump is to be removed from the machine.
+        /// Whether the memory dump is to be removed from the virtual machine.
         remove: Option<bool>,
-        /// When the dump began.
+        /// When the memory dump began.
         start_timestamp: Option<Time>,
-        /// When the dump ended.
+        /// When the memory dump ended.
         end_timestamp: Option<Time>,
-        /// Name of the dump file on the claim.
+        /// Name of the file of the memory dump on the claim.
         file_name: Option<String>,
-        /// Why the dump failed.
+        /// Human-readable cause of a failed memory dump.
         message: Option<String>,
     }
 
     InstancetypeMatcher {
-        /// Name of the instancetype.
+        /// Name of the instance type.
         name: Option<String>,
-        /// VirtualMachineClusterInstancetype (default) or VirtualMachineInstancetype.
+        /// Kind of the instance type: VirtualMachineClusterInstancetype (default) or
+        /// VirtualMachineInstancetype.
         kind: Option<String>,
-        /// The ControllerRevision that pins the size.
+        /// Name of the ControllerRevision with the version that is applied.
         revision_name: Option<String>,
-        /// A volume whose labels name the size.
+        /// Name of the volume whose labels specify the instance type.
         infer_from_volume: Option<String>,
-        /// What happens if the volume names no instancetype: Reject or Ignore.
+        /// Action if the instance type cannot be inferred from the volume: Reject or Ignore.
         infer_from_volume_failure_policy: Option<String>,
     }
 
     PreferenceMatcher {
         /// Name of the preference.
         name: Option<String>,
-        /// VirtualMachineClusterPreference (default) or VirtualMachinePreference.
+        /// Kind of the preference: VirtualMachineClusterPreference (default) or
+        /// VirtualMachinePreference.
         kind: Option<String>,
-        /// ControllerRevision that keeps the version to apply.
+        /// Name of the ControllerRevision with the version that is applied.
         revision_name: Option<String>,
-        /// A volume whose labels name the preference.
+        /// Name of the volume whose labels specify the preference.
         infer_from_volume: Option<String>,
-        /// What happens if the volume names no preference: Reject or Ignore.
+        /// Action if the preference cannot be inferred from the volume: Reject or Ignore.
         infer_from_volume_failure_policy: Option<String>,
     }
 }

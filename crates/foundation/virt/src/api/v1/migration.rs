@@ -14,119 +14,119 @@ record! {
     }
 
     VirtualMachineInstanceMigrationSourceState {
-        /// Node of the guest.
+        /// Node that the guest runs on.
         node: Option<String>,
-        /// Pod that represents the guest.
+        /// Pod of the guest on the source.
         pod: Option<String>,
-        /// UID of the migration object.
+        /// UID of the VirtualMachineInstanceMigration.
         migration_uid as "migrationUID": Option<String>,
-        /// Name of the guest for its hypervisor.
+        /// Name of the domain of the guest in the hypervisor.
         domain_name: Option<String>,
         /// Namespace of the guest.
         domain_namespace: Option<String>,
         /// Address for migrations between clusters.
         sync_address: Option<String>,
-        /// Claim with the state of TPM and firmware.
+        /// Name of the claim with the state of TPM and UEFI.
         persistent_state_pvc_name as "persistentStatePVCName": Option<String>,
-        /// SELinux context of the process.
+        /// SELinux context of the QEMU process.
         selinux_context: Option<String>,
-        /// UID of the instance.
+        /// UID of the VirtualMachineInstance.
         virtual_machine_instance_uid as "virtualMachineInstanceUID": Option<String>,
-        /// Labels that the nodes of the guest must have.
+        /// Labels that the node of the guest must have.
         node_selectors: Map<String>,
     }
 
     VirtualMachineInstanceMigrationTargetState {
-        /// Node of the guest.
+        /// Node that the guest is migrated to.
         node: Option<String>,
-        /// Pod that represents the guest.
+        /// Pod of the guest on the target.
         pod: Option<String>,
-        /// UID of the migration object.
+        /// UID of the VirtualMachineInstanceMigration.
         migration_uid as "migrationUID": Option<String>,
-        /// Name of the guest for its hypervisor.
+        /// Name of the domain of the guest in the hypervisor.
         domain_name: Option<String>,
         /// Namespace of the guest.
         domain_namespace: Option<String>,
         /// Address for migrations between clusters.
         sync_address: Option<String>,
-        /// Claim with the state of TPM and firmware.
+        /// Name of the claim with the state of TPM and UEFI.
         persistent_state_pvc_name as "persistentStatePVCName": Option<String>,
-        /// SELinux context of the process.
+        /// SELinux context of the QEMU process.
         selinux_context: Option<String>,
-        /// UID of the instance.
+        /// UID of the VirtualMachineInstance.
         virtual_machine_instance_uid as "virtualMachineInstanceUID": Option<String>,
-        /// When the target was ready to receive.
+        /// When the target was ready to receive the guest.
         domain_ready_timestamp: Option<Time>,
-        /// Whether the target has started its process.
+        /// Whether the QEMU process of the target has started.
         domain_detected: Option<bool>,
-        /// Address that the memory is sent to.
+        /// Address of the target that receives the migration data.
         node_address: Option<String>,
-        /// Ports of the target by their purpose.
+        /// Ports of the target, with their purpose.
         direct_migration_node_ports: Map<i64>,
-        /// UID of the pod that attaches plugged volumes.
+        /// UID of the pod that attaches hot-plugged volumes.
         attachment_pod_uid as "attachmentPodUID": Option<String>,
-        /// Processors that the guest gets.
+        /// Physical CPUs that are dedicated to the guest.
         cpu_set: Vec<i64> = {"x-kubernetes-list-type": "atomic"},
         /// NUMA topology of the target, as JSON.
         node_topology: Option<String>,
     }
 
     VirtualMachineInstanceMigrationState {
-        /// When memory began to be sent.
+        /// When the transfer of the memory began.
         start_timestamp: Option<Time> = {"nullable": true},
         /// When the migration ended.
         end_timestamp: Option<Time> = {"nullable": true},
-        /// When the target was ready to receive.
+        /// When the target was ready to receive the guest.
         target_node_domain_ready_timestamp: Option<Time>,
-        /// Whether the target has started its process.
+        /// Whether the QEMU process of the target has started.
         target_node_domain_detected: Option<bool>,
-        /// Address that the memory is sent to.
+        /// Address of the target that receives the migration data.
         target_node_address: Option<String>,
-        /// Ports of the target by their purpose.
+        /// Ports of the target, with their purpose.
         target_direct_migration_node_ports: Map<i64>,
-        /// Node that the guest moves to.
+        /// Node that the guest is migrated to.
         target_node: Option<String>,
-        /// Pod that represents the guest there.
+        /// Pod of the guest on the target.
         target_pod: Option<String>,
-        /// UID of the pod there that attaches plugged volumes.
+        /// UID of the pod on the target that attaches hot-plugged volumes.
         target_attachment_pod_uid as "targetAttachmentPodUID": Option<String>,
-        /// Node that the guest moves from.
+        /// Node that the guest is migrated from.
         source_node: Option<String>,
-        /// Pod that represents the guest before.
+        /// Pod of the guest on the source.
         source_pod: Option<String>,
-        /// The guest runs on the target.
+        /// Whether the migration has ended; the guest runs on the target unless it failed.
         completed: Option<bool>,
-        /// The guest stays on the source.
+        /// Whether the migration has failed; the guest stays on the source.
         failed: Option<bool>,
-        /// The migration is to be canceled.
+        /// Whether the cancellation of the migration was requested.
         abort_requested: Option<bool>,
-        /// Aborting, Succeeded or Failed.
+        /// State of the cancellation: Aborting, Succeeded or Failed.
         abort_status: Option<String>,
-        /// Why the migration failed.
+        /// Human-readable cause of a failed migration.
         failure_reason: Option<String>,
-        /// UID of the migration object.
+        /// UID of the VirtualMachineInstanceMigration.
         migration_uid: Option<String>,
-        /// How memory is sent: PreCopy or PostCopy.
+        /// Mode of the memory transfer: PreCopy or PostCopy.
         mode: Option<String>,
-        /// Policy that applies.
+        /// Name of the MigrationPolicy that applies.
         migration_policy_name: Option<String>,
-        /// Limits and options that apply.
+        /// Migration options that apply.
         migration_configuration: Option<VMIMConfigurationOptions>,
-        /// Processors that the guest gets on the target.
+        /// Physical CPUs of the target that are dedicated to the guest.
         target_cpu_set as "targetCPUSet": Vec<i64> = {"x-kubernetes-list-type": "atomic"},
         /// NUMA topology of the target, as JSON.
         target_node_topology: Option<String>,
-        /// Claim with the state of TPM and firmware on the source.
+        /// Name of the claim with the state of TPM and UEFI on the source.
         source_persistent_state_pvc_name as "sourcePersistentStatePVCName": Option<String>,
-        /// Claim with the state of TPM and firmware on the target.
+        /// Name of the claim with the state of TPM and UEFI on the target.
         target_persistent_state_pvc_name as "targetPersistentStatePVCName": Option<String>,
-        /// The side of the source.
+        /// State of the source of the migration.
         source_state: Option<VirtualMachineInstanceMigrationSourceState>,
-        /// The side of the target.
+        /// State of the target of the migration.
         target_state: Option<VirtualMachineInstanceMigrationTargetState>,
-        /// Network that is used: pod or migration.
+        /// Network of the migration data: pod or migration.
         migration_network_type: Option<String>,
-        /// Memory that is reserved on the target besides that of the guest.
+        /// Memory overhead of QEMU on the target.
         target_memory_overhead: Option<Quantity>,
     }
 
@@ -139,154 +139,161 @@ record! {
     }
 
     VirtualMachineInstanceMigrationSpec {
-        /// The instance to move, in the same namespace.
+        /// Name of the VirtualMachineInstance to migrate, in the same namespace.
         vmi_name: Option<String>,
-        /// Labels that the new node must have, besides those of the instance.
+        /// Labels that the target node must have, in addition to those of the instance.
         added_node_selector: Map<String>,
-        /// The guest goes to another cluster.
+        /// Target of a migration to another cluster.
         send_to: Option<VirtualMachineInstanceMigrationSource>,
-        /// The guest comes from another cluster.
+        /// Source of a migration from another cluster.
         receive: Option<VirtualMachineInstanceMigrationTarget>,
-        /// Order among waiting migrations: system-critical, user-triggered or system-maintenance.
+        /// Priority among pending migrations: system-critical, user-triggered or
+        /// system-maintenance.
         priority: Option<String>,
     }
 
     VirtualMachineInstanceMigrationSource {
-        /// Name that both clusters know the migration by.
+        /// ID of the migration, the same in both clusters.
         migration_id as "migrationID": String,
-        /// Address of the other cluster.
+        /// URL of the other cluster.
         connect_url as "connectURL": String,
     }
 
     VirtualMachineInstanceMigrationTarget {
-        /// Name that both clusters know the migration by.
+        /// ID of the migration, the same in both clusters.
         migration_id as "migrationID": String,
     }
 
     VirtualMachineInstanceMigrationPhaseTransitionTimestamp {
-        /// The phase.
+        /// Phase that the migration entered.
         phase: Option<String>,
-        /// When it was entered.
+        /// When the migration entered the phase.
         phase_transition_timestamp: Option<Time>,
     }
 
     VirtualMachineInstanceMigrationStatus {
-        /// Pending, Scheduling, Scheduled, PreparingTarget, TargetReady, Running, Succeeded or
-        /// Failed.
+        /// Phase of the migration: Pending, Scheduling, Scheduled, PreparingTarget, TargetReady,
+        /// Running, Succeeded or Failed.
         phase: Option<String>,
         conditions: Vec<VirtualMachineInstanceMigrationCondition>,
-        /// When each phase was entered.
+        /// When the migration entered each phase.
         phase_transition_timestamps: Vec<VirtualMachineInstanceMigrationPhaseTransitionTimestamp> = {"x-kubernetes-list-type": "atomic"},
-        /// Details of the move.
+        /// Progress and result of the migration.
         migration_state: Option<VirtualMachineInstanceMigrationState>,
         /// Addresses for migrations between clusters.
         synchronization_addresses: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 
     StallDetectorOptions {
-        /// By how many percent the rest must shrink to count as progress.
+        /// Percentage by which the remaining data must decrease to count as progress.
         stall_margin: Option<i64> = {"minimum": 0, "maximum": 100},
-        /// Weight of the latest measurement in averages.
+        /// Weight of the latest sample in the moving average of the bandwidth, above 0 up to 1.
         ewma_alpha: Option<Quantity>,
         /// Seconds without progress after which a migration is stalled.
         stall_progress_timeout: Option<i64> = {"minimum": 0},
-        /// Seconds that the switch may take.
+        /// Timeout of the switchover in seconds.
         switchover_timeout: Option<i64> = {"minimum": 0},
-        /// Factor of the estimate whether copying can end.
+        /// Factor by which the estimated downtime may exceed the maximum before the migration is
+        /// aborted.
         precopy_possible_factor: Option<Quantity>,
-        /// By which factor the waiting time shrinks.
+        /// Factor that the time between relaxations of the stall threshold is multiplied by after
+        /// each.
         patience_window_decay_factor: Option<Quantity>,
-        /// Switch where the rest is smallest.
+        /// Whether a stalled migration waits for a local minimum of the remaining data.
         search_local_minima: Option<bool>,
-        /// Factor for the longest duration.
+        /// Factor that the completion timeout is multiplied by to get the total time limit.
         completion_timeout_factor: Option<Quantity>,
     }
 
     ExperimentalMigrationOptions {
-        /// How a stalled migration is detected.
+        /// Options of the detection of stalled migrations.
         stall_detector: Option<StallDetectorOptions>,
-        /// How the allowed interruption grows.
+        /// Options of the stepwise increase of the maximum downtime.
         downtime_tuning: Option<DowntimeTuningOptions>,
-        /// Compression of the memory that is sent.
+        /// Compression of the migration data: none or zstd.
         compression: Option<String> = {"enum": ["none", "zstd"]},
     }
 
     DowntimeTuningOptions {
-        /// Interruption that is allowed first, in milliseconds.
+        /// Initial maximum downtime in milliseconds.
         initial_ms: Option<i64> = {"minimum": 1},
-        /// Steps up to the maximum.
+        /// Number of steps up to the maximum downtime.
         steps: Option<i32> = {"minimum": 1},
-        /// Pass after which it begins to grow.
+        /// Number of memory iterations after which the downtime is first increased.
         start_after_iteration: Option<i64> = {"minimum": 1},
-        /// Seconds between two steps.
+        /// Seconds between two increases of the downtime.
         cooldown_seconds: Option<i32> = {"minimum": 1},
     }
 
     VMIMConfigurationOptions {
-        /// Taint of nodes whose guests are migrated away.
+        /// Key of the taint that marks a node as drained, so that its guests are migrated.
         node_drain_taint_key: Option<String>,
-        /// Most migrations that leave a node at a time; the default is 2.
+        /// Maximum number of parallel migrations from a node; 2 by default.
         parallel_outbound_migrations_per_node: Option<u32>,
-        /// Most migrations in the cluster at a time; the default is 5.
+        /// Maximum number of parallel migrations in the cluster; 5 by default.
         parallel_migrations_per_cluster: Option<u32>,
-        /// Slow guests down that change their memory faster than it can be sent.
+        /// Whether the CPUs of guests are throttled if their memory changes too fast
+        /// (auto-converge).
         allow_auto_converge: Option<bool>,
-        /// Bytes per second of a migration; 0 is no limit.
+        /// Bandwidth limit of a migration in bytes per second; 0 means no limit.
         bandwidth_per_migration: Option<Quantity>,
-        /// Seconds for each GiB of memory after which a migration is given up; the default is 150.
+        /// Seconds per GiB of memory after which a migration is canceled; 150 by default.
         completion_timeout_per_gi_b: Option<i64>,
-        /// How long a guest may stand still, in milliseconds; the default is 300.
+        /// Maximum downtime of a guest in milliseconds; 300 by default.
         max_downtime_ms: Option<u64> = {"minimum": 1, "maximum": 2000000},
-        /// Seconds without progress after which a migration is given up; the default is 150.
+        /// Seconds without progress after which a migration is canceled; 150 by default.
         progress_timeout: Option<i64>,
-        /// Seconds that volumes of tools may take to be detached.
+        /// Timeout of the detachment of utility volumes in seconds.
         utility_volumes_timeout: Option<i64>,
-        /// Migrate guests that could lose data.
+        /// Whether guests are migrated even if data could be lost.
         unsafe_migration_override: Option<bool>,
-        /// Let guests go on at the target before all memory is there; not supported here.
+        /// Whether guests can continue on the target before all memory is copied (post-copy); not
+        /// supported.
         allow_post_copy: Option<bool>,
-        /// Pause guests that are not migrated in time, until the rest of their memory is sent.
+        /// Whether guests that do not converge in time are paused until their memory is copied.
         allow_workload_disruption: Option<bool>,
-        /// Send memory without encryption; it is always encrypted here.
+        /// Whether the migration data is not encrypted; ignored, it is always encrypted.
         disable_tls as "disableTLS": Option<bool>,
-        /// NetworkAttachmentDefinition that migrations use; not supported here.
+        /// NetworkAttachmentDefinition of the migration network; not supported.
         network: Option<String>,
-        /// Give the target the SELinux level of the source.
+        /// Whether the target gets the SELinux level of the source.
         match_se_linux_level_on_migration as "matchSELinuxLevelOnMigration": Option<bool>,
-        /// Experimental options.
+        /// Experimental options of migrations.
         experimental: Option<ExperimentalMigrationOptions>,
     }
 
     MigrationConfiguration {
-        /// Taint of nodes whose guests are migrated away.
+        /// Key of the taint that marks a node as drained, so that its guests are migrated.
         node_drain_taint_key: Option<String>,
-        /// Most migrations that leave a node at a time; the default is 2.
+        /// Maximum number of parallel migrations from a node; 2 by default.
         parallel_outbound_migrations_per_node: Option<u32>,
-        /// Most migrations in the cluster at a time; the default is 5.
+        /// Maximum number of parallel migrations in the cluster; 5 by default.
         parallel_migrations_per_cluster: Option<u32>,
-        /// Slow guests down that change their memory faster than it can be sent.
+        /// Whether the CPUs of guests are throttled if their memory changes too fast
+        /// (auto-converge).
         allow_auto_converge: Option<bool>,
-        /// Bytes per second of a migration; 0 is no limit.
+        /// Bandwidth limit of a migration in bytes per second; 0 means no limit.
         bandwidth_per_migration: Option<Quantity>,
-        /// Seconds for each GiB of memory after which a migration is given up; the default is 150.
+        /// Seconds per GiB of memory after which a migration is canceled; 150 by default.
         completion_timeout_per_gi_b: Option<i64>,
-        /// How long a guest may stand still, in milliseconds; the default is 300.
+        /// Maximum downtime of a guest in milliseconds; 300 by default.
         max_downtime_ms: Option<u64> = {"minimum": 1, "maximum": 2000000},
-        /// Seconds without progress after which a migration is given up; the default is 150.
+        /// Seconds without progress after which a migration is canceled; 150 by default.
         progress_timeout: Option<i64>,
-        /// Seconds that volumes of tools may take to be detached.
+        /// Timeout of the detachment of utility volumes in seconds.
         utility_volumes_timeout: Option<i64>,
-        /// Migrate guests that could lose data.
+        /// Whether guests are migrated even if data could be lost.
         unsafe_migration_override: Option<bool>,
-        /// Let guests go on at the target before all memory is there; not supported here.
+        /// Whether guests can continue on the target before all memory is copied (post-copy); not
+        /// supported.
         allow_post_copy: Option<bool>,
-        /// Pause guests that are not migrated in time, until the rest of their memory is sent.
+        /// Whether guests that do not converge in time are paused until their memory is copied.
         allow_workload_disruption: Option<bool>,
-        /// Send memory without encryption; it is always encrypted here.
+        /// Whether the migration data is not encrypted; ignored, it is always encrypted.
         disable_tls as "disableTLS": Option<bool>,
-        /// NetworkAttachmentDefinition that migrations use; not supported here.
+        /// NetworkAttachmentDefinition of the migration network; not supported.
         network: Option<String>,
-        /// Give the target the SELinux level of the source.
+        /// Whether the target gets the SELinux level of the source.
         match_se_linux_level_on_migration as "matchSELinuxLevelOnMigration": Option<bool>,
     }
 }

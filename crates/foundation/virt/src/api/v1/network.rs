@@ -6,84 +6,84 @@ use crate::api::record::record;
 
 record! {
     Interface {
-        /// The name of the network that the interface connects to.
+        /// Name of the interface, which must be the name of a network.
         name: String,
-        /// virtio (default), e1000, e1000e, ne2k_pci, pcnet or rtl8139.
+        /// Model of the interface: virtio (default), e1000, e1000e, ne2k_pci, pcnet or rtl8139.
         model: Option<String>,
-        /// Connects the guest to the network as it is.
+        /// Connects the guest to the network with a bridge.
         bridge: Option<Empty>,
-        /// Removed upstream; not supported.
+        /// Deprecated: the slirp binding was removed; not supported.
         slirp: Option<Empty>,
-        /// Hides the guest behind the address of the node or pod.
+        /// Connects the guest with NAT behind the address of the node or pod.
         masquerade: Option<Empty>,
-        /// Pass an SR-IOV function through; not supported.
+        /// Passes an SR-IOV function through to the guest; not supported.
         sriov: Option<Empty>,
-        /// Connect through macvtap; not supported.
+        /// Connects the guest through macvtap; not supported.
         macvtap: Option<Empty>,
-        /// Connect through passt; not supported.
+        /// Connects the guest through passt; not supported.
         passt: Option<Empty>,
-        /// Connect through passt; not supported.
+        /// Connects the guest through passt; not supported.
         passt_binding: Option<Empty>,
-        /// Connect through a network binding plugin.
+        /// Connects the guest through a network binding plugin.
         binding: Option<PluginBinding>,
-        /// The only ports that are forwarded; all if empty.
+        /// Ports that are forwarded to the guest; all ports if empty.
         ports: Vec<Port>,
-        /// Ranges of ports that accept connections.
+        /// Ranges of ports that are forwarded to the guest.
         port_ranges: Vec<PortRange> = {"x-kubernetes-list-type": "atomic"},
-        /// The address of the interface, for example de:ad:00:00:be:ef.
+        /// MAC address of the interface, for example de:ad:00:00:be:ef.
         mac_address: Option<String>,
-        /// Order among the devices to boot from, beginning with 1.
+        /// Boot order of the interface, beginning with 1; unique among disks and interfaces.
         boot_order: Option<u64>,
         /// PCI address in the guest, for example 0000:81:01.0.
         pci_address: Option<String>,
-        /// Further options of the DHCP server.
+        /// Additional options of the DHCP server.
         dhcp_options: Option<DHCPOptions>,
-        /// Tag for the guest, in its device metadata.
+        /// Tag of the device in the metadata of the guest.
         tag: Option<String>,
-        /// Index that gives the interface a predictable name in the guest.
+        /// ACPI index, which gives the interface a predictable name in the guest.
         acpi_index: Option<i64>,
-        /// up (default), down or absent (removes the interface).
+        /// State of the interface: up (default), down or absent, which removes it.
         state: Option<String>,
     }
 
     DHCPOptions {
-        /// Boot file (option 67).
+        /// Name of the boot file (DHCP option 67).
         boot_file_name: Option<String>,
-        /// TFTP server (option 66).
+        /// Name of the TFTP server (DHCP option 66).
         tftp_server_name: Option<String>,
-        /// Time servers (option 42).
+        /// Addresses of NTP servers (DHCP option 42).
         ntp_servers: Vec<String>,
-        /// Private options (224 to 254).
+        /// Private DHCP options (224 to 254).
         private_options: Vec<DHCPPrivateOptions>,
     }
 
     DHCPPrivateOptions {
-        /// Number of the option, 224 to 254.
+        /// Number of the DHCP option, 224 to 254.
         option: i64,
-        /// Value of the option.
+        /// Value of the DHCP option.
         value: String,
     }
 
     PluginBinding {
-        /// Name of the plugin.
+        /// Name of the network binding plugin.
         name: String,
     }
 
     Port {
         /// Name of the port.
         name: Option<String>,
-        /// TCP or UDP.
+        /// Protocol of the port: TCP or UDP.
         protocol: Option<String>,
         /// Number of the port.
         port: i32,
     }
 
     PortRange {
-        /// TCP or UDP.
+        /// Protocol of the ports: TCP or UDP.
         protocol: String,
-        /// First port.
+        /// First port of the range.
         start: i32,
-        /// Last port.
+        /// Last port of the range.
         end: i32,
     }
 
@@ -103,18 +103,18 @@ record! {
     }
 
     SSHPublicKeyAccessCredentialPropagationMethod {
-        /// Through cloud-init's config drive, at boot.
+        /// Adds the keys through the config drive of cloud-init, at boot.
         config_drive: Option<Empty>,
-        /// Through cloud-init's NoCloud disk, at boot.
+        /// Adds the keys through the NoCloud disk of cloud-init, at boot.
         no_cloud: Option<Empty>,
-        /// Through the guest agent, while the guest runs.
+        /// Adds the keys through the guest agent, while the guest runs.
         qemu_guest_agent: Option<QemuGuestAgentSSHPublicKeyAccessCredentialPropagation>,
     }
 
     SSHPublicKeyAccessCredential {
-        /// Where the credentials come from.
+        /// Source of the SSH public keys.
         source: SSHPublicKeyAccessCredentialSource,
-        /// How they get into the guest.
+        /// Method that adds the keys to the guest.
         propagation_method: SSHPublicKeyAccessCredentialPropagationMethod,
     }
 
@@ -124,46 +124,46 @@ record! {
     }
 
     UserPasswordAccessCredentialPropagationMethod {
-        /// Through the guest agent, while the guest runs.
+        /// Sets the passwords through the guest agent, while the guest runs.
         qemu_guest_agent: Option<Empty>,
     }
 
     UserPasswordAccessCredential {
-        /// Where the credentials come from.
+        /// Source of the passwords.
         source: UserPasswordAccessCredentialSource,
-        /// How they get into the guest.
+        /// Method that sets the passwords in the guest.
         propagation_method: UserPasswordAccessCredentialPropagationMethod,
     }
 
     AccessCredential {
-        /// SSH public keys of users.
+        /// SSH public keys that are added to users of the guest.
         ssh_public_key: Option<SSHPublicKeyAccessCredential>,
-        /// Passwords of users.
+        /// Passwords that are set for users of the guest.
         user_password: Option<UserPasswordAccessCredential>,
     }
 
     Network {
-        /// Name that interfaces refer to.
+        /// Name of the network, which interfaces refer to.
         name: String,
-        /// The default network.
+        /// Pod network, the default network of the cluster.
         pod: Option<PodNetwork>,
-        /// A network of a NetworkAttachmentDefinition.
+        /// Network of a NetworkAttachmentDefinition.
         multus: Option<MultusNetwork>,
-        /// Device of a resource claim.
+        /// Network device of a ResourceClaim.
         resource_claim: Option<ClaimRequest>,
     }
 
     PodNetwork {
-        /// Ignored: the node's guest network decides.
+        /// Ignored: the guest network of the node determines the addresses.
         vm_network_cidr as "vmNetworkCIDR": Option<String>,
-        /// Ignored: the node's guest network decides.
+        /// Ignored: the guest network of the node determines the addresses.
         vm_i_pv6_network_cidr as "vmIPv6NetworkCIDR": Option<String>,
     }
 
     MultusNetwork {
-        /// NetworkAttachmentDefinition, as NAME or NAMESPACE/NAME.
+        /// Name of the NetworkAttachmentDefinition, as NAME or NAMESPACE/NAME.
         network_name: String,
-        /// This network replaces the pod network.
+        /// Whether this network replaces the pod network.
         default: Option<bool>,
     }
 }

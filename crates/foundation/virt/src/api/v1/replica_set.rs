@@ -15,23 +15,23 @@ record! {
     }
 
     VirtualMachineInstanceReplicaSetSpec {
-        /// How many instances there should be; 1 if not set.
+        /// Desired number of instances; 1 by default.
         replicas: Option<i32>,
-        /// Labels of the instances that belong to the set; they must be those of the template.
+        /// Selector of the instances of the set; it must match the labels of the template.
         selector: LabelSelector,
-        /// What instances look like.
+        /// Template of the instances that are created.
         template: VirtualMachineInstanceTemplateSpec,
-        /// Leaves the set as it is while true.
+        /// Whether the set is paused: no instances are created or deleted.
         paused: Option<bool>,
     }
 
     VirtualMachineInstanceReplicaSetStatus {
-        /// How many instances there are.
+        /// Number of instances of the set.
         replicas: Option<i32>,
-        /// How many instances are ready.
+        /// Number of instances that are ready.
         ready_replicas: Option<i32>,
         conditions: Vec<VirtualMachineInstanceReplicaSetCondition>,
-        /// The selector as text, for autoscalers.
+        /// Selector of the instances as a string, for autoscalers.
         label_selector: Option<String>,
     }
 
@@ -54,7 +54,7 @@ record! {
     VirtualMachineInstancePresetSpec {
         /// Labels of the instances that the preset is applied to.
         selector: LabelSelector,
-        /// Settings for those instances.
+        /// Domain settings that are applied to the selected instances.
         domain: Option<DomainSpec>,
     }
 }

@@ -116,18 +116,18 @@ record! {
     AddVolumeOptions {
         /// Name of the volume and its disk.
         name: String,
-        /// How the guest sees the volume.
+        /// Disk of the volume, as the guest sees it.
         disk: Disk,
-        /// The claim or DataVolume to attach.
+        /// PersistentVolumeClaim or DataVolume to attach.
         volume_source: HotplugVolumeSource,
-        /// All: check the request only.
+        /// With All, the request is validated but not carried out (dry run).
         dry_run: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 
     RemoveVolumeOptions {
         /// Name of the volume.
         name: String,
-        /// All: check the request only.
+        /// With All, the request is validated but not carried out (dry run).
         dry_run: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 }

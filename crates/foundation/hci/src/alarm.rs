@@ -13,37 +13,37 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What was decided about it.
+        /// Decisions of operators about the alarm: acknowledgement, comment and silence.
         spec: AlarmSpec,
-        /// What is wrong.
+        /// Observed problem, written by the controller.
         status: Option<AlarmStatus>,
     }
 
     AlarmSpec {
-        /// Somebody takes care of it.
+        /// Whether an operator has taken charge of the problem.
         acknowledged: Option<bool>,
-        /// Who acknowledged it. The server writes it.
+        /// Name of the user who acknowledged the alarm, written by the API server.
         acknowledged_by: Option<String>,
-        /// A note for others.
+        /// Comment for other operators.
         comment: Option<String> = {"maxLength": 1000},
-        /// Until then it is not shown among the alarms that need somebody.
+        /// Time until which the alarm is hidden from the list of alarms that need attention.
         silenced_until: Option<String> = {"format": "date-time"},
     }
 
     AlarmStatus {
-        /// The rule that found it.
+        /// Name of the alarm rule that detected the problem.
         rule: String,
-        /// How much it matters.
+        /// Severity of the problem: critical or warning.
         severity: String = {"enum": ["critical", "warning"]},
-        /// The object that it concerns.
+        /// Object that has the problem.
         object: AlarmObject,
-        /// What is wrong, as one sentence.
+        /// Description of the problem in one sentence.
         summary: String,
-        /// The cause, as the component that noticed it reported it.
+        /// Cause of the problem, as reported by the component that detected it.
         reason: Option<String>,
-        /// A command that mends it, or that shows what is needed for that.
+        /// Command that fixes the problem, or that shows what is needed to fix it.
         remedy: Option<String>,
-        /// When it was noticed.
+        /// When the problem was detected.
         since: String = {"format": "date-time"},
     }
 

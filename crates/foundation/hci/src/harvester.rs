@@ -16,7 +16,7 @@ pub mod template;
 use crd::record::record;
 
 record! {
-    /// A condition as all of Harvester's kinds have it: times are plain text.
+    /// Condition of a Harvester object. Its times are RFC 3339 strings.
     Condition {
         r#type: String,
         status: String,
@@ -26,9 +26,9 @@ record! {
         message: Option<String>,
     }
 
-    /// What went wrong, and when.
+    /// Message and time of an error.
     Fault {
-        /// When it happened.
+        /// When the error occurred.
         time: Option<String>,
         message: Option<String>,
     }

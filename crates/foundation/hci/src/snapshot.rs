@@ -10,49 +10,49 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired source and class of the snapshot.
         spec: VolumeSnapshotSpec,
-        /// What is observed.
+        /// Observed state of the snapshot.
         status: Option<VolumeSnapshotStatus>,
     }
 
     VolumeSnapshotSpec {
-        /// What it is made of.
+        /// Source of the snapshot: a claim, or existing content.
         source: VolumeSnapshotSource,
-        /// Class of the snapshot.
+        /// Name of the VolumeSnapshotClass of the snapshot.
         volume_snapshot_class_name: Option<String>,
     }
 
-    /// Exactly one of the two.
+    /// Source of a snapshot; exactly one field must be set.
     VolumeSnapshotSource: {"oneOf": [
         {"required": ["persistentVolumeClaimName"]},
         {"required": ["volumeSnapshotContentName"]}
     ]} {
-        /// Claim that the snapshot is taken of.
+        /// Name of the PersistentVolumeClaim that the snapshot is taken of.
         persistent_volume_claim_name: Option<String>,
-        /// Content that exists already.
+        /// Name of an existing VolumeSnapshotContent.
         volume_snapshot_content_name: Option<String>,
     }
 
     VolumeSnapshotStatus {
-        /// Content of the snapshot.
+        /// Name of the VolumeSnapshotContent that the snapshot is bound to.
         bound_volume_snapshot_content_name: Option<String>,
-        /// When it was created.
+        /// When the snapshot was taken.
         creation_time: Option<Time>,
-        /// It is complete and can be used.
+        /// Whether the snapshot can be used to create a volume.
         ready_to_use: Option<bool>,
-        /// Size of a volume that is restored from it.
+        /// Minimum size of a volume that is created from the snapshot.
         restore_size: Option<Quantity>,
-        /// Why it failed.
+        /// Last error while the snapshot was created, if any.
         error: Option<SnapshotFault>,
-        /// Group snapshot that it belongs to.
+        /// Name of the VolumeGroupSnapshot that the snapshot belongs to.
         volume_group_snapshot_name: Option<String>,
     }
 
     SnapshotFault {
-        /// When it happened.
+        /// When the error occurred.
         time: Option<Time>,
-        /// Explanation.
+        /// Message of the error.
         message: Option<String>,
     }
 
@@ -60,11 +60,12 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// Driver that makes snapshots.
+        /// Name of the CSI driver that creates the snapshots.
         driver: String,
-        /// Parameters.
+        /// Parameters of the CSI driver, by name.
         parameters: Map<String>,
-        /// Delete or Retain: what happens to the content when the object is deleted.
+        /// Whether the snapshot in the storage system is deleted with its object: Delete or
+        /// Retain.
         deletion_policy: String = {"enum": ["Delete", "Retain"]},
     }
 
@@ -72,24 +73,25 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired content and its snapshot.
         spec: VolumeSnapshotContentSpec,
-        /// What is observed.
+        /// Observed state of the snapshot in the storage system.
         status: Option<VolumeSnapshotContentStatus>,
     }
 
     VolumeSnapshotContentSpec {
-        /// Delete or Retain: what happens to the content when the object is deleted.
+        /// Whether the snapshot in the storage system is deleted with its object: Delete or
+        /// Retain.
         deletion_policy: String = {"enum": ["Delete", "Retain"]},
-        /// Driver that makes snapshots.
+        /// Name of the CSI driver that creates the snapshot.
         driver: String,
-        /// What it is made of.
+        /// Source of the content: a volume, or an existing snapshot.
         source: VolumeSnapshotContentSource,
-        /// Mode of the volume that the snapshot was taken of.
+        /// Volume mode of the source volume: Block or Filesystem.
         source_volume_mode: Option<String>,
-        /// Class of the snapshot.
+        /// Name of the VolumeSnapshotClass of the snapshot.
         volume_snapshot_class_name: Option<String>,
-        /// Snapshot that the content belongs to.
+        /// VolumeSnapshot that the content is bound to.
         volume_snapshot_ref: SnapshotReference,
     }
 
@@ -97,9 +99,9 @@ record! {
         {"required": ["volumeHandle"]},
         {"required": ["snapshotHandle"]}
     ]} {
-        /// Volume that the snapshot is taken of.
+        /// CSI handle of the volume that the snapshot is taken of.
         volume_handle: Option<String>,
-        /// Snapshot in the storage system.
+        /// CSI handle of an existing snapshot.
         snapshot_handle: Option<String>,
     }
 
@@ -112,24 +114,24 @@ record! {
         name: Option<String>,
         /// UID of the object.
         uid: Option<String>,
-        /// Version of the object.
+        /// Resource version of the object.
         resource_version: Option<String>,
-        /// Part of the object.
+        /// Path of the referenced field in the object.
         field_path: Option<String>,
     }
 
     VolumeSnapshotContentStatus {
-        /// Snapshot in the storage system.
+        /// CSI handle of the snapshot.
         snapshot_handle: Option<String>,
-        /// Nanoseconds since 1970.
+        /// When the snapshot was taken, in nanoseconds since 1970-01-01.
         creation_time: Option<i64>,
-        /// It is complete and can be used.
+        /// Whether the snapshot can be used to create a volume.
         ready_to_use: Option<bool>,
-        /// Size of a volume that is restored from it.
+        /// Minimum size of a volume that is created from the snapshot, in bytes.
         restore_size: Option<i64> = {"minimum": 0},
-        /// Why it failed.
+        /// Last error while the snapshot was created, if any.
         error: Option<SnapshotFault>,
-        /// Group snapshot in the storage system.
+        /// CSI handle of the group snapshot.
         volume_group_snapshot_handle: Option<String>,
     }
 }

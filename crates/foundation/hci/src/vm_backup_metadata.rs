@@ -31,7 +31,7 @@ pub const FOUND_PREFIX: &str = "vm-backup-found-";
 pub const MAX_SIZE: usize = 512 << 10;
 
 record! {
-    /// The content of a file.
+    /// Content of the metadata file of a VM backup.
     VmBackupMetadata {
         name: String,
         namespace: String,

@@ -10,25 +10,25 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired backup or snapshot: its source and type.
         spec: VirtualMachineBackupSpec,
-        /// What is observed.
+        /// Observed progress and content of the backup or snapshot.
         status: Option<VirtualMachineBackupStatus>,
     }
 
     VirtualMachineBackupSpec {
-        /// What it is made of.
+        /// VirtualMachine that is backed up.
         source: TypedLocalObjectReference,
-        /// backup or snapshot.
+        /// Type of the object: backup is stored in the backup target, snapshot in the cluster.
         r#type: Option<String> = {"default": "backup", "enum": ["backup", "snapshot"]},
-        /// How long the guest's file systems may stay frozen: `5m`.
+        /// Longest time that the file systems of the guest may stay frozen, for example `5m`.
         fs_freeze_deadline: Option<String>,
-        /// Whether the memory of a guest that runs belongs to a snapshot, so that a machine that
-        /// is restored goes on where it was. Not a field of Harvester's.
+        /// Whether a snapshot includes the memory of a running guest, so that a restored machine
+        /// continues from that point. Extension of the Harvester API.
         memory: Option<bool>,
     }
 
-    /// Where backups are kept.
+    /// Backup target that backups are stored in.
     BackupTarget {
         /// URL of the backup target.
         endpoint: Option<String>,
@@ -41,29 +41,29 @@ record! {
     VirtualMachineBackupStatus {
         /// UID of the source.
         source_uid as "sourceUID": Option<String>,
-        /// When it was created.
+        /// When the backup or snapshot was taken.
         creation_time: Option<String>,
-        /// Where the backup is stored.
+        /// Backup target that stores the backup.
         backup_target: Option<BackupTarget>,
-        /// Snapshot classes, by driver.
+        /// Name of the VolumeSnapshotClass, by CSI driver.
         csi_driver_volume_snapshot_class_names: Map<String>,
-        /// What it is made of.
+        /// VirtualMachine as it was when the backup was taken.
         source: Option<BackupSource>,
-        /// Volumes of the snapshot.
+        /// Backups or snapshots of the volumes of the virtual machine.
         volume_backups: Vec<VolumeBackup>,
-        /// Secrets in the backup.
+        /// Copies of the Secrets that the virtual machine refers to.
         secret_backups: Vec<SecretBackup>,
-        /// Progress in percent.
+        /// Progress of the backup in percent.
         progress: Option<i32>,
-        /// It is complete and can be used.
+        /// Whether the backup is complete and can be restored.
         ready_to_use: Option<bool>,
-        /// Why it failed.
+        /// Error of the backup, if it failed.
         error: Option<Fault>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition>,
     }
 
-    /// The machine as it was.
+    /// VirtualMachine as it was when the backup was taken.
     BackupSource {
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true},
         /// Specification of the virtual machine.
@@ -75,34 +75,34 @@ record! {
         name: Option<String>,
         /// Name of the volume.
         volume_name: String,
-        /// Driver of the volume.
+        /// CSI driver of the volume.
         csi_driver_name: Option<String>,
-        /// The claim of the volume.
+        /// PersistentVolumeClaim of the volume as it was when the backup was taken.
         persistent_volume_claim: Option<ClaimSource>,
-        /// Backup of the volume in Longhorn.
+        /// Name of the Backup object of Longhorn.
         longhorn_backup_name: Option<String>,
         /// Size of the volume in bytes.
         volume_size: Option<i64>,
-        /// Progress in percent.
+        /// Progress of the volume backup in percent.
         progress: Option<i32>,
-        /// It is complete and can be used.
+        /// Whether the volume backup is complete and can be restored.
         ready_to_use: Option<bool>,
-        /// When it was created.
+        /// When the volume backup was created.
         creation_time: Option<String>,
-        /// Why it failed.
+        /// Error of the volume backup, if it failed.
         error: Option<Fault>,
     }
 
     ClaimSource {
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true},
-        /// Specification of the claim.
+        /// Specification of the PersistentVolumeClaim.
         spec: Option<PersistentVolumeClaimSpec>,
     }
 
     SecretBackup {
         /// Name of the secret.
         name: String,
-        /// Texts in base64.
+        /// Values of the Secret, encoded in Base64.
         data: Map<String>,
     }
 
@@ -110,9 +110,9 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired restore: the backup and its target.
         spec: VirtualMachineRestoreSpec,
-        /// What is observed.
+        /// Observed progress of the restore.
         status: Option<VirtualMachineRestoreStatus>,
     }
 
@@ -123,26 +123,26 @@ record! {
         virtual_machine_backup_name: String,
         /// Namespace of the backup.
         virtual_machine_backup_namespace: String,
-        /// Create a new virtual machine instead of replacing one.
+        /// Whether a new virtual machine is created instead of replacing the target.
         new_vm as "newVM": Option<bool>,
-        /// What becomes of the volumes that were replaced.
+        /// Whether the replaced volumes are deleted or retained.
         deletion_policy: Option<String> = {"default": "delete", "enum": ["delete", "retain"]},
-        /// Keep the MAC addresses.
+        /// Whether a new virtual machine keeps the MAC addresses of the source.
         keep_mac_address: Option<bool>,
-        /// Leave the virtual machine stopped.
+        /// Whether the virtual machine stays stopped after the restore.
         halt_after_restore: Option<bool>,
     }
 
     VirtualMachineRestoreStatus {
-        /// Volumes that are restored.
+        /// Restored volumes of the virtual machine.
         restores: Vec<VolumeRestore>,
-        /// When the restore was complete.
+        /// When the restore was completed.
         restore_time: Option<String>,
-        /// Volumes that were replaced.
+        /// Names of the claims that were replaced by restored ones.
         deleted_volumes: Vec<String>,
-        /// The restore is complete.
+        /// Whether the restore is complete.
         complete: Option<bool>,
-        /// Progress in percent.
+        /// Progress of the restore in percent.
         progress: Option<i32>,
         /// UID of the restored virtual machine.
         target_uid as "targetUID": Option<String>,
@@ -153,13 +153,13 @@ record! {
     VolumeRestore {
         /// Name of the volume.
         volume_name: Option<String>,
-        /// The claim of the volume.
+        /// PersistentVolumeClaim that is created for the volume.
         persistent_volume_claim_spec: Option<ClaimSource>,
-        /// Backup of the volume.
+        /// Name of the volume backup that is restored.
         volume_backup_name: Option<String>,
-        /// Engine of the volume.
+        /// Name of the Longhorn engine of the volume.
         longhorn_engine_name: Option<String>,
-        /// Progress in percent.
+        /// Progress of the volume restore in percent.
         progress: Option<i32>,
         /// Size of the volume in bytes.
         volume_size: Option<i64>,
@@ -169,31 +169,31 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired schedule and content of the backups.
         spec: ScheduleVMBackupSpec,
-        /// What is observed.
+        /// Observed backups and failures of the schedule.
         status: Option<ScheduleVMBackupStatus>,
     }
 
     ScheduleVMBackupSpec {
-        /// Schedule of the job, as a cron expression.
+        /// Schedule of the backups, as a cron expression.
         cron: String,
-        /// How many snapshots or backups are kept.
+        /// Number of backups or snapshots that are kept; older ones are deleted.
         retain: Option<i32> = {"default": 8, "minimum": 2, "maximum": 250},
-        /// Failed backups in a row until the schedule is suspended.
+        /// Number of consecutive failed backups after which the schedule is suspended.
         max_failure: Option<i32> = {"default": 4, "minimum": 2},
-        /// No backups are made.
+        /// Whether the schedule is suspended; no backups are created then.
         suspend: Option<bool> = {"default": false},
-        /// The backups that are made.
+        /// Specification of the VirtualMachineBackup objects that are created.
         vmbackup: VirtualMachineBackupSpec,
     }
 
     ScheduleVMBackupStatus {
-        /// Backups that were made.
+        /// Backups that the schedule created, with their state.
         vmbackup_info: Vec<Any>,
-        /// Failed backups in a row.
+        /// Number of consecutive failed backups.
         failure: Option<i32>,
-        /// No backups are made.
+        /// Whether the schedule is suspended.
         suspended: Option<bool>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition>,
@@ -203,27 +203,27 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired backup of one volume.
         spec: VolumeRemoteBackupSpec,
-        /// What is observed.
+        /// Observed result of the volume backup.
         status: Option<VolumeRemoteBackupStatus>,
     }
 
     VolumeRemoteBackupSpec {
-        /// Where the backup is stored.
+        /// Type of the backup target that stores the backup.
         r#type: String,
-        /// The claim whose volume is saved.
+        /// Name of the PersistentVolumeClaim that is backed up.
         source: String,
     }
 
     VolumeRemoteBackupStatus {
-        /// Backup in the storage system.
+        /// Identifier of the backup in the storage system.
         handle: Option<String>,
-        /// Driver of the volume.
+        /// CSI driver of the volume.
         csi_provider: Option<String>,
-        /// The claim that was backed up.
+        /// Specification of the PersistentVolumeClaim that was backed up.
         source_spec: Option<PersistentVolumeClaimSpec>,
-        /// It has succeeded.
+        /// Whether the backup succeeded.
         success: Option<bool>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition>,
@@ -233,21 +233,21 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired restore of one volume.
         spec: VolumeRemoteRestoreSpec,
-        /// What is observed.
+        /// Observed result of the volume restore.
         status: Option<VolumeRemoteRestoreStatus>,
     }
 
     VolumeRemoteRestoreSpec {
-        /// Where the backup is stored.
+        /// Type of the backup target that stores the backup.
         r#type: String,
-        /// Backup that is restored.
+        /// Name of the VolumeRemoteBackup that is restored.
         from: String,
     }
 
     VolumeRemoteRestoreStatus {
-        /// It has succeeded.
+        /// Whether the restore succeeded.
         success: Option<bool>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition>,

@@ -21,28 +21,28 @@ record! {
         ipv4_config: Ipv4Config,
         /// NetworkAttachmentDefinition whose machines get the addresses: NAMESPACE/NAME.
         network_name: String = {"maxLength": 317, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "NetworkName is immutable"}]},
-        /// Nothing is allocated and no request is answered while this is true.
+        /// Whether the pool is paused: no address is allocated and no DHCP request is answered.
         paused: Option<bool>,
     }
 
     Ipv4Config: {"x-kubernetes-validations": [{"rule": "!has(oldSelf.router) || has(self.router)", "message": "Router is required once set"}]} {
         /// Subnet of the network: 192.168.1.0/24.
         cidr: String = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "CIDR is immutable"}]},
-        /// Address that answers come from; by default the first free one of the subnet.
+        /// Source address of DHCP replies; by default the first free address of the subnet.
         server_ip as "serverIP": String = {"format": "ipv4", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "ServerIP is immutable"}]},
-        /// Range of the addresses that machines get.
+        /// Range of the addresses that are allocated to machines.
         pool: DhcpRange,
-        /// Default gateway that machines are told.
+        /// Default gateway sent to machines (DHCP option 3).
         router: Option<String> = {"format": "ipv4", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "Router is immutable"}]},
-        /// Name servers that machines are told.
+        /// Name servers sent to machines (DHCP option 6).
         dns: Vec<String> = {"maxItems": 3, "items": {"format": "ipv4"}},
-        /// Domain that machines are told.
+        /// Domain name sent to machines (DHCP option 15).
         domain_name: Option<String>,
-        /// Domains in which machines look for short names.
+        /// Search domains sent to machines (DHCP option 119).
         domain_search: Vec<String>,
-        /// Time servers that machines are told, by address.
+        /// Addresses of NTP servers sent to machines (DHCP option 42).
         ntp: Vec<String> = {"maxItems": 4},
-        /// Seconds until a machine renews its address at the latest; a year by default.
+        /// Lease time in seconds; by default one year.
         lease_time: Option<i64>,
     }
 
@@ -51,16 +51,16 @@ record! {
         start: String = {"format": "ipv4", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "Start is immutable"}]},
         /// Last address; by default the last of the subnet.
         end: String = {"format": "ipv4", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "End is immutable"}]},
-        /// Addresses that no machine gets.
+        /// Addresses that are not allocated.
         exclude: Vec<String> = {"maxItems": 4096, "items": {"format": "ipv4", "maxLength": 15}, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "Exclude is immutable"}]},
     }
 
     DhcpPoolStatus {
-        /// When the addresses were last changed.
+        /// When the allocation of addresses last changed.
         last_update: Option<Time>,
-        /// Use of the addresses.
+        /// Allocated and free addresses.
         ipv4: Option<Ipv4Status>,
-        /// Agent that answers requests, where that is a pod. Not written by this platform.
+        /// Pod of the agent that answers DHCP requests. Not set by this platform.
         agent_pod_ref: Option<AgentPod>,
         conditions: Vec<Condition>,
     }
@@ -68,9 +68,9 @@ record! {
     Ipv4Status {
         /// MAC addresses by address; RESERVED for the server and the router, EXCLUDED for excluded addresses.
         allocated: Map<String>,
-        /// Number of addresses that machines have.
+        /// Number of addresses that are allocated to machines.
         used: i64,
-        /// Number of addresses that are free.
+        /// Number of addresses that can still be allocated.
         available: i64,
     }
 
@@ -91,7 +91,7 @@ record! {
         metadata: ObjectMeta,
         /// Desired addresses of a machine.
         spec: MachineNetworkConfigSpec,
-        /// Addresses that the machine has.
+        /// Addresses that are allocated to the machine.
         status: Option<MachineNetworkConfigStatus>,
     }
 
@@ -100,7 +100,7 @@ record! {
         vm_name: String = {"maxLength": 253, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "VMName is immutable"}]},
         /// Interfaces of the machine on networks with a pool.
         network_configs: Vec<InterfaceConfig> = {"maxItems": 32},
-        /// Nothing is allocated while this is true; what the machine has is kept.
+        /// Whether the allocation is paused; the machine keeps its allocated addresses.
         paused: Option<bool>,
     }
 
@@ -109,7 +109,7 @@ record! {
         network_name: String = {"maxLength": 317},
         /// MAC address of the interface.
         mac_address: String = {"maxLength": 17},
-        /// Address that the interface is to have; by default any of the pool.
+        /// Requested address of the interface; by default any address of the pool.
         ip_address: Option<String> = {"format": "ipv4"},
     }
 
@@ -126,7 +126,7 @@ record! {
         mac_address: Option<String>,
         /// NetworkAttachmentDefinition of the interface: NAMESPACE/NAME.
         network_name: Option<String>,
-        /// Allocated, Pending or Stale.
+        /// State of the allocation: Allocated, Pending or Stale.
         state: Option<String>,
     }
 }

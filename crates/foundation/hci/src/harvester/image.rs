@@ -16,35 +16,36 @@ record! {
     }
 
     VirtualMachineImageSpec {
-        /// What keeps the image's data.
+        /// Storage backend of the image: backingimage (Longhorn) or cdi.
         backend: Option<String> = {"default": "backingimage", "enum": ["backingimage", "cdi"]},
-        /// Free text.
+        /// Description of the image for users.
         description: Option<String>,
-        /// Name of the image for users; unique in its namespace.
+        /// Display name of the image, unique in its namespace.
         display_name: String,
-        /// download, upload, export-from-volume, restore or clone.
+        /// Source of the image data: download, upload, export-from-volume, restore or clone.
         source_type: String = {"enum": ["download", "upload", "export-from-volume", "restore", "clone"]},
-        /// Claim to export.
+        /// Name of the PersistentVolumeClaim to export.
         pvc_name: Option<String>,
-        /// Namespace of that claim.
+        /// Namespace of the PersistentVolumeClaim to export.
         pvc_namespace: Option<String>,
-        /// URL to download from.
+        /// URL that the image is downloaded from.
         url: Option<String>,
-        /// SHA-512 of the file that is imported.
+        /// SHA-512 checksum of the file that is imported.
         checksum: Option<String>,
-        /// Parameters of the storage class of the image's volumes.
+        /// Parameters of the StorageClass that is created for volumes of the image.
         storage_class_parameters: Map<String>,
-        /// How often an import that failed is tried again.
+        /// Number of times that a failed import is retried.
         retry: Option<i32> = {"default": 3, "minimum": 0, "maximum": 10},
-        /// Encrypt or decrypt another image.
+        /// Source image and operation of an image that is the encrypted or decrypted copy of
+        /// another.
         security_parameters: Option<SecurityParameters>,
-        /// Storage class that the data of the image is stored with.
+        /// StorageClass that the data of the image is stored with.
         target_storage_class_name: Option<String>,
     }
 
-    /// How an encrypted image is made of a plain one, or the other way round.
+    /// Creation of an encrypted image from a plain one, or of a plain image from an encrypted one.
     SecurityParameters {
-        /// encrypt or decrypt.
+        /// Operation on the source image: encrypt or decrypt.
         crypto_operation: String = {"enum": ["encrypt", "decrypt"]},
         /// Name of the source image.
         source_image_name: String,
@@ -61,15 +62,15 @@ record! {
         size: Option<i64>,
         /// Size of the disk in the image, in bytes.
         virtual_size: Option<i64>,
-        /// Storage class of volumes that begin as this image.
+        /// StorageClass for volumes that are created from the image.
         storage_class_name: Option<String>,
-        /// Storage class that the data of the image is stored with.
+        /// StorageClass that the data of the image is stored with.
         target_storage_class_name: Option<String>,
-        /// Number of failed attempts.
+        /// Number of failed attempts to import the image.
         failed: Option<i32> = {"default": 0, "minimum": 0},
-        /// Time of the latest failed attempt.
+        /// When the import last failed.
         last_failed_time: Option<String>,
-        /// Backup target that holds the image.
+        /// Backup target that stores the image.
         backup_target: Option<BackupTarget>,
         conditions: Vec<Condition>,
     }
@@ -83,16 +84,16 @@ record! {
     }
 
     VirtualMachineImageDownloaderSpec {
-        /// Name of the image.
+        /// Name of the VirtualMachineImage.
         image_name: String,
-        /// Compression of the file, for example qcow2.
+        /// Format of the compressed file: qcow2.
         compress_type: Option<String> = {"default": "qcow2", "enum": ["qcow2"]},
     }
 
     VirtualMachineImageDownloaderStatus {
-        /// Progress of the preparation.
+        /// State of the preparation: Progressing or Ready.
         status: Option<String> = {"enum": ["Progressing", "Ready"]},
-        /// URL of the file.
+        /// URL to download the prepared file from.
         download_url: Option<String>,
         conditions: Vec<Condition>,
     }

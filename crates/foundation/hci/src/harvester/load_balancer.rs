@@ -17,17 +17,18 @@ record! {
     }
 
     LoadBalancerSpec {
-        /// Free text about the load balancer.
+        /// Description of the load balancer for users.
         description: Option<String>,
-        /// vm: connections go to virtual machines. cluster: the guest cluster forwards them itself.
+        /// Type of the backends. With vm, connections are forwarded to virtual machines; with
+        /// cluster, the guest cluster forwards them itself.
         workload_type: Option<String> = {"enum": ["", "vm", "cluster"]},
-        /// Source of the address: an IPPool, or a DHCP server.
+        /// Source of the address: pool for an IPPool, dhcp for a DHCP server.
         ipam: Option<String> = {"enum": ["", "pool", "dhcp"]},
-        /// Name of the IPPool; by default it is chosen by its selector.
+        /// Name of the IPPool; by default the pool whose selector matches is used.
         ip_pool: Option<String>,
-        /// Ports of the load balancer.
+        /// Ports that the load balancer listens on.
         listeners: Vec<Listener>,
-        /// Labels of the machines: one of the values of every key.
+        /// Labels of the backend machines: a machine must have one of the values of every key.
         backend_server_selector: Map<Vec<String>>,
         /// Health check of the backends.
         health_check: Option<HealthCheck>,
@@ -38,29 +39,29 @@ record! {
         name: Option<String>,
         /// Port of the load balancer.
         port: i32,
-        /// TCP or UDP.
+        /// Protocol of the listener: TCP or UDP.
         protocol: Option<String>,
-        /// Port of the machines.
+        /// Port of the backend machines.
         backend_port: i32,
     }
 
     HealthCheck {
-        /// TCP port of the machines; 0 is no check.
+        /// TCP port of the machines that is checked; 0 disables the health check.
         port: Option<i32>,
-        /// Successes until a machine counts as healthy.
+        /// Number of consecutive successful checks after which a machine is healthy.
         success_threshold: Option<i32>,
-        /// Failures until a machine counts as unhealthy.
+        /// Number of consecutive failed checks after which a machine is unhealthy.
         failure_threshold: Option<i32>,
         /// Seconds between two checks.
         period_seconds: Option<i32>,
-        /// Seconds until a check fails.
+        /// Timeout of a check in seconds.
         timeout_seconds: Option<i32>,
     }
 
     LoadBalancerStatus {
-        /// Addresses of the machines.
+        /// Addresses of the backend machines.
         backend_servers: Vec<String>,
-        /// Address that was taken from a pool.
+        /// Address that is allocated from an IPPool.
         allocated_address: Option<AllocatedAddress>,
         /// Address that clients connect to.
         address: Option<String>,
@@ -69,13 +70,13 @@ record! {
     }
 
     AllocatedAddress {
-        /// Pool of the address.
+        /// Name of the IPPool that the address is allocated from.
         ip_pool: Option<String>,
-        /// The address.
+        /// Address that is allocated to the load balancer.
         ip: Option<String>,
-        /// Mask of its subnet: 255.255.255.0.
+        /// Subnet mask of the address, for example 255.255.255.0.
         mask: Option<String>,
-        /// Gateway of its subnet.
+        /// Gateway of the subnet.
         gateway: Option<String>,
     }
 
@@ -83,60 +84,63 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// Desired addresses and their users.
+        /// Desired ranges of the pool and the load balancers that may use it.
         spec: IpPoolSpec,
-        /// Observed use of the addresses.
+        /// Observed allocation of the addresses.
         status: Option<IpPoolStatus>,
     }
 
     IpPoolSpec {
-        /// Free text about the pool.
+        /// Description of the pool for users.
         description: Option<String>,
-        /// Ranges of addresses.
+        /// Ranges of addresses that the pool consists of.
         ranges: Vec<AddressRange>,
-        /// Load balancers that the pool is for.
+        /// Selector of the load balancers that may use the pool.
         selector: Option<PoolSelector>,
     }
 
     AddressRange {
-        /// First address; by default the first of the subnet.
+        /// First address of the range; by default the first of the subnet.
         range_start: Option<String>,
-        /// Last address; by default the last of the subnet.
+        /// Last address of the range; by default the last of the subnet.
         range_end: Option<String>,
-        /// Subnet: 192.168.1.0/24.
+        /// Subnet of the range, for example 192.168.1.0/24.
         subnet: String,
-        /// Gateway, which is never given out; by default the first address of the subnet.
+        /// Gateway of the subnet, which is never allocated; by default the first address of the
+        /// subnet.
         gateway: Option<String>,
     }
 
     PoolSelector {
-        /// The pool with the highest priority is chosen.
+        /// Priority of the pool; of all pools that match, the one with the highest priority is
+        /// used.
         priority: Option<i64>,
-        /// NetworkAttachmentDefinition whose load balancers the pool is for: NAMESPACE/NAME.
+        /// NetworkAttachmentDefinition of the load balancers that may use the pool:
+        /// NAMESPACE/NAME.
         network: Option<String>,
-        /// Users of the pool; any of them.
+        /// Projects, namespaces and guest clusters that may use the pool; one entry has to match.
         scope: Vec<PoolScope>,
     }
 
     PoolScope {
-        /// Project, or `*`.
+        /// Name of the project; `*` matches all.
         project: Option<String>,
-        /// Namespace, or `*`.
+        /// Name of the namespace; `*` matches all.
         namespace: Option<String>,
-        /// Guest cluster, or `*`.
+        /// Name of the guest cluster; `*` matches all.
         guest_cluster: Option<String>,
     }
 
     IpPoolStatus {
-        /// Number of addresses.
+        /// Number of addresses in the pool.
         total: Option<i64>,
-        /// Number of addresses that are free.
+        /// Number of addresses that can still be allocated.
         available: Option<i64>,
-        /// Address that was given out last.
+        /// Address that was allocated last.
         last_allocated: Option<String>,
-        /// Load balancers by address: NAMESPACE/NAME.
+        /// Load balancer as NAMESPACE/NAME, by allocated address.
         allocated: Map<String>,
-        /// Load balancers that had an address before.
+        /// Load balancer that an address was allocated to before, by address.
         allocated_history: Map<String>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition>,

@@ -25,13 +25,13 @@ record! {
     }
 
     VlanConfigSpec {
-        /// Purpose of the uplink.
+        /// Description of the uplink for users.
         description: Option<String>,
         /// Name of the cluster network that the uplink is for.
         cluster_network: String = {"maxLength": 12},
         /// Labels of the nodes that get the uplink; empty selects all nodes.
         node_selector: Map<String>,
-        /// Cards and options of the uplink.
+        /// Network cards and options of the uplink.
         uplink: UplinkSpec,
     }
 
@@ -40,7 +40,7 @@ record! {
         nics: Vec<String>,
         /// MTU, queue length and address of the bond.
         link_attributes: Option<UplinkAttributes>,
-        /// How the bond uses its cards.
+        /// Mode and link monitoring of the bond.
         bond_options: Option<BondOptions>,
     }
 
@@ -54,9 +54,9 @@ record! {
     }
 
     BondOptions {
-        /// Mode of the bond.
+        /// Mode of the bond, for example active-backup or 802.3ad.
         mode: Option<String> = {"default": "active-backup", "enum": ["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"]},
-        /// How often the carrier of the cards is looked at, in milliseconds; -1 means 100.
+        /// Interval of link monitoring in milliseconds; -1 means 100.
         miimon: Option<i32> = {"minimum": -1, "default": -1},
     }
 
@@ -70,7 +70,7 @@ record! {
     VlanStatusReport {
         /// Name of the cluster network.
         cluster_network: String,
-        /// Name of the VlanConfig that the node follows.
+        /// Name of the VlanConfig that is applied on the node.
         vlan_config: String,
         /// Name of the LinkMonitor of the cluster network.
         link_monitor: String,
@@ -90,7 +90,7 @@ record! {
     LinkMonitorSpec {
         /// Labels of the nodes whose links are reported; empty selects all nodes.
         node_selector: Map<String>,
-        /// Which links are reported; both rules must match.
+        /// Rules that select the reported links; a link has to match both.
         target_link_rule: Option<TargetLinkRule>,
     }
 
@@ -115,11 +115,11 @@ record! {
         index: Option<i64>,
         /// Type of the link: `device` is a network card, others have the names of the kernel.
         r#type: Option<String>,
-        /// Ethernet address.
+        /// MAC address of the link.
         mac: Option<String>,
-        /// Whether the link receives frames for other stations.
+        /// Whether the link is in promiscuous mode.
         promiscuous: Option<bool>,
-        /// Operational state.
+        /// Operational state of the link: up, down or unknown.
         state: Option<String> = {"enum": ["up", "down", "unknown"]},
         /// Index of the bond or bridge that the link belongs to.
         master_index: Option<i64>,
@@ -134,17 +134,17 @@ record! {
     }
 
     HostNetworkConfigSpec: {"x-kubernetes-validations": [{"rule": "self.mode != 'static' || (has(self.ips) && size(self.ips) > 0)", "message": "spec.ips must be specified and non-empty when mode is static"}]} {
-        /// Purpose of the interface.
+        /// Description of the interface for users.
         description: Option<String>,
         /// Name of the cluster network that the interface is on.
         cluster_network: String = {"minLength": 1},
-        /// VLAN of the interface.
+        /// VLAN ID of the interface.
         vlan_id as "vlanID": i32 = {"minimum": 1, "maximum": 4094},
-        /// Origin of the address: `static` takes it from `ips`, `dhcp` from a server.
+        /// Address assignment of the interface: `static` uses `ips`, `dhcp` a DHCP server.
         mode: String = {"enum": ["static", "dhcp"]},
-        /// Addresses with the length of their prefix, by the name of the node.
+        /// Addresses with prefix length, by the name of the node.
         ips: Map<String> = {"maxProperties": 500, "additionalProperties": {"maxLength": 50}},
-        /// Labels of the nodes that get the interface; without it all nodes do.
+        /// Selector of the nodes that get the interface; all nodes if it is absent.
         node_selector: Option<LabelSelector>,
         /// Whether tunnels of overlay networks use the interface.
         underlay: Option<bool>,
@@ -159,13 +159,13 @@ record! {
     HostNetworkNodeStatus {
         /// Name of the cluster network.
         cluster_network: Option<String>,
-        /// VLAN of the interface.
+        /// VLAN ID of the interface.
         vlan_id as "vlanID": Option<i32>,
-        /// Origin of the address.
+        /// Address assignment of the interface: static or dhcp.
         mode: Option<String>,
-        /// Address of the interface now, with the length of its prefix.
+        /// Current address of the interface with its prefix length.
         address: Option<String>,
-        /// Generation of the HostNetworkConfig that the conditions are about.
+        /// Generation of the HostNetworkConfig that the conditions were computed from.
         observed_generation: Option<i64>,
         conditions: Vec<Condition>,
     }

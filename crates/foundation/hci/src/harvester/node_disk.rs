@@ -19,20 +19,20 @@ record! {
         node_name: String,
         /// Path of the device on its node, for instance /dev/sdb.
         dev_path: String,
-        /// File system of the device; for the provisioner of Longhorn's first engine.
+        /// File system of the device, used by the provisioner of the v1 data engine of Longhorn.
         file_system: Option<FileSystem>,
-        /// Tags of the disk, by which storage classes choose it.
+        /// Tags of the disk, which storage classes select disks by.
         tags: Vec<String>,
         /// Whether the device is to be used for volumes.
         provision: Option<bool>,
-        /// How the device is used for volumes.
+        /// Provisioner of the device: LVM or Longhorn.
         provisioner: Option<Provisioner>,
     }
 
     FileSystem {
         /// Directory on the node where the file system is mounted.
         mount_point: Option<String>,
-        /// Whether the device is formatted although it has a file system.
+        /// Whether the device is formatted even if it already has a file system.
         force_formatted: Option<bool>,
         /// Whether the file system is used for volumes. Replaced by spec.provision.
         provisioned: Option<bool>,
@@ -41,9 +41,9 @@ record! {
     }
 
     Provisioner {
-        /// Makes the device a part of a volume group of LVM.
+        /// Adds the device to a volume group of LVM.
         lvm: Option<LvmProvisioner>,
-        /// Makes the device a disk of Longhorn.
+        /// Adds the device to Longhorn as a disk.
         longhorn: Option<LonghornProvisioner>,
     }
 
@@ -55,20 +55,20 @@ record! {
     }
 
     LonghornProvisioner {
-        /// Data engine of Longhorn that uses the device.
+        /// Data engine of Longhorn that uses the device: LonghornV1 or LonghornV2.
         engine_version: String = {"enum": ["LonghornV1", "LonghornV2"]},
-        /// Driver of the second engine for the device; empty chooses one.
+        /// Disk driver of the v2 data engine; selected automatically if empty.
         disk_driver: Option<String>,
     }
 
     BlockDeviceStatus {
-        /// Whether the device is attached to its node.
+        /// State of the device: Active if it is attached to its node.
         state: Option<String> = {"enum": ["Active", "Inactive", "Unknown"]},
-        /// Whether the device is used for volumes.
+        /// Progress of the provisioning: Provisioned, Unprovisioned or Unprovisioning.
         provision_phase: Option<String> = {"enum": ["Provisioned", "Unprovisioned", "Unprovisioning"]},
         /// Capacity, partitions and file system of the device as found on the node.
         device_status: Option<Any>,
-        /// Tags that the disk has now.
+        /// Tags that the disk currently has.
         tags: Vec<String>,
         conditions: Vec<Condition>,
     }
@@ -86,18 +86,18 @@ record! {
         vg_name: String,
         /// Node that the volume group is on.
         node_name: String,
-        /// Whether volumes may be created in the group.
+        /// Desired state of the volume group: volumes can be created in it if Enabled.
         desired_state: String = {"enum": ["Enabled", "Disabled"]},
-        /// Devices of the group: path by name of the BlockDevice.
+        /// Paths of the devices of the volume group, by name of the BlockDevice.
         devices: Map<String>,
         /// Additional arguments for the creation of the volume group.
         parameters: Option<String>,
     }
 
     LVMVolumeGroupStatus {
-        /// Whether the volume group is active on its node.
+        /// Observed state of the volume group on its node.
         vg_status: Option<String> = {"enum": ["Active", "Inactive", "Unknown"]},
-        /// Type of the volumes of the group, for instance striped or dm-thin.
+        /// Type of the logical volumes of the group, for example striped or dm-thin.
         vg_target_type: Option<String>,
         conditions: Vec<Condition>,
     }

@@ -43,20 +43,20 @@ record! {
     SupportBundleSpec {
         /// URL of the issue that the bundle is for.
         issue_url as "issueURL": Option<String>,
-        /// What happened, for the readers of the bundle.
+        /// Description of the problem, for the readers of the bundle.
         description: String,
-        /// Namespaces to collect in addition to the system's own.
+        /// Namespaces to collect in addition to those of the platform.
         extra_collection_namespaces: Vec<String>,
-        /// Minutes until it is given up; 0 is never.
+        /// Minutes after which the collection is aborted; 0 means no limit.
         timeout: Option<i32>,
-        /// Minutes until a finished bundle is removed.
+        /// Minutes after which a completed bundle is deleted.
         expiration: Option<i32>,
-        /// Minutes that the collection may take on one node.
+        /// Timeout of the collection on one node in minutes.
         node_timeout: Option<i32>,
     }
 
     SupportBundleStatus {
-        /// How far the collection is: generating, ready or error.
+        /// State of the bundle: generating, ready or error.
         state: Option<String>,
         /// Progress of the collection in percent.
         progress: Option<i32>,
@@ -76,26 +76,26 @@ record! {
     }
 
     UpgradeSpec {
-        /// Name of the Version to upgrade to.
+        /// Name of the Version object to upgrade to.
         version: Option<String>,
         /// Name of the image with the new version.
         image: Option<String>,
         /// Whether logs of the upgrade are collected.
         log_enabled: Option<bool> = {"default": true},
-        /// Container image that carries out the upgrade.
+        /// Container image that runs the upgrade.
         upgrade_image: Option<String>,
     }
 
     UpgradeStatus {
-        /// Version before the upgrade.
+        /// Version of the cluster before the upgrade.
         previous_version: Option<String>,
-        /// Namespace and name of the image that is used.
+        /// Image of the upgrade, as NAMESPACE/NAME.
         image_id as "imageID": Option<String>,
-        /// What the repository of the new version says about itself.
+        /// Release information from the repository of the new version.
         repo_info: Option<String>,
-        /// Name of the node, if it is the only one.
+        /// Name of the node in a cluster with a single node.
         single_node: Option<String>,
-        /// Progress by node.
+        /// Progress of the upgrade, by name of the node.
         node_statuses: Map<NodeUpgrade>,
         /// Name of the UpgradeLog.
         upgrade_log: Option<String>,
@@ -103,7 +103,7 @@ record! {
     }
 
     NodeUpgrade {
-        /// Step of the upgrade that the node is at.
+        /// Current step of the upgrade on the node.
         state: Option<String>,
         reason: Option<String>,
         message: Option<String>,

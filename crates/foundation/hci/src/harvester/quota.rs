@@ -13,26 +13,26 @@ record! {
     }
 
     ResourceQuotaSpec {
-        /// Limits of the space for snapshots.
+        /// Limits on the size of snapshots.
         snapshot_limit: Option<SnapshotLimit>,
     }
 
     SnapshotLimit {
-        /// Bytes that all snapshots of the namespace may take.
+        /// Limit on the size of all snapshots in the namespace, in bytes.
         namespace_total_snapshot_size_quota: Option<i64>,
-        /// Bytes that the snapshots of one machine may take, by name of the machine.
+        /// Limit on the size of the snapshots of a virtual machine in bytes, by its name.
         vm_total_snapshot_size_quota: Map<i64>,
     }
 
     ResourceQuotaStatus {
-        /// Space that snapshots take.
+        /// Size of the existing snapshots.
         snapshot_limit_status: Option<SnapshotUsage>,
     }
 
     SnapshotUsage {
-        /// Bytes that all snapshots of the namespace take.
+        /// Size of all snapshots in the namespace, in bytes.
         namespace_total_snapshot_size_usage: Option<i64>,
-        /// Bytes that the snapshots of one machine take, by name of the machine.
+        /// Size of the snapshots of a virtual machine in bytes, by its name.
         vm_total_snapshot_size_usage: Map<i64>,
     }
 }

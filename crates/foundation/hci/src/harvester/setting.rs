@@ -10,13 +10,13 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What somebody chose; the default holds while it is empty.
+        /// Value chosen by an administrator; the default applies if it is empty.
         value: Option<String>,
-        /// Value of the setting where none is given.
+        /// Default value of the setting.
         default: Option<String>,
         /// Whether the value differs from the default.
         customized: Option<bool>,
-        /// Where the value comes from, if not from this object.
+        /// Origin of the value if it is not set in this object, for example env.
         source: Option<String>,
         status: Option<SettingStatus>,
     }

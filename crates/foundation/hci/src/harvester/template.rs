@@ -15,14 +15,14 @@ record! {
     }
 
     VirtualMachineTemplateSpec {
-        /// `NAMESPACE/NAME` of the version that is used when none is named.
+        /// Default version of the template, as NAMESPACE/NAME.
         default_version_id: Option<String>,
-        /// Free text.
+        /// Description of the template for users.
         description: Option<String>,
     }
 
     VirtualMachineTemplateStatus {
-        /// Number of the version that is used if none is chosen.
+        /// Number of the default version.
         default_version: Option<i32>,
         /// Number of the latest version.
         latest_version: Option<i32>,
@@ -37,29 +37,29 @@ record! {
     }
 
     VirtualMachineTemplateVersionSpec {
-        /// `NAMESPACE/NAME` of the template.
+        /// Template that the version belongs to, as NAMESPACE/NAME.
         template_id: String,
-        /// Free text.
+        /// Description of the version for users.
         description: Option<String>,
-        /// Image of the machine, as NAMESPACE/NAME.
+        /// Image of the virtual machine, as NAMESPACE/NAME.
         image_id: Option<String>,
-        /// Key pairs of the machine, as NAMESPACE/NAME.
+        /// SSH key pairs of the virtual machine, as NAMESPACE/NAME.
         key_pair_ids: Vec<String>,
-        /// The machine to create.
+        /// VirtualMachine that is created from the template.
         vm: Option<VirtualMachineSource>,
     }
 
-    /// The machine that is made. Its spec is judged when it is: the schema of machines in here
-    /// as well would weigh more than all of Harvester's kinds together.
+    /// VirtualMachine to create. Its specification is validated when it is created: a schema of
+    /// virtual machines here would be larger than those of all other kinds of Harvester together.
     VirtualMachineSource {
-        /// Labels and annotations of the machine.
+        /// Labels and annotations of the virtual machine.
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true},
         /// Specification of the VirtualMachine.
         spec: Option<Any>,
     }
 
     VirtualMachineTemplateVersionStatus {
-        /// Number of the version.
+        /// Number of the template version.
         version: Option<i32>,
         conditions: Vec<Condition>,
     }

@@ -10,46 +10,46 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired attachments of the volume.
         spec: Option<VolumeAttachmentSpec>,
-        /// What is observed.
+        /// Observed state of the attachments.
         status: Option<VolumeAttachmentStatus>,
     }
 
     VolumeAttachmentSpec {
         /// Name of the volume.
         volume: String,
-        /// Requests to attach the volume, by identifier.
+        /// Requests to attach the volume, by ID.
         attachment_tickets: Map<AttachmentTicket>,
     }
 
-    /// One reason to attach the volume to a node. The highest priority wins.
+    /// Request to attach the volume to a node. The request with the highest priority is satisfied.
     AttachmentTicket {
-        /// Identifier.
+        /// ID of the request.
         id: Option<String>,
-        /// Who requests it, for example csi-attacher.
+        /// Component that requests the attachment, for example csi-attacher.
         r#type: Option<String>,
-        /// Node that the object belongs to.
+        /// Node that the volume is to be attached to.
         node_id as "nodeID": Option<String>,
-        /// Parameters.
+        /// Parameters of the attachment, for example disableFrontend.
         parameters: Map<String>,
-        /// Changes with every request.
+        /// Generation of the request, increased with every change of it.
         generation: Option<i64>,
     }
 
     VolumeAttachmentStatus {
-        /// State of the requests, by identifier.
+        /// State of the requests, by ID.
         attachment_ticket_statuses: Map<AttachmentTicketStatus>,
     }
 
     AttachmentTicketStatus {
-        /// Identifier.
+        /// ID of the request.
         id: Option<String>,
-        /// The volume is attached as requested.
+        /// Whether the volume is attached as requested.
         satisfied: bool,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
-        /// Changes with every request.
+        /// Generation of the request that the status belongs to.
         generation: Option<i64>,
     }
 }

@@ -10,31 +10,31 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired location of the backup target and its credentials.
         spec: Option<BackupTargetSpec>,
-        /// What is observed.
+        /// Observed availability of the backup target.
         status: Option<BackupTargetStatus>,
     }
 
     BackupTargetSpec {
         /// URL of the backup target.
         backup_target_url as "backupTargetURL": Option<String>,
-        /// Secret with the credentials of the backup target.
+        /// Name of the Secret with the credentials of the backup target.
         credential_secret: Option<String>,
-        /// How often the backup target is read.
+        /// Interval at which the backup target is synchronized, for example 5m0s.
         poll_interval: Option<String>,
         /// When a synchronization was requested.
         sync_requested_at: Option<String> = {"nullable": true},
     }
 
     BackupTargetStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// The backup target can be reached.
+        /// Whether the backup target is reachable.
         available: Option<bool>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
-        /// When it was last synchronized.
+        /// When the backup target was last synchronized.
         last_synced_at: Option<String> = {"nullable": true},
     }
 
@@ -42,9 +42,9 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired state of the backup volume.
         spec: Option<BackupVolumeSpec>,
-        /// What is observed.
+        /// Observed backups and size of the volume in the backup target.
         status: Option<BackupVolumeStatus>,
     }
 
@@ -58,31 +58,31 @@ record! {
     }
 
     BackupVolumeStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// When the backup volume last changed.
+        /// When the backup volume was last modified in the backup target.
         last_modification_time: Option<String> = {"nullable": true},
         /// Size of the volume in bytes.
         size: Option<String>,
-        /// Labels.
+        /// Labels of the volume in the backup target.
         labels: Map<String> = {"nullable": true},
-        /// When it was created.
+        /// When the backup volume was created.
         created_at: Option<String>,
-        /// Name of the last backup.
+        /// Name of the latest backup.
         last_backup_name: Option<String>,
-        /// When the last backup was made.
+        /// When the latest backup was created.
         last_backup_at: Option<String>,
-        /// Bytes in the backup target.
+        /// Size of the stored data in the backup target, in bytes.
         data_stored: Option<String>,
-        /// Messages about errors.
+        /// Errors of the last synchronization, by type.
         messages: Map<String> = {"nullable": true},
-        /// Name of the backing image.
+        /// Name of the backing image of the volume.
         backing_image_name: Option<String>,
         /// Checksum of the backing image.
         backing_image_checksum: Option<String>,
-        /// Storage class of the volume.
+        /// StorageClass of the volume.
         storage_class_name: Option<String>,
-        /// When it was last synchronized.
+        /// When the backup volume was last synchronized.
         last_synced_at: Option<String> = {"nullable": true},
     }
 
@@ -90,18 +90,18 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired backup of a snapshot.
         spec: Option<BackupSpec>,
-        /// What is observed.
+        /// Observed progress and size of the backup.
         status: Option<BackupStatus>,
     }
 
     BackupSpec {
-        /// Name of the snapshot.
+        /// Name of the snapshot to back up.
         snapshot_name: Option<String>,
-        /// Labels.
+        /// Labels of the backup.
         labels: Map<String>,
-        /// full or incremental.
+        /// Mode of the backup: full or incremental.
         backup_mode: Option<String> = {"enum": ["full", "incremental", ""]},
         /// Size of the blocks of the backup in bytes.
         backup_block_size: Option<String> = {"enum": ["2097152", "16777216"]},
@@ -110,29 +110,29 @@ record! {
     }
 
     BackupStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// State of the object.
+        /// State of the backup, for example InProgress, Completed or Error.
         state: Option<String>,
-        /// Progress in percent.
+        /// Progress of the backup in percent.
         progress: Option<i32>,
-        /// Replica that the backup is read from.
+        /// Address of the replica that the data is read from.
         replica_address: Option<String>,
-        /// Why it failed.
+        /// Error of the backup, if it failed.
         error: Option<String>,
-        /// URL.
+        /// URL of the backup in the backup target.
         url: Option<String>,
         /// Name of the snapshot.
         snapshot_name: Option<String>,
         /// When the snapshot was taken.
         snapshot_created_at: Option<String>,
-        /// When the backup was made.
+        /// When the backup was completed.
         backup_created_at: Option<String>,
-        /// Size in bytes.
+        /// Size of the backup in bytes.
         size: Option<String>,
-        /// Labels.
+        /// Labels of the backup.
         labels: Map<String> = {"nullable": true},
-        /// Messages about errors.
+        /// Errors of the backup, by type.
         messages: Map<String> = {"nullable": true},
         /// Name of the volume.
         volume_name: Option<String>,
@@ -142,15 +142,15 @@ record! {
         volume_created: Option<String>,
         /// Backing image of the volume.
         volume_backing_image_name: Option<String>,
-        /// How the data is compressed.
+        /// Compression of the data: none, lz4 or gzip.
         compression_method: Option<String>,
-        /// Bytes that were uploaded for the first time.
+        /// Size of the data that was uploaded for the first time, in bytes.
         newly_upload_data_size: Option<String>,
-        /// Bytes that were uploaded again.
+        /// Size of the data that was uploaded again, in bytes.
         re_uploaded_data_size: Option<String>,
         /// Name of the backup target.
         backup_target_name: Option<String>,
-        /// When it was last synchronized.
+        /// When the backup was last synchronized.
         last_synced_at: Option<String> = {"nullable": true},
     }
 
@@ -158,45 +158,45 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired backup of a backing image.
         spec: Option<BackupBackingImageSpec>,
-        /// What is observed.
+        /// Observed progress and size of the backup.
         status: Option<BackupBackingImageStatus>,
     }
 
     BackupBackingImageSpec {
-        /// Backing image of the volume.
+        /// Name of the backing image to back up.
         backing_image: Option<String>,
         /// Name of the backup target.
         backup_target_name: Option<String>,
-        /// A user created the snapshot.
+        /// Whether a user created the backup.
         user_created: Option<bool>,
-        /// Labels.
+        /// Labels of the backup.
         labels: Map<String>,
         /// When a synchronization was requested.
         sync_requested_at: Option<String> = {"nullable": true},
     }
 
     BackupBackingImageStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// Backing image of the volume.
+        /// Name of the backing image.
         backing_image: Option<String>,
-        /// State of the object.
+        /// State of the backup, for example InProgress, Completed or Error.
         state: Option<String>,
-        /// Progress in percent.
+        /// Progress of the backup in percent.
         progress: Option<i32>,
-        /// Why it failed.
+        /// Error of the backup, if it failed.
         error: Option<String>,
-        /// URL.
+        /// URL of the backup in the backup target.
         url: Option<String>,
-        /// Size in bytes.
+        /// Size of the backup in bytes.
         size: Option<i64>,
-        /// Checksum of the data.
+        /// SHA-512 checksum of the backing image.
         checksum: Option<String>,
-        /// How the data is compressed.
+        /// Compression of the data: none, lz4 or gzip.
         compression_method: Option<String>,
-        /// When it was last synchronized.
+        /// When the backup was last synchronized.
         last_synced_at: Option<String> = {"nullable": true},
     }
 
@@ -204,25 +204,25 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired backup of the objects of Longhorn.
         spec: Option<SystemBackupSpec>,
-        /// What is observed.
+        /// Observed progress of the system backup.
         status: Option<SystemBackupStatus>,
     }
 
     SystemBackupSpec {
-        /// Which volumes are backed up first: if-not-present, always or disabled.
+        /// Volumes that are backed up first: if-not-present, always or disabled.
         volume_backup_policy: Option<String> = {"enum": ["if-not-present", "always", "disabled"]},
     }
 
     SystemBackupStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// State of the object.
+        /// State of the system backup, for example Generating, Ready or Error.
         state: Option<String>,
-        /// Version of the system.
+        /// Version of Longhorn that created the system backup.
         version: Option<String>,
-        /// When it was created.
+        /// When the system backup was created.
         created_at: Option<String>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
@@ -232,23 +232,23 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired restore of a system backup.
         spec: Option<SystemRestoreSpec>,
-        /// What is observed.
+        /// Observed progress of the restore.
         status: Option<SystemRestoreStatus>,
     }
 
     SystemRestoreSpec {
-        /// Name of the system backup.
+        /// Name of the SystemBackup to restore.
         system_backup: String,
     }
 
     SystemRestoreStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// State of the object.
+        /// State of the restore, for example Restoring, Completed or Error.
         state: Option<String>,
-        /// URL that the backup is read from.
+        /// URL of the system backup in the backup target.
         source_url as "sourceURL": Option<String>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},

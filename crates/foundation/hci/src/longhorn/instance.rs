@@ -10,34 +10,35 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired state of the instance manager.
         spec: Option<InstanceManagerSpec>,
-        /// What is observed.
+        /// Observed processes of the instance manager.
         status: Option<InstanceManagerStatus>,
     }
 
     InstanceManagerSpec {
-        /// Image of the engine.
+        /// Container image of the instance manager.
         image: Option<String>,
-        /// Node that the object belongs to.
+        /// Node that the instance manager runs on.
         node_id as "nodeID": Option<String>,
-        /// aio, engine or replica.
+        /// Type of the processes that it runs: aio (all in one), engine or replica.
         r#type: Option<String> = {"enum": ["aio", "engine", "replica"]},
-        /// Data engine: v1.
+        /// Data engine; only v1 is supported.
         data_engine: Option<String>,
     }
 
     InstanceManagerStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// State of the process: running, stopped or error.
+        /// State of the instance manager: running, stopped or error.
         current_state: Option<String>,
         /// Engine processes, by name.
         instance_engines: Map<Any> = {"nullable": true},
         /// Replica processes, by name.
         instance_replicas: Map<Any> = {"nullable": true},
-        /// Address of the process.
+        /// IP address of the instance manager.
         ip: Option<String>,
+        /// Version of the API of the instance manager.
         api_version: Option<i32>,
         /// Oldest supported version of the API.
         api_min_version: Option<i32>,
@@ -53,35 +54,35 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired engine image.
         spec: Option<EngineImageSpec>,
-        /// What is observed.
+        /// Observed state of the engine image on the nodes.
         status: Option<EngineImageStatus>,
     }
 
     EngineImageSpec {
-        /// Image of the engine.
+        /// Name of the container image of the engine.
         image: String,
     }
 
     EngineImageStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// State of the object.
+        /// State of the engine image, for example deployed or ready.
         state: Option<String>,
-        /// How many volumes use the image.
+        /// Number of volumes that use the image.
         ref_count: Option<i32>,
-        /// Since when no volume uses the image.
+        /// Time since which no volume uses the image.
         no_ref_since: Option<String>,
-        /// The image cannot be used by this version.
+        /// Whether the image is incompatible with this version.
         incompatible: Option<bool>,
         /// When the image was built.
         build_date: Option<String>,
-        /// Commit that the image was built from.
+        /// Git commit that the image was built from.
         git_commit: Option<String>,
-        /// Version of the system.
+        /// Version of the engine.
         version: Option<String>,
-        /// Whether the image is on a node, by node.
+        /// Whether the image is deployed on a node, by name of the node.
         node_deployment_map: Map<bool> = {"nullable": true},
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
@@ -91,23 +92,23 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired state of the share manager.
         spec: Option<ShareManagerSpec>,
-        /// What is observed.
+        /// Observed state of the share.
         status: Option<ShareManagerStatus>,
     }
 
     ShareManagerSpec {
-        /// Image of the engine.
+        /// Container image of the share manager.
         image: Option<String>,
     }
 
     ShareManagerStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// State of the object.
+        /// State of the share manager: starting, running, stopped or error.
         state: Option<String>,
-        /// Address of the share.
+        /// Endpoint of the NFS share.
         endpoint: Option<String>,
     }
 
@@ -115,25 +116,25 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Location and type of the orphaned data.
         spec: Option<OrphanSpec>,
-        /// What is observed.
+        /// Observed state of the orphaned data.
         status: Option<OrphanStatus>,
     }
 
     OrphanSpec {
-        /// Node that the object belongs to.
+        /// Node that holds the orphaned data.
         node_id as "nodeID": Option<String>,
-        /// What was found: for example replica-data.
+        /// Type of the orphaned data, for example replica-data.
         orphan_type: Option<String>,
-        /// Data engine: v1.
+        /// Data engine; only v1 is supported.
         data_engine: Option<String>,
-        /// Parameters.
+        /// Location of the data, for example DataName and DiskPath.
         parameters: Map<String>,
     }
 
     OrphanStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},

@@ -8,42 +8,42 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired task, schedule and volumes of the job.
         spec: Option<RecurringJobSpec>,
-        /// What is observed.
+        /// Observed runs of the job.
         status: Option<RecurringJobStatus>,
     }
 
     RecurringJobSpec {
         /// Name of the job.
         name: Option<String>,
-        /// Groups of volumes that the job is for.
+        /// Groups of volumes that the job runs for; default includes all volumes without a job.
         groups: Vec<String>,
-        /// What the job does.
+        /// Task of the job, for example snapshot or backup.
         task: Option<String> = {"enum": [
             "snapshot", "snapshot-force-create", "snapshot-cleanup", "snapshot-delete", "backup",
             "backup-force-create", "filesystem-trim", "system-backup"
         ]},
         /// Schedule of the job, as a cron expression.
         cron: Option<String>,
-        /// How many snapshots or backups are kept.
+        /// Number of snapshots or backups that are kept.
         retain: Option<i32>,
-        /// How long snapshots or backups are kept, if the policy is age-based.
+        /// Age after which snapshots or backups are deleted, if the retention policy is age-based.
         retain_age: Option<String>,
-        /// count-based or age-based.
+        /// Retention policy of snapshots and backups: count-based or age-based.
         retention_policy: Option<String> = {"enum": ["count-based", "age-based"]},
-        /// How many volumes are worked on at the same time.
+        /// Number of volumes that are processed at the same time.
         concurrency: Option<i32>,
-        /// Labels of the snapshots and backups of the job.
+        /// Labels of the snapshots and backups that the job creates.
         labels: Map<String>,
-        /// Parameters.
+        /// Parameters of the task, by name.
         parameters: Map<String>,
     }
 
     RecurringJobStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// How often the job has run.
+        /// Number of times that the job has run.
         execution_count: Option<i32>,
     }
 }

@@ -10,9 +10,9 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired disks and scheduling of the node.
         spec: Option<NodeSpec>,
-        /// What is observed.
+        /// Observed state of the node and its disks.
         status: Option<NodeStatus>,
     }
 
@@ -21,60 +21,60 @@ record! {
         name: Option<String>,
         /// Disks of the node, by name.
         disks: Map<DiskSpec>,
-        /// New replicas may be placed here.
+        /// Whether new replicas can be scheduled on the node.
         allow_scheduling: Option<bool>,
-        /// The data is to be moved elsewhere.
+        /// Whether all replicas on the node are to be moved to other nodes.
         eviction_requested: Option<bool>,
-        /// Tags that volumes select by.
+        /// Tags of the node, which volumes select nodes by.
         tags: Vec<String>,
-        /// Processor request of the instance manager in thousandths.
+        /// CPU request of the instance manager in millicores.
         instance_manager_cpu_request as "instanceManagerCPURequest": Option<i32>,
     }
 
     DiskSpec {
-        /// filesystem or block.
+        /// Type of the disk: filesystem or block.
         disk_type: Option<String> = {"enum": ["filesystem", "block"]},
-        /// Path on the node.
+        /// Path of the disk on its node.
         path: Option<String>,
-        /// Driver of the disk.
+        /// Driver of a block disk: auto, aio or nvme.
         disk_driver: Option<String> = {"enum": ["", "auto", "aio", "nvme"]},
-        /// New replicas may be placed here.
+        /// Whether new replicas can be scheduled on the disk.
         allow_scheduling: Option<bool>,
-        /// The data is to be moved elsewhere.
+        /// Whether all replicas on the disk are to be moved to other disks.
         eviction_requested: Option<bool>,
-        /// Bytes that are not for volumes.
+        /// Space that is not available for replicas, in bytes.
         storage_reserved: Option<i64>,
-        /// Tags that volumes select by.
+        /// Tags of the disk, which volumes select disks by.
         tags: Vec<String>,
     }
 
     NodeStatus {
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
-        /// State of the disks, by name.
+        /// Observed state of the disks, by name.
         disk_status: Map<DiskStatus> = {"nullable": true},
-        /// Region of the node.
+        /// Region of the node, from its topology labels.
         region: Option<String>,
-        /// Zone of the node.
+        /// Zone of the node, from its topology labels.
         zone: Option<String>,
-        /// Replicas are moved away because the node is drained.
+        /// Whether replicas are moved to other nodes since the node is being drained.
         auto_evicting: Option<bool>,
-        /// Progress of the check of snapshots.
+        /// Progress of the verification of snapshot checksums.
         snapshot_check_status: Option<Any>,
     }
 
     DiskStatus {
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
-        /// Free bytes.
+        /// Free space of the disk in bytes.
         storage_available: Option<i64>,
-        /// Bytes that are promised to replicas.
+        /// Space that is reserved for the scheduled replicas, in bytes.
         storage_scheduled: Option<i64>,
-        /// Size in bytes.
+        /// Capacity of the disk in bytes.
         storage_maximum: Option<i64>,
-        /// Bytes by replica.
+        /// Size of the scheduled replicas in bytes, by name of the replica.
         scheduled_replica: Map<i64> = {"nullable": true},
-        /// Backing images on the disk, by name.
+        /// Size of the backing images on the disk in bytes, by name of the image.
         scheduled_backing_image: Map<i64> = {"nullable": true},
         /// UUID of the disk.
         disk_uuid as "diskUUID": Option<String>,
@@ -82,15 +82,15 @@ record! {
         disk_name: Option<String>,
         /// Path of the disk on its node.
         disk_path: Option<String>,
-        /// filesystem or block.
+        /// Type of the disk: filesystem or block.
         disk_type: Option<String>,
-        /// Driver of the disk.
+        /// Driver of a block disk: aio or nvme.
         disk_driver: Option<String>,
-        /// Type of the file system.
+        /// Type of the file system of the disk, for example ext4.
         filesystem_type: Option<String>,
-        /// Instance manager that runs the process.
+        /// Name of the instance manager of the disk.
         instance_manager_name: Option<String>,
-        /// Health of the device.
+        /// SMART health data, by device.
         health_data: Map<Any>,
     }
 }

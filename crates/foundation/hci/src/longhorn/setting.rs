@@ -10,12 +10,12 @@ record! {
         metadata: ObjectMeta,
         /// Value of the setting.
         value: String,
-        /// What is observed.
+        /// Observed state of the setting.
         status: Option<SettingStatus>,
     }
 
     SettingStatus {
-        /// The value is in use.
+        /// Whether the value of the setting is applied.
         applied: Option<bool>,
     }
 }

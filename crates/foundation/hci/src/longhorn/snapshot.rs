@@ -8,47 +8,47 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired snapshot of a volume.
         spec: Option<SnapshotSpec>,
-        /// What is observed.
+        /// Observed size and relations of the snapshot.
         status: Option<SnapshotStatus>,
     }
 
     SnapshotSpec {
-        /// The volume, which does not change.
+        /// Name of the volume; immutable.
         volume: String,
-        /// Take a new snapshot; otherwise the object describes one that exists.
+        /// Whether a new snapshot is taken; otherwise the object represents an existing snapshot.
         create_snapshot: Option<bool>,
-        /// Labels.
+        /// Labels of the snapshot.
         labels: Map<String> = {"nullable": true},
     }
 
     SnapshotStatus {
-        /// Snapshot that it is based on.
+        /// Name of the parent snapshot.
         parent: Option<String>,
-        /// Snapshots that are based on it.
+        /// Names of the child snapshots.
         children: Map<bool> = {"nullable": true},
-        /// The snapshot is deleted and waits for its removal.
+        /// Whether the snapshot is marked as removed and waits for its purge.
         mark_removed: Option<bool>,
-        /// A user created the snapshot.
+        /// Whether a user created the snapshot.
         user_created: Option<bool>,
         /// When the snapshot was requested.
         requested_time: Option<String>,
-        /// When it was created.
+        /// When the snapshot was created.
         creation_time: Option<String>,
-        /// Size in bytes.
+        /// Size of the snapshot in bytes.
         size: Option<i64>,
-        /// Labels.
+        /// Labels of the snapshot.
         labels: Map<String> = {"nullable": true},
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// Why it failed.
+        /// Error of the snapshot, if it failed.
         error: Option<String>,
-        /// Size of a volume that is restored from it.
+        /// Minimum size of a volume that is restored from the snapshot, in bytes.
         restore_size: Option<i64>,
-        /// It is complete and can be used.
+        /// Whether the snapshot is complete and can be restored.
         ready_to_use: Option<bool>,
-        /// Checksum of the data.
+        /// Checksum of the data of the snapshot.
         checksum: Option<String>,
         /// When the checksum was calculated.
         checksum_calculated_at: Option<String>,

@@ -10,40 +10,41 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired size, replicas and attachment of the volume.
         spec: Option<VolumeSpec>,
-        /// What is observed.
+        /// Observed state of the volume.
         status: Option<VolumeStatus>,
     }
 
     VolumeSpec {
         /// Size of the volume in bytes.
         size: Option<String>,
-        /// How the volume is attached, for example blockdev.
+        /// Frontend of the volume, for example blockdev.
         frontend: Option<String> = {"enum": ["blockdev", "iscsi", "nvmf", "ublk", ""]},
         /// URL of the backup that the volume is restored from.
         from_backup: Option<String>,
-        /// Restore the recurring jobs of the backup too: enabled, disabled or ignored.
+        /// Whether the recurring jobs of the backup are restored: enabled, disabled or ignored.
         restore_volume_recurring_job: Option<String> = {"enum": ["ignored", "enabled", "disabled"]},
-        /// `snap://VOLUME/SNAPSHOT` or `vol://VOLUME`.
+        /// Source of a clone: `snap://VOLUME/SNAPSHOT` or `vol://VOLUME`.
         data_source: Option<String>,
-        /// full-copy or linked-clone.
+        /// Mode of a clone: full-copy or linked-clone.
         clone_mode: Option<String> = {"enum": ["", "full-copy", "linked-clone"]},
         /// Whether a replica is kept on the node of the engine: disabled, best-effort or strict-local.
         data_locality: Option<String> = {"enum": ["disabled", "best-effort", "strict-local"]},
-        /// Minutes.
+        /// Minutes after which a failed replica is deleted.
         stale_replica_timeout: Option<i32>,
-        /// The node to which it is to be attached.
+        /// Node that the volume is to be attached to.
         node_id as "nodeID": Option<String>,
         /// Node that runs the engine.
         engine_node_id as "engineNodeID": Option<String>,
         /// Node that the volume is migrated to.
         migration_node_id as "migrationNodeID": Option<String>,
-        /// Engine image.
+        /// Container image of the engine.
         image: Option<String>,
-        /// Backing image that the volume begins as.
+        /// Name of the backing image that the volume is created from.
         backing_image: Option<String>,
-        /// The volume follows a backup of another cluster.
+        /// Whether the volume is a standby (disaster recovery) volume, which follows the backups
+        /// of a volume in another cluster.
         standby as "Standby": Option<bool>,
         /// Tags that disks of replicas must have.
         disk_selector: Vec<String>,
@@ -51,11 +52,12 @@ record! {
         node_selector: Vec<String>,
         /// Topology that nodes of replicas must have.
         topology_requirement: Vec<Map<String>>,
-        /// Attach the volume without a frontend.
+        /// Whether the volume is attached without a frontend, for example for maintenance.
         disable_frontend: Option<bool>,
-        /// Do not count revisions of replicas.
+        /// Whether the revision counter of replicas is disabled.
         revision_counter_disabled: Option<bool>,
-        /// Whether discarding space removes snapshots: enabled, disabled or ignored.
+        /// Whether a trim of the file system also frees space in snapshots, by marking them as
+        /// removed: enabled, disabled or ignored.
         unmap_mark_snap_chain_removed: Option<String> = {"enum": ["ignored", "disabled", "enabled"]},
         /// Whether replicas may share a node: enabled, disabled or ignored.
         replica_soft_anti_affinity: Option<String> = {"enum": ["ignored", "enabled", "disabled"]},
@@ -63,17 +65,18 @@ record! {
         replica_zone_soft_anti_affinity: Option<String> = {"enum": ["ignored", "enabled", "disabled"]},
         /// Whether replicas may share a disk: enabled, disabled or ignored.
         replica_disk_soft_anti_affinity: Option<String> = {"enum": ["ignored", "enabled", "disabled"]},
-        /// Who attached the volume last.
+        /// Client that last attached the volume.
         last_attached_by: Option<String>,
-        /// rwo or rwx.
+        /// Access mode of the volume: rwo, rwop or rwx.
         access_mode: Option<String> = {"enum": ["rwo", "rwop", "rwx"]},
         /// The volume can be attached to two nodes during a live migration.
         migratable: Option<bool>,
-        /// The data is encrypted.
+        /// Whether the data is encrypted.
         encrypted: Option<bool>,
-        /// Number of copies of the data.
+        /// Desired number of replicas.
         number_of_replicas: Option<i32>,
-        /// Whether replicas are spread again when nodes join: ignored, disabled, least-effort or best-effort.
+        /// Whether replicas are rebalanced when nodes are added: ignored, disabled, least-effort
+        /// or best-effort.
         replica_auto_balance: Option<String> = {"enum": ["ignored", "disabled", "least-effort", "best-effort"]},
         /// Whether checksums of snapshots are verified: ignored, disabled, enabled or fast-check.
         snapshot_data_integrity: Option<String> = {"enum": ["ignored", "disabled", "enabled", "fast-check"]},
@@ -81,11 +84,11 @@ record! {
         backup_compression_method: Option<String> = {"enum": ["none", "lz4", "gzip"]},
         /// Size of blocks in backups, in bytes.
         backup_block_size: Option<String> = {"enum": ["2097152", "16777216"]},
-        /// v1 or v2.
+        /// Data engine; only v1 is supported.
         data_engine: Option<String> = {"enum": ["v1", "v2"]},
-        /// Most snapshots that the volume may have.
+        /// Maximum number of snapshots of the volume.
         snapshot_max_count: Option<i32>,
-        /// Most bytes that snapshots may use.
+        /// Maximum total size of the snapshots in bytes.
         snapshot_max_size: Option<String>,
         /// Whether the file system is frozen for snapshots: enabled, disabled or ignored.
         freeze_filesystem_for_snapshot: Option<String> = {"enum": ["ignored", "enabled", "disabled"]},
@@ -93,20 +96,20 @@ record! {
         backup_target_name: Option<String>,
         /// Whether replicas are rebuilt while the volume is detached: enabled, disabled or ignored.
         offline_rebuilding: Option<String> = {"enum": ["ignored", "disabled", "enabled"]},
-        /// Most MB/s for rebuilding replicas.
+        /// Bandwidth limit of replica rebuilds in MB/s; 0 means no limit.
         replica_rebuilding_bandwidth_limit: Option<i64> = {"minimum": 0},
-        /// Most files that a rebuild copies at once.
+        /// Maximum number of files that a rebuild copies in parallel.
         rebuild_concurrent_sync_limit: Option<i32> = {"minimum": 0, "maximum": 5},
-        /// When checksums of snapshots were requested.
+        /// When the computation of snapshot checksums was requested.
         snapshot_hashing_requested_at: Option<String>,
     }
 
     VolumeStatus {
-        /// Node that manages the volume.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
-        /// creating, attached, detached, attaching, detaching or deleting.
+        /// State of the volume: creating, attached, detached, attaching, detaching or deleting.
         state: Option<String>,
-        /// healthy, degraded, faulted or unknown.
+        /// Health of the replicas: healthy, degraded, faulted or unknown.
         robustness: Option<String>,
         /// Node that the volume is attached to.
         current_node_id as "currentNodeID": Option<String>,
@@ -116,7 +119,7 @@ record! {
         current_migration_node_id as "currentMigrationNodeID": Option<String>,
         /// Engine image in use.
         current_image: Option<String>,
-        /// Claim, PersistentVolume and users of the volume.
+        /// PersistentVolume, claim and workloads of the volume.
         kubernetes_status: Option<KubernetesStatus>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
@@ -124,27 +127,27 @@ record! {
         last_backup: Option<String>,
         /// Time of the latest backup.
         last_backup_at: Option<String>,
-        /// The volume is attached without a frontend.
+        /// Whether the volume is attached without a frontend.
         frontend_disabled: Option<bool>,
-        /// The volume has to be restored from a backup.
+        /// Whether the volume has to be restored from a backup.
         restore_required: Option<bool>,
-        /// The restore from a backup has begun.
+        /// Whether the restore from a backup has begun.
         restore_initiated: Option<bool>,
-        /// Progress of a clone.
+        /// Progress of the clone that fills the volume.
         clone_status: Option<CloneStatus>,
         /// When a remount was requested.
         remount_requested_at: Option<String>,
-        /// The volume has to grow to its new size.
+        /// Whether the volume has to be expanded to its new size.
         expansion_required: Option<bool>,
-        /// The volume follows a backup of another cluster.
+        /// Whether the volume is a standby (disaster recovery) volume.
         is_standby: Option<bool>,
-        /// Bytes that the data uses, with snapshots.
+        /// Space that the data and snapshots of one replica use, in bytes.
         actual_size: Option<i64>,
-        /// Since when the volume is degraded.
+        /// Time since which the volume is degraded.
         last_degraded_at: Option<String>,
         /// When the volume was last salvaged automatically.
         last_auto_salvaged_at: Option<String>,
-        /// Endpoint of a shared file system.
+        /// NFS endpoint of a shared (rwx) volume.
         share_endpoint: Option<String>,
         /// State of the share manager.
         share_state: Option<String>,
@@ -152,7 +155,7 @@ record! {
         switchover_state: Option<String>,
     }
 
-    /// The claim that a volume belongs to.
+    /// PersistentVolume, claim and workloads of a volume.
     KubernetesStatus {
         /// Name of the PersistentVolume.
         pv_name: Option<String>,
@@ -162,11 +165,11 @@ record! {
         namespace: Option<String>,
         /// Name of the claim.
         pvc_name: Option<String>,
-        /// When the claim was last seen.
+        /// When the claim last referred to the volume.
         last_pvc_ref_at as "lastPVCRefAt": Option<String>,
         /// When a pod last used the volume.
         last_pod_ref_at: Option<String>,
-        /// Pods that use the volume.
+        /// Pods that use the volume, with their workloads.
         workloads_status: Vec<WorkloadStatus> = {"nullable": true},
     }
 
@@ -182,13 +185,13 @@ record! {
     }
 
     CloneStatus {
-        /// Volume that is cloned.
+        /// Name of the volume that is cloned.
         source_volume: Option<String>,
-        /// Snapshot that is cloned.
+        /// Name of the snapshot that is cloned.
         snapshot: Option<String>,
-        /// State of the clone.
+        /// State of the clone, for example initiated, completed or failed.
         state: Option<String>,
-        /// Number of attempts.
+        /// Number of attempts to clone.
         attempt_count: Option<i32>,
         /// Earliest time of the next attempt.
         next_allowed_attempt_at: Option<String>,
@@ -198,9 +201,9 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired state of the engine process.
         spec: Option<EngineSpec>,
-        /// What is observed.
+        /// Observed state of the engine process.
         status: Option<EngineStatus>,
     }
 
@@ -209,48 +212,49 @@ record! {
         volume_name: Option<String>,
         /// Size of the volume in bytes.
         volume_size: Option<String>,
-        /// Node that the object belongs to.
+        /// Node that runs the engine.
         node_id as "nodeID": Option<String>,
-        /// Image of the engine.
+        /// Container image of the engine.
         image: Option<String>,
-        /// Wanted state of the process: running or stopped.
+        /// Desired state of the process: running or stopped.
         desire_state: Option<String>,
-        /// The log of the process is requested.
+        /// Whether the log of the process is requested.
         log_requested: Option<bool>,
-        /// A salvage is requested.
+        /// Whether a salvage of failed replicas is requested.
         salvage_requested: Option<bool>,
-        /// Data engine: v1.
+        /// Data engine; only v1 is supported.
         data_engine: Option<String> = {"enum": ["v1", "v2"]},
-        /// How clients reach the volume, for example blockdev.
+        /// Frontend of the volume, for example blockdev.
         frontend: Option<String> = {"enum": ["blockdev", "iscsi", "nvmf", "ublk", ""]},
-        /// Addresses of the replicas, by name.
+        /// Addresses of the replicas, by name of the replica.
         replica_address_map: Map<String>,
         /// Addresses of the replicas after an upgrade of the engine.
         upgraded_replica_address_map: Map<String>,
-        /// Backup that the volume is restored from.
+        /// Name of the backup volume that the volume is restored from.
         backup_volume: Option<String>,
-        /// Backup that is to be restored.
+        /// Name of the backup to restore.
         requested_backup_restore: Option<String>,
-        /// Volume or snapshot that the data is copied from.
+        /// Source of a clone: a volume or a snapshot.
         requested_data_source: Option<String>,
-        /// Clients cannot reach the volume, for example during a restore.
+        /// Whether the volume has no frontend, for example during a restore.
         disable_frontend: Option<bool>,
-        /// Writes are not counted.
+        /// Whether the revision counter of replicas is disabled.
         revision_counter_disabled: Option<bool>,
-        /// Discards also free blocks in the snapshots of the volume.
+        /// Whether a trim of the file system also frees space in snapshots, by marking them as
+        /// removed.
         unmap_mark_snap_chain_removed_enabled: Option<bool>,
-        /// The process belongs to the current attachment of the volume.
+        /// Whether the engine serves the current attachment of the volume.
         active: Option<bool>,
-        /// Largest number of snapshots.
+        /// Maximum number of snapshots of the volume.
         snapshot_max_count: Option<i32>,
-        /// Largest total size of the snapshots in bytes.
+        /// Maximum total size of the snapshots in bytes.
         snapshot_max_size: Option<String>,
-        /// How many files a rebuild copies at the same time.
+        /// Maximum number of files that a rebuild copies in parallel.
         rebuild_concurrent_sync_limit: Option<i32>,
     }
 
     EngineStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
         /// Instance manager that runs the process.
         instance_manager_name: Option<String>,
@@ -258,33 +262,33 @@ record! {
         current_state: Option<String>,
         /// Image that the process runs.
         current_image: Option<String>,
-        /// Address of the process.
+        /// IP address of the process.
         ip: Option<String>,
-        /// Address of the process in the storage network.
+        /// IP address of the process in the storage network.
         storage_ip as "storageIP": Option<String>,
-        /// Port of the process.
+        /// Network port of the process.
         port: Option<i32>,
-        /// The process has been started.
+        /// Whether the process has been started.
         started: Option<bool>,
-        /// The log of the process has been fetched.
+        /// Whether the log of the process has been fetched.
         log_fetched: Option<bool>,
-        /// The salvage has been carried out.
+        /// Whether the salvage has been carried out.
         salvage_executed: Option<bool>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
-        /// Unique identifier.
+        /// UUID of the engine.
         uuid: Option<String>,
-        /// Size in bytes that the engine serves.
+        /// Current size of the volume in bytes.
         current_size: Option<String>,
-        /// Addresses of the replicas that the engine uses, by name.
+        /// Addresses of the replicas in use, by name of the replica.
         current_replica_address_map: Map<String> = {"nullable": true},
-        /// RW, WO or ERR.
+        /// Mode of the replicas, by name: RW, WO (being rebuilt) or ERR.
         replica_mode_map: Map<String> = {"nullable": true},
-        /// When each replica last changed its mode.
+        /// When each replica last changed its mode, by name.
         replica_transition_time_map: Map<String>,
-        /// Address at which clients reach the volume.
+        /// Endpoint of the frontend, for example the path of the block device.
         endpoint: Option<String>,
-        /// Backup that was restored last.
+        /// Name of the backup that was restored last.
         last_restored_backup: Option<String>,
         /// Backups in progress, by identifier.
         backup_status: Map<Any> = {"nullable": true},
@@ -294,53 +298,53 @@ record! {
         purge_status: Map<Any> = {"nullable": true},
         /// Rebuilds in progress, by replica.
         rebuild_status: Map<RebuildStatus> = {"nullable": true},
-        /// Copies in progress, by replica.
+        /// Clones in progress, by replica.
         clone_status: Map<Any> = {"nullable": true},
         /// Snapshots of the volume, by name.
         snapshots: Map<SnapshotInfo> = {"nullable": true},
-        /// Why the snapshots cannot be read.
+        /// Error of the last attempt to list the snapshots.
         snapshots_error: Option<String>,
-        /// The volume is being expanded.
+        /// Whether the volume is being expanded.
         is_expanding: Option<bool>,
-        /// Why the last expansion failed.
+        /// Error of the last failed expansion.
         last_expansion_error: Option<String>,
         /// When the last expansion failed.
         last_expansion_failed_at: Option<String>,
     }
 
     RebuildStatus {
-        /// Why it failed.
+        /// Error of the rebuild, if it failed.
         error: Option<String>,
-        /// A rebuild is in progress.
+        /// Whether a rebuild is in progress.
         is_rebuilding: Option<bool>,
-        /// Progress in percent.
+        /// Progress of the rebuild in percent.
         progress: Option<i32>,
         /// State of the rebuild.
         state: Option<String>,
-        /// Replica that the data is copied from.
+        /// Address of the replica that the data is copied from.
         from_replica_address: Option<String>,
-        /// Replicas that the data is copied from.
+        /// Addresses of the replicas that the data is copied from.
         from_replica_address_list: Vec<String>,
-        /// Bandwidth limit of the rebuild in megabytes per second.
+        /// Bandwidth limit of the rebuild in MB/s.
         applied_rebuilding_mbps as "appliedRebuildingMBps": Option<i64>,
     }
 
     SnapshotInfo {
         /// Name of the snapshot.
         name: Option<String>,
-        /// Snapshot that it is based on.
+        /// Name of the parent snapshot.
         parent: Option<String>,
-        /// Snapshots that are based on it.
+        /// Names of the child snapshots.
         children: Map<bool> = {"nullable": true},
-        /// The snapshot is deleted and waits for its removal.
+        /// Whether the snapshot is marked as removed and waits for its purge.
         removed: Option<bool>,
-        /// A user created the snapshot.
+        /// Whether a user created the snapshot.
         usercreated: Option<bool>,
-        /// When it was created.
+        /// When the snapshot was created.
         created: Option<String>,
-        /// Size in bytes.
+        /// Size of the snapshot in bytes.
         size: Option<String>,
-        /// Labels.
+        /// Labels of the snapshot.
         labels: Map<String> = {"nullable": true},
     }
 
@@ -348,9 +352,9 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// Desired state of the replica.
         spec: Option<ReplicaSpec>,
-        /// What is observed.
+        /// Observed state of the replica process.
         status: Option<ReplicaStatus>,
     }
 
@@ -359,60 +363,61 @@ record! {
         volume_name: Option<String>,
         /// Size of the volume in bytes.
         volume_size: Option<String>,
-        /// Node that the object belongs to.
+        /// Node that holds the replica.
         node_id as "nodeID": Option<String>,
-        /// Image of the engine.
+        /// Container image of the replica.
         image: Option<String>,
-        /// Wanted state of the process: running or stopped.
+        /// Desired state of the process: running or stopped.
         desire_state: Option<String>,
-        /// The log of the process is requested.
+        /// Whether the log of the process is requested.
         log_requested: Option<bool>,
-        /// A salvage is requested.
+        /// Whether a salvage of the failed replica is requested.
         salvage_requested: Option<bool>,
-        /// Data engine: v1.
+        /// Data engine; only v1 is supported.
         data_engine: Option<String> = {"enum": ["v1", "v2"]},
-        /// Engine that uses the replica.
+        /// Name of the engine that uses the replica.
         engine_name: Option<String>,
-        /// Engine on the target node of a migration.
+        /// Name of the engine on the target node of a migration.
         migration_engine_name: Option<String>,
-        /// When it first held all data since it was built.
+        /// When the replica first became healthy after it was built.
         healthy_at: Option<String>,
-        /// When the replica was last healthy.
+        /// When the replica was last known to be healthy.
         last_healthy_at: Option<String>,
-        /// When the replica failed; empty if it has not.
+        /// When the replica failed; empty unless it is failed.
         failed_at: Option<String>,
         /// When the replica last failed.
         last_failed_at: Option<String>,
-        /// Disk that holds the replica.
+        /// UUID of the disk that holds the replica.
         disk_id as "diskID": Option<String>,
         /// Path of the disk on its node.
         disk_path: Option<String>,
-        /// Directory of the data on the disk.
+        /// Name of the directory of the replica on the disk.
         data_directory_name: Option<String>,
-        /// Backing image of the volume.
+        /// Name of the backing image of the volume.
         backing_image: Option<String>,
-        /// The process belongs to the current attachment of the volume.
+        /// Whether the replica belongs to the current attachment of the volume.
         active: Option<bool>,
-        /// The replica must be on this node.
+        /// Name of the node that the replica must be on.
         hard_node_affinity: Option<String>,
-        /// How often the rebuild was tried again.
+        /// Number of times that the rebuild was retried.
         rebuild_retry_count: Option<i32>,
-        /// The data is to be moved elsewhere.
+        /// Whether the replica is to be moved to another disk or node.
         eviction_requested: Option<bool>,
-        /// Writes are not counted.
+        /// Whether the revision counter of the replica is disabled.
         revision_counter_disabled: Option<bool>,
-        /// Discards also free blocks in the snapshots of the replica.
+        /// Whether a trim of the file system also frees space in snapshots, by marking them as
+        /// removed.
         unmap_mark_disk_chain_removed_enabled: Option<bool>,
-        /// Largest number of snapshots.
+        /// Maximum number of snapshots of the volume.
         snapshot_max_count: Option<i32>,
-        /// Largest total size of the snapshots in bytes.
+        /// Maximum total size of the snapshots in bytes.
         snapshot_max_size: Option<String>,
-        /// Replica that a linked copy reads from.
+        /// Name of the replica that a linked clone reads from.
         linked_clone_src_replica_name: Option<String>,
     }
 
     ReplicaStatus {
-        /// Node that looks after the object.
+        /// Node whose controller manages the object.
         owner_id as "ownerID": Option<String>,
         /// Instance manager that runs the process.
         instance_manager_name: Option<String>,
@@ -420,21 +425,21 @@ record! {
         current_state: Option<String>,
         /// Image that the process runs.
         current_image: Option<String>,
-        /// Address of the process.
+        /// IP address of the process.
         ip: Option<String>,
-        /// Address of the process in the storage network.
+        /// IP address of the process in the storage network.
         storage_ip as "storageIP": Option<String>,
-        /// Port of the process.
+        /// Network port of the process.
         port: Option<i32>,
-        /// The process has been started.
+        /// Whether the process has been started.
         started: Option<bool>,
-        /// The log of the process has been fetched.
+        /// Whether the log of the process has been fetched.
         log_fetched: Option<bool>,
-        /// The salvage has been carried out.
+        /// Whether the salvage has been carried out.
         salvage_executed: Option<bool>,
         /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
-        /// Unique identifier.
+        /// UUID of the replica.
         uuid: Option<String>,
     }
 }

@@ -5,6 +5,7 @@
 //! for all nodes at once, because the number of silent nodes is part of the decision.
 
 mod lifecycle;
+mod memory;
 mod plan;
 mod silence;
 mod store_check;
@@ -21,8 +22,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use self::lifecycle::{HEARD, NodeEvidence, NodeLife, is_mass_outage, transition};
-use self::silence::{LeaseReading, SilenceWindow};
+use self::lifecycle::NodeLife;
+use self::memory::{NodeFacts, NodeMemory, RestartPolicy};
 use self::store_check::StoreCheck;
 use crate::condition;
 use crate::event::{self, About, EventType};
@@ -66,23 +67,29 @@ pub(crate) struct NodeReconciler {
     memory: Mutex<NodeMemory>,
 }
 
-/// The state of earlier reconciliations. All of it is lost with the process, which gives every
-/// node a fresh window.
-#[derive(Debug, Default)]
-struct NodeMemory {
-    window: SilenceWindow,
-    last_look: Option<(Instant, Duration)>,
-    asked: BTreeMap<Arc<str>, (Suspicion, Instant)>,
-    declared: BTreeMap<Arc<str>, Instant>,
-}
-
 /// One look at all nodes.
 struct ClusterView {
     nodes: Vec<Value>,
     leases: BTreeMap<Arc<str>, Value>,
-    policy: ForceResetPolicy,
-    /// How long a node has to be silent at least, if somebody chose that.
-    period: Option<Duration>,
+    policy: RestartPolicy,
+}
+
+impl ClusterView {
+    fn facts(&self) -> Vec<NodeFacts> {
+        self.nodes.iter().map(|node| self.facts_of(node)).collect()
+    }
+
+    fn facts_of(&self, node: &Value) -> NodeFacts {
+        let lease = self.leases.get(name(node));
+        NodeFacts {
+            name: Arc::from(name(node)),
+            renewed: lease.map_or("", |lease| text(lease, "/spec/renewTime")).to_owned(),
+            lease: plan::lease_duration(lease),
+            is_management: plan::is_management(node),
+            is_lost: plan::lost_token(node).is_some(),
+            has_rejoined: plan::has_rejoined(node),
+        }
+    }
 }
 
 impl NodeReconciler {
@@ -103,75 +110,28 @@ impl NodeReconciler {
         let is_chosen = setting.as_ref().is_some_and(|own| !text(own, "/value").is_empty());
         let period = is_chosen.then(|| Duration::from_secs(policy.period));
         let leases = leases.into_iter().map(|lease| (Arc::from(name(&lease)), lease)).collect();
-        Ok(ClusterView { nodes, leases, policy, period })
+        let policy = RestartPolicy { may_restart: policy.enable, period };
+        Ok(ClusterView { nodes, leases, policy })
     }
 
     /// Counts the silence of all nodes since the last look.
-    async fn count(&self, view: &ClusterView, interval: Duration) {
-        let doubts = self.memory().window.is_doubtful();
+    async fn count(&self, nodes: &[NodeFacts], interval: Duration) {
+        let now = Instant::now();
+        let doubts = self.memory().is_doubtful(nodes, now);
         let store_is_writable = !doubts || self.store.is_writable().await;
         if !store_is_writable {
             warn!("store does not take writes: no node is declared lost meanwhile");
         }
-        let renewal = |node: &Value| {
-            let lease = view.leases.get(name(node));
-            let time = lease.map_or("", |lease| text(lease, "/spec/renewTime"));
-            (Arc::from(name(node)), time.to_owned())
-        };
-        let renewals = view.nodes.iter().map(renewal).collect();
-        let mut memory = self.memory();
-        let now = Instant::now();
-        let before = memory.last_look.replace((now, interval));
-        let (elapsed, interval) = before.map_or((Duration::ZERO, interval), |(at, interval)| {
-            (now.duration_since(at), interval)
-        });
-        memory.window.read(&LeaseReading {
-            elapsed,
-            interval,
-            store_is_writable,
-            renewals: &renewals,
-        });
-        memory.asked.retain(|node, _| renewals.contains_key(node));
-        memory.declared.retain(|node, _| renewals.contains_key(node));
+        self.memory().look(nodes, store_is_writable, now, interval);
     }
 
     /// The current state of each node.
-    fn judge(&self, view: &ClusterView) -> Vec<NodeLife> {
-        let mut memory = self.memory();
+    fn judge(&self, view: &ClusterView, nodes: &[NodeFacts]) -> Vec<NodeLife> {
         let by_name: BTreeMap<&str, &Value> =
             view.nodes.iter().map(|node| (name(node), node)).collect();
-        let lease = |node: &Value| plan::lease_duration(view.leases.get(name(node)));
-        let known: Vec<&Value> =
-            view.nodes.iter().filter(|node| plan::lost_token(node).is_none()).collect();
-        let silent = known.iter().filter(|node| memory.window.of(name(node)) >= lease(node));
-        let is_mass = is_mass_outage(silent.count(), known.len());
-        // Of several management nodes, the others judge one as any node.
-        let is_alone = view.nodes.iter().filter(|node| plan::is_management(node)).count() < 2;
-        let mut lives = Vec::new();
-        for node in &view.nodes {
-            let own = name(node);
-            let silence = memory.window.of(own);
-            if silence < lease(node) {
-                memory.asked.remove(own);
-            }
-            let asked = memory.asked.get(own);
-            let observers =
-                asked.map(|(asked, _)| plan::sightings(&by_name, asked, own)).unwrap_or_default();
-            let declared = memory.declared.get(own).map_or(Duration::MAX, Instant::elapsed);
-            lives.push(transition(&NodeEvidence {
-                silence,
-                lease: lease(node),
-                is_management: is_alone && plan::is_management(node),
-                lost_for: plan::lost_token(node).map(|_| declared),
-                has_rejoined: plan::has_rejoined(node),
-                asked_for: asked.map(|(_, at)| at.elapsed()),
-                observers: &observers,
-                is_mass,
-                may_restart: view.policy.enable,
-                period: view.period,
-            }));
-        }
-        lives
+        self.memory().judge(nodes, view.policy, Instant::now(), |asked, suspect| {
+            plan::sightings(&by_name, asked, suspect)
+        })
     }
 
     /// Brings one node's objects to what it is.
@@ -193,7 +153,7 @@ impl NodeReconciler {
             self.announce(&node, life, was_lost).await;
         }
         // A lost node that is heard again speaks for itself.
-        let is_heard = self.memory().window.of(name(&node)) <= HEARD;
+        let is_heard = self.memory().is_heard(name(&node));
         if !is_heard && let Some(patch) = plan::status(&node, life, now) {
             let written = self.objects.merge_status(NODES, "", name(&node), &patch).await;
             written.doing("mark the node")?;
@@ -213,11 +173,8 @@ impl NodeReconciler {
     async fn ask(&self, view: &ClusterView, node: &Value) -> Result<(), ReconcileError> {
         let heard: Vec<&Value> = {
             let memory = self.memory();
-            let is_heard = |own: &&Value| {
-                let lease = plan::lease_duration(view.leases.get(name(own)));
-                memory.window.of(name(own)) < lease && plan::lost_token(own).is_none()
-            };
-            view.nodes.iter().filter(is_heard).collect()
+            let can_observe = |own: &&Value| memory.can_observe(&view.facts_of(own));
+            view.nodes.iter().filter(can_observe).collect()
         };
         let asked = Suspicion {
             token: clock::rfc3339_micro(clock::now()),
@@ -226,7 +183,7 @@ impl NodeReconciler {
         info!(node = name(node), observers = ?asked.observers, "node is silent; asking others");
         let written = self.objects.merge(NODES, "", name(node), &plan::ask(&asked)).await;
         written.doing("ask about a silent node")?;
-        self.memory().asked.insert(Arc::from(name(node)), (asked, Instant::now()));
+        self.memory().asked(name(node), asked, Instant::now());
         Ok(())
     }
 
@@ -234,7 +191,7 @@ impl NodeReconciler {
         let own = name(node);
         match life {
             NodeLife::Lost if !was_lost => {
-                self.memory().declared.insert(Arc::from(own), Instant::now());
+                self.memory().declared(own, Instant::now());
                 warn!(node = own, "node is declared lost");
                 let message = format!(
                     "Node {own} is declared lost: it does not renew its lease, and no other node \
@@ -285,9 +242,10 @@ impl Reconciler for NodeReconciler {
         let view = self.view().await?;
         let is_small = view.nodes.len() < 2 && view.nodes.iter().all(plan::is_management);
         let interval = if is_small { REST_INTERVAL } else { LOOK_INTERVAL };
-        self.count(&view, interval).await;
+        let facts = view.facts();
+        self.count(&facts, interval).await;
         let mut failure = None;
-        for (node, life) in view.nodes.iter().zip(self.judge(&view)) {
+        for (node, life) in view.nodes.iter().zip(self.judge(&view, &facts)) {
             // One node that cannot be written must not hold the others up.
             if let Err(failed) = self.apply(&view, node, life).await {
                 let code = failed.source.code();

@@ -67,6 +67,10 @@ pub struct Sighting {
     pub token: String,
     pub agent: PortState,
     pub storage: PortState,
+    /// For how many seconds, at least, the observer has reached neither port. Agents of earlier
+    /// versions do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreached: Option<u64>,
 }
 
 /// A node's observations of others, by their names.
@@ -111,8 +115,12 @@ mod tests {
         let asked = Suspicion { token: "t".into(), observers: vec!["n1".into()] };
         assert_eq!(Suspicion::parse(&asked.encode()), Some(asked));
         assert_eq!(Suspicion::parse("{"), None);
-        let seen =
-            Sighting { token: "t".into(), agent: PortState::Refused, storage: PortState::Silent };
+        let seen = Sighting {
+            token: "t".into(),
+            agent: PortState::Refused,
+            storage: PortState::Silent,
+            unreached: None,
+        };
         let all = Sightings(BTreeMap::from([("n2".to_owned(), seen)]));
         assert_eq!(all.encode(), r#"{"n2":{"token":"t","agent":"refused","storage":"silent"}}"#);
         assert_eq!(Sightings::parse(&all.encode()), all);

@@ -17,9 +17,16 @@ use std::time::Duration;
 
 use hci::failover::{PortState, Sighting};
 
-/// How long after the last renewal the lease is over, and observers are asked, at the earliest:
-/// a second more than guests need to be paused on a node that is cut off.
+/// How long after the last renewal the lease is over, at the earliest: a second more than guests need
+/// to be paused on a node that is cut off.
 const LEAST_LEASE: Duration = Duration::from_secs(6);
+/// So long before the end of its lease observers begin to look at a node.
+const ASK_BEFORE: Duration = Duration::from_secs(4);
+/// How long no observer may have reached a node that is declared lost. The node may have lost the
+/// API long before it lost its storage peers, and only then its guests are paused: after 5 s, and
+/// the second that this takes at most. The engine that takes a volume over waits 2 s for the reads
+/// of the old one to end, which makes up the rest.
+const UNREACHED: Duration = Duration::from_secs(4);
 /// For observers to answer.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// How long an answer counts; then observers are asked again.
@@ -86,7 +93,7 @@ impl Unreachable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeLife {
     Alive,
-    /// Its lease is over. `ask`: observers have to be asked, again perhaps.
+    /// Its lease is over, or soon will be. `ask`: observers have to be asked, again perhaps.
     Suspected {
         ask: bool,
     },
@@ -119,6 +126,11 @@ pub(crate) struct NodeEvidence<'a> {
     pub(crate) period: Option<Duration>,
 }
 
+/// The silence after which observers are asked about a node with this lease.
+pub(crate) fn ask_after(lease: Duration) -> Duration {
+    lease.max(LEAST_LEASE) - ASK_BEFORE
+}
+
 /// The only way a node changes its life.
 pub(crate) fn transition(seen: &NodeEvidence<'_>) -> NodeLife {
     let lease = seen.lease.max(LEAST_LEASE);
@@ -126,8 +138,13 @@ pub(crate) fn transition(seen: &NodeEvidence<'_>) -> NodeLife {
         let is_back = seen.silence <= HEARD && seen.has_rejoined && lost_for >= SETTLE;
         return if is_back { NodeLife::Alive } else { NodeLife::Lost };
     }
-    if seen.silence < lease {
+    let may_be_lost = seen.may_restart && !seen.is_management;
+    if seen.silence < ask_after(lease) || (seen.silence < lease && !may_be_lost) {
         return NodeLife::Alive;
+    }
+    let ask = seen.asked_for.is_none_or(|asked_for| asked_for >= ASK_AGAIN);
+    if seen.silence < lease {
+        return NodeLife::Suspected { ask };
     }
     if seen.is_management {
         return NodeLife::Unreachable(Unreachable::Management);
@@ -140,10 +157,14 @@ pub(crate) fn transition(seen: &NodeEvidence<'_>) -> NodeLife {
     }
     let Some(asked_for) = seen.asked_for else { return NodeLife::Suspected { ask: true } };
     let least = seen.period.unwrap_or_default().max(lease + ANSWER_TIME);
+    // A node that was reached before its lease was over may have died since.
+    let is_late = seen.silence.saturating_sub(asked_for) >= lease;
     match verdict(seen.observers) {
-        Verdict::Reached(how) if asked_for < ASK_REACHED_AGAIN => NodeLife::Unreachable(how),
+        Verdict::Reached(how) if is_late && asked_for < ASK_REACHED_AGAIN => {
+            NodeLife::Unreachable(how)
+        }
         // Results of observers are valid for a while only.
-        _ if asked_for >= ASK_AGAIN => NodeLife::Suspected { ask: true },
+        _ if ask => NodeLife::Suspected { ask },
         Verdict::Dead if seen.silence >= least => NodeLife::Lost,
         _ => NodeLife::Suspected { ask: false },
     }
@@ -151,14 +172,14 @@ pub(crate) fn transition(seen: &NodeEvidence<'_>) -> NodeLife {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Not all have answered.
+    /// Not all have answered, or failed to reach it for long enough.
     Open,
     Reached(Unreachable),
     Dead,
 }
 
-/// One who reaches the node is enough to believe that it lives; all must fail to believe that it
-/// is dead. A host that refuses both connections runs neither the agent nor the storage: its
+/// One observer that reaches the node is enough to leave it alone. It is dead if all have failed for
+/// long enough. A host that refuses both connections runs neither the agent nor the storage: its
 /// guests have no disks.
 fn verdict(observers: &[Option<Sighting>]) -> Verdict {
     let mut seen = observers.iter().flatten();
@@ -168,7 +189,9 @@ fn verdict(observers: &[Option<Sighting>]) -> Verdict {
     if seen.any(|own| own.storage == PortState::Open) {
         return Verdict::Reached(Unreachable::AgentDown);
     }
-    let complete = !observers.is_empty() && observers.iter().all(Option::is_some);
+    let is_long = |own: &Sighting| own.unreached.is_none_or(|it| it >= UNREACHED.as_secs());
+    let failed = |own: &Option<Sighting>| own.as_ref().is_some_and(is_long);
+    let complete = !observers.is_empty() && observers.iter().all(failed);
     if complete { Verdict::Dead } else { Verdict::Open }
 }
 

@@ -30,8 +30,9 @@ const NODE_LOST: (&str, &str) = (
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// How many nodes are asked about a silent one.
-const OBSERVERS: usize = 3;
+/// How many nodes are asked about a silent one. In most clusters these are all others, the storage
+/// peers of its guests among them.
+pub(super) const OBSERVERS: usize = 8;
 
 /// How long the lease of a node is valid.
 pub(crate) fn lease_duration(lease: Option<&Value>) -> Duration {

@@ -64,9 +64,12 @@ impl SilenceWindow {
         self.nodes.get(node).map_or(Duration::ZERO, |known| known.silence)
     }
 
-    /// Whether somebody has lately fallen silent.
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.nodes.values().any(|known| DOUBT.contains(&known.silence))
+    /// Whether a node with this `renewTime` would have fallen silent lately, by a look `elapsed` after
+    /// the last one.
+    pub(crate) fn is_doubtful(&self, node: &str, renewed: &str, elapsed: Duration) -> bool {
+        self.nodes
+            .get(node)
+            .is_some_and(|it| it.time == renewed && DOUBT.contains(&(it.silence + elapsed)))
     }
 }
 
@@ -89,7 +92,10 @@ mod tests {
             });
         }
         let silence = window.of("n");
-        assert_eq!(window.is_doubtful(), silence >= Duration::from_secs(2));
+        let last = looks.last().map_or("", |(_, _, time)| *time);
+        let is_doubtful = window.is_doubtful("n", last, Duration::ZERO);
+        assert_eq!(is_doubtful, silence >= Duration::from_secs(2));
+        assert!(!window.is_doubtful("n", "renewed", Duration::from_secs(3)));
         silence.as_secs()
     }
 

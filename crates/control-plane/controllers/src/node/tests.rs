@@ -1,5 +1,7 @@
 //! Nodes fall silent and come back, on a fake API and a clock that is moved by hand.
 
+mod simulation;
+
 use hci::failover::{LOST, PortState, REJOINED, SIGHTINGS, SUSPECT, Sighting, Sightings};
 use serde_json::json;
 
@@ -64,13 +66,14 @@ impl Cluster {
         self.reconciler.reconcile(&AllNodes).await.unwrap();
     }
 
-    /// Every node that is asked answers so.
-    async fn answer(&self, suspect: &str, agent: PortState, storage: PortState) {
+    /// Every node that is asked answers so, and has not reached the suspect for `unreached` seconds.
+    async fn answer(&self, suspect: &str, agent: PortState, storage: PortState, unreached: u64) {
         let Some(asked) = annotation(&self.get(suspect), SUSPECT).and_then(Suspicion::parse) else {
             return;
         };
         for observer in &asked.observers {
-            let seen = Sighting { token: asked.token.clone(), agent, storage };
+            let (token, unreached) = (asked.token.clone(), Some(unreached));
+            let seen = Sighting { token, agent, storage, unreached };
             let all = Sightings([(suspect.to_owned(), seen)].into()).encode();
             self.patch(observer, json!({"metadata": {"annotations": {SIGHTINGS: all}}})).await;
         }
@@ -94,12 +97,12 @@ async fn a_dead_node_is_declared_lost_and_returns_when_its_guests_are_gone() {
     let mut lost_at = 0;
     for at in 1..12 {
         cluster.second(at, &["b"]).await;
-        cluster.answer("a", PortState::Silent, PortState::Silent).await;
+        cluster.answer("a", PortState::Silent, PortState::Silent, at.saturating_sub(2)).await;
         if lost_at == 0 && cluster.taints("a").contains(&LOST.to_owned()) {
             lost_at = at;
         }
     }
-    assert_eq!(lost_at, 7, "seconds of silence");
+    assert_eq!(lost_at, 7, "observers are asked after 2 s, and fail for 4 s");
     assert_eq!(cluster.taints("b"), [""; 0]);
     let node = cluster.get("a");
     assert!(condition::is(&node, "Ready", "Unknown"));
@@ -126,7 +129,7 @@ async fn a_node_that_others_reach_is_unreachable_and_not_lost() {
     let cluster = Cluster::new(&["a", "b"]);
     for at in 0..30 {
         cluster.second(at, &["b"]).await;
-        cluster.answer("a", PortState::Refused, PortState::Open).await;
+        cluster.answer("a", PortState::Refused, PortState::Open, 0).await;
     }
     assert_eq!(cluster.taints("a"), ["node.kubernetes.io/unreachable"]);
     assert_eq!(text(&cluster.get("a"), "/status/conditions/0/reason"), "AgentDown");
@@ -138,7 +141,7 @@ async fn nodes_that_fall_silent_together_are_not_lost() {
     for at in 0..30 {
         cluster.second(at, &[]).await;
         for node in ["a", "b"] {
-            cluster.answer(node, PortState::Silent, PortState::Silent).await;
+            cluster.answer(node, PortState::Silent, PortState::Silent, at).await;
         }
     }
     for node in ["a", "b"] {

@@ -1,21 +1,28 @@
 //! This node's observations of others, on request: the controller names observers in the Node of a
-//! suspect, and each tries the suspect's ports and writes the result into its own Node.
+//! suspect, and each tries the suspect's ports every second and writes the result into its own Node,
+//! with the time for which it has not reached the suspect.
 //!
 //! It also sees that this node itself was declared lost, and hands over to `rejoin`.
 
+mod suspect;
+
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Chain, Stop};
 use futures_util::StreamExt as _;
-use hci::failover::{PortState, SIGHTINGS, STORAGE_PORT, SUSPECT, Sighting, Sightings, Suspicion};
+use futures_util::future::join_all;
+use hci::failover::{LOST, PortState, SIGHTINGS, STORAGE_PORT, SUSPECT, Sightings, Suspicion};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use self::suspect::{Question, Suspect};
 use super::rejoin::Rejoin;
 use crate::api::merge;
 use crate::config::Config;
@@ -30,17 +37,9 @@ pub(crate) struct NodeObserver {
     client: Client,
     node: String,
     rejoin: Rejoin,
+    suspects: BTreeMap<String, Suspect>,
     /// The last observations of others.
     seen: Sightings,
-}
-
-/// A question of the controller to this node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Question {
-    suspect: String,
-    token: String,
-    agent: Option<SocketAddr>,
-    storage: Option<SocketAddr>,
 }
 
 impl NodeObserver {
@@ -50,6 +49,7 @@ impl NodeObserver {
             rejoin: Rejoin::new(client.clone(), config),
             client,
             node,
+            suspects: BTreeMap::new(),
             seen: Sightings::default(),
         }
     }
@@ -59,10 +59,15 @@ impl NodeObserver {
         let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
         let mut failing = false;
         loop {
+            let due = self.suspects.values().filter_map(Suspect::due).min();
             let event = tokio::select! {
                 event = events.next() => event,
                 () = self.rejoin.due() => {
                     self.rejoin.attempt().await;
+                    continue;
+                }
+                () = sleep_until(due) => {
+                    self.probe_suspects().await;
                     continue;
                 }
                 () = stop.requested() => return,
@@ -70,8 +75,9 @@ impl NodeObserver {
             match event {
                 Some(Ok(Event::Apply(node) | Event::InitApply(node))) => {
                     failing = false;
-                    self.look(&node).await;
+                    self.look(&node);
                 }
+                Some(Ok(Event::Delete(node))) => self.forget(&node),
                 Some(Ok(_)) => {}
                 Some(Err(failure)) => {
                     if !failing {
@@ -85,31 +91,56 @@ impl NodeObserver {
         }
     }
 
-    async fn look(&mut self, node: &Node) {
+    fn look(&mut self, node: &Node) {
         if node.metadata.name.as_deref() == Some(&self.node) {
             return self.rejoin.told(node);
         }
         let Some(question) = question(node, &self.node) else { return self.forget(node) };
-        let Question { suspect, token, .. } = question;
-        if self.seen.0.get(&suspect).is_some_and(|seen| seen.token == token) {
-            return;
+        let now = Instant::now();
+        match self.suspects.get_mut(&question.suspect) {
+            Some(known) => known.asked(question, now),
+            None => {
+                self.suspects.insert(question.suspect.clone(), Suspect::new(question, now));
+            }
         }
-        let (agent, storage) = tokio::join!(probe(question.agent), probe(question.storage));
-        info!(suspect, ?agent, ?storage, "looked at a silent node");
-        self.seen.0.insert(suspect.clone(), Sighting { token, agent, storage });
+    }
+
+    /// Tries to reach the suspects that are due, and reports the results.
+    async fn probe_suspects(&mut self) {
+        let started = Instant::now();
+        let due = self.suspects.values_mut();
+        let due = due.filter(|suspect| suspect.due().is_some_and(|at| at <= started));
+        let attempts = due.map(async |suspect| {
+            let (agent, storage) = (suspect.question.agent, suspect.question.storage);
+            let (agent, storage) = tokio::join!(probe(agent), probe(storage));
+            let seen = suspect.tried(started, Instant::now(), agent, storage);
+            let name = suspect.question.suspect.clone();
+            info!(suspect = name, ?agent, ?storage, unreached = seen.unreached, "looked at a node");
+            (name, seen)
+        });
+        let seen = join_all(attempts).await;
+        self.seen.0.extend(seen);
         let patch = json!({"metadata": {"annotations": {SIGHTINGS: self.seen.encode()}}});
         let nodes = Api::<Node>::all(self.client.clone());
         if let Err(failure) = merge(&nodes, &self.node, &patch).await {
-            self.seen.0.remove(&suspect);
-            debug!(error = %Chain(&failure), "cannot report what was seen of a node");
+            debug!(error = %Chain(&failure), "cannot report observations of nodes");
+            self.suspects.values_mut().for_each(|suspect| suspect.try_again(Instant::now()));
         }
     }
 
     /// Drops the observation of a node once the controller does not request it any more.
     fn forget(&mut self, node: &Node) {
         if let Some(name) = &node.metadata.name {
+            self.suspects.remove(name);
             self.seen.0.remove(name);
         }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -117,7 +148,7 @@ impl NodeObserver {
 fn question(node: &Node, own: &str) -> Option<Question> {
     let annotations = node.metadata.annotations.as_ref()?;
     let asked = Suspicion::parse(annotations.get(SUSPECT)?)?;
-    if !asked.observers.iter().any(|name| name == own) {
+    if !asked.observers.iter().any(|name| name == own) || annotations.contains_key(LOST) {
         return None;
     }
     let status = node.status.as_ref()?;
@@ -179,6 +210,9 @@ mod tests {
         assert_eq!(asked.storage, Some("10.0.0.2:10270".parse().unwrap()));
         assert_eq!(question(&suspect(&["n1"]), "n3"), None);
         assert_eq!(question(&Node::default(), "n3"), None);
+        let mut lost = suspect(&["n3"]);
+        lost.metadata.annotations.as_mut().unwrap().insert(LOST.into(), "t".into());
+        assert_eq!(question(&lost, "n3"), None, "it is decided");
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ const fn seconds(count: u64) -> Duration {
 }
 
 fn saw(agent: PortState, storage: PortState) -> Option<Sighting> {
-    Some(Sighting { token: "t".into(), agent, storage })
+    Some(Sighting { token: "t".into(), agent, storage, unreached: Some(4) })
 }
 
 fn silent(silence: u64, observers: &[Option<Sighting>]) -> NodeEvidence<'_> {
@@ -32,7 +32,9 @@ fn a_node_is_lost_only_if_all_observers_fail_to_reach_it() {
     let dead = || saw(Silent, Silent);
     for (silence, observers, expected) in [
         (0, vec![], NodeLife::Alive),
-        (5, vec![dead()], NodeLife::Alive),
+        (1, vec![dead()], NodeLife::Alive),
+        (2, vec![], ask),
+        (5, vec![dead()], wait),
         (6, vec![], ask),
         (7, vec![None], wait),
         (7, vec![dead(), None], wait),
@@ -45,11 +47,35 @@ fn a_node_is_lost_only_if_all_observers_fail_to_reach_it() {
         (7, vec![saw(Refused, Open)], NodeLife::Unreachable(agent)),
         (7, vec![dead(), saw(Silent, Open)], NodeLife::Unreachable(agent)),
         (7, vec![dead(), saw(Open, Silent)], NodeLife::Unreachable(api)),
-        // One who reaches it is believed before the others have answered.
+        // One observer that reaches it is believed before the others have answered.
         (7, vec![None, saw(Open, Open)], NodeLife::Unreachable(api)),
     ] {
         assert_eq!(transition(&silent(silence, &observers)), expected, "{silence} {observers:?}");
     }
+}
+
+#[test]
+fn a_node_is_not_lost_before_its_guests_are_paused() {
+    let failed_for = |unreached| {
+        let silent_for = |own: Option<Sighting>| Some(Sighting { unreached, ..own.unwrap() });
+        [
+            silent_for(saw(PortState::Silent, PortState::Silent)),
+            saw(PortState::Silent, PortState::Silent),
+        ]
+    };
+    let wait = NodeLife::Suspected { ask: false };
+    assert_eq!(transition(&silent(30, &failed_for(Some(3)))), wait, "it lost its peers later");
+    assert_eq!(transition(&silent(30, &failed_for(Some(4)))), NodeLife::Lost);
+    assert_eq!(transition(&silent(30, &failed_for(None))), NodeLife::Lost, "an older agent");
+}
+
+#[test]
+fn a_node_that_was_reached_before_its_lease_was_over_is_looked_at_again() {
+    let open = [saw(PortState::Open, PortState::Open)];
+    let at = |asked| NodeEvidence { asked_for: Some(seconds(asked)), ..silent(7, &open) };
+    assert_eq!(transition(&at(1)), NodeLife::Unreachable(Unreachable::ApiOnly));
+    assert_eq!(transition(&at(2)), NodeLife::Suspected { ask: false });
+    assert_eq!(transition(&at(5)), NodeLife::Suspected { ask: true });
 }
 
 #[test]

@@ -28,6 +28,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio::time::Instant;
 use virt::reason::InstanceFailure;
+use virt::{ClusterConfig, OverheadRatio};
 
 pub(crate) use self::interest::{VmiKey, Waiting};
 use self::ledger::CapacityLedger;
@@ -38,7 +39,7 @@ use crate::event::{self, About, EventType};
 use crate::key::ObjectKey;
 use crate::object::{self, is_merged, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult, Reconciler};
-use crate::resource::{CLAIMS, NODES, Objects, VMIS, VMS};
+use crate::resource::{CLAIMS, KUBEVIRTS, NODES, Objects, VMIS, VMS};
 
 pub(crate) use self::launcher::{pod_name, pod_name_after};
 pub(crate) use self::plan::VM_FINALIZER;
@@ -125,6 +126,7 @@ impl VmiReconciler {
         }
         self.waiting.wait_for_room(key);
         let nodes = self.nodes().await?;
+        let vmi = &requests::with_ratio(vmi, self.overhead_ratio().await?);
         match self.ledger.take(vmi, &storage.reach, &nodes) {
             Ok(node) => {
                 self.waiting.has_room(key);
@@ -153,7 +155,8 @@ impl VmiReconciler {
         if !storage.unassigned.is_empty() && !matches!(wait, Wait::Missing(_)) {
             self.waiting.wait_for_room(key);
             let nodes = self.nodes().await?;
-            let node = match self.ledger.look(vmi, &storage.reach, &nodes) {
+            let sized = requests::with_ratio(vmi, self.overhead_ratio().await?);
+            let node = match self.ledger.look(&sized, &storage.reach, &nodes) {
                 Ok(node) => node,
                 Err(reason) => return self.unschedulable(vmi, reason).await,
             };
@@ -265,6 +268,13 @@ impl VmiReconciler {
             self.ledger.fill(&vmis);
         }
         self.objects.list(NODES, "", "").await.doing("list nodes")
+    }
+
+    /// The ratio that instances are placed with now.
+    async fn overhead_ratio(&self) -> Result<OverheadRatio, ReconcileError> {
+        let all = self.objects.list(KUBEVIRTS, "", "").await.doing("get the configuration")?;
+        let kubevirt = all.first().unwrap_or(&Value::Null);
+        Ok(ClusterConfig::new(kubevirt, virt::ARCHITECTURE).overhead_ratio())
     }
 
     async fn write(&self, vmi: &Value, patch: &Value) -> Result<Value, ReconcileError> {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use types::Quantity;
 
+use crate::overhead_ratio::OverheadRatio;
 use crate::state::{list, text};
 
 /// Kubernetes' name of the architecture that this was compiled for.
@@ -133,6 +134,11 @@ impl ClusterConfig {
     pub fn memory_overcommit(&self) -> i64 {
         let set = &self.configuration["developerConfiguration"]["memoryOvercommit"];
         set.as_i64().filter(|percent| *percent > 0).unwrap_or(100)
+    }
+
+    /// Factor for the memory that QEMU needs beside that of the guest.
+    pub fn overhead_ratio(&self) -> OverheadRatio {
+        OverheadRatio::parse(text(&self.configuration, "/additionalGuestMemoryOverheadRatio"))
     }
 
     /// Selects the namespaces whose instances are limited to the CPU time of their processors.

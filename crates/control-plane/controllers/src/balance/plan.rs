@@ -67,7 +67,7 @@ fn is_usable(node: &Value) -> bool {
 }
 
 fn memory_of(instance: &Value) -> i64 {
-    requests(&instance["spec"]).get("memory").map_or(0, types::Quantity::units)
+    requests(instance).get("memory").map_or(0, types::Quantity::units)
 }
 
 fn is_over(instance: &Value) -> bool {

@@ -77,8 +77,8 @@ pub(crate) fn pod(vmi: &Value, node: &str, auto: AutoLimits) -> Value {
     let mut annotations = copied_map(annotations(vmi));
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     annotations.insert("kubevirt.io/domain".into(), json!(name(vmi)));
-    let requests = requests(spec);
-    let limits = limits(spec, &requests, auto);
+    let requests = requests(vmi);
+    let limits = limits(vmi, &requests, auto);
     let mut resources = json!({"requests": amounts(&requests)});
     if !limits.is_empty() {
         resources["limits"] = amounts(&limits);

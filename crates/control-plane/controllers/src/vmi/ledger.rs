@@ -121,7 +121,7 @@ impl CapacitySnapshot {
         let key = ObjectKey::of(vmi);
         let others: Vec<&ScheduledInstance> =
             self.tenants.iter().filter(|(own, _)| **own != key).map(|(_, own)| own).collect();
-        let requests = requests(&vmi["spec"]);
+        let requests = requests(vmi);
         let wish = SchedulingRequest {
             namespace: namespace(vmi),
             labels: labels(vmi),
@@ -145,7 +145,7 @@ fn tenant(vmi: &Value, node: &str) -> ScheduledInstance {
         namespace: namespace(vmi).to_owned(),
         labels: labels(vmi).clone(),
         node: node.to_owned(),
-        requests: requests(&vmi["spec"]),
+        requests: requests(vmi),
         repels: list(vmi, terms).to_vec(),
     }
 }

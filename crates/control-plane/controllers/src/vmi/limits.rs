@@ -47,7 +47,8 @@ impl AutoLimits {
 }
 
 /// The limits of the launcher pod of an instance whose pod requests `requests`.
-pub(crate) fn limits(spec: &Value, requests: &Requests, auto: AutoLimits) -> Limits {
+pub(crate) fn limits(vmi: &Value, requests: &Requests, auto: AutoLimits) -> Limits {
+    let spec = &vmi["spec"];
     let mut limits: Limits = entries(spec, "/domain/resources/limits")
         .filter_map(|(name, amount)| Some((name.clone(), Quantity::from_json(amount).ok()?)))
         .collect();
@@ -65,7 +66,7 @@ pub(crate) fn limits(spec: &Value, requests: &Requests, auto: AutoLimits) -> Lim
     if let Some(memory) = memory {
         let paged = !text(spec, "/domain/memory/hugepages/pageSize").is_empty();
         let own = if paged { beyond(memory, &guest_memory(spec)) } else { memory };
-        limits.insert("memory".into(), own + &overhead(spec));
+        limits.insert("memory".into(), own + &overhead(vmi));
     } else if let (Some(ratio), Some(request)) = (auto.memory_ratio, requests.get("memory")) {
         let limit = request.units() as f64 * ratio;
         limits.insert("memory".into(), Quantity::from_bytes(limit as i64));
@@ -119,9 +120,9 @@ mod tests {
 
     #[track_caller]
     fn check(domain: Value, auto: AutoLimits, expected: Value) {
-        let spec = json!({"domain": domain});
-        let requests = requests(&spec);
-        let limits = limits(&spec, &requests, auto);
+        let vmi = json!({"spec": {"domain": domain}});
+        let requests = requests(&vmi);
+        let limits = limits(&vmi, &requests, auto);
         let shown = |amounts: &Requests| -> Value {
             amounts.iter().map(|(name, own)| (name.clone(), json!(own.to_string()))).collect()
         };

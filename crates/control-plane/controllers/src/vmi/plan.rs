@@ -14,7 +14,7 @@ use virt::reason::{InstanceFailure, NotReady, NotRestarted, NotSynchronized};
 use super::failover;
 use super::storage::{Need, Wait, data_volumes_ready, entered};
 use crate::condition::{self, Condition};
-use crate::object::{self, finalizers_without, has_finalizer, is_deleting, list, text};
+use crate::object::{self, annotation, finalizers_without, has_finalizer, is_deleting, list, text};
 
 /// Held by whoever has to clean up after the instance.
 pub(crate) const FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
@@ -121,7 +121,7 @@ pub(crate) fn scheduling(vmi: &Value, needs: &[Need], now: Timestamp) -> Value {
     patch
 }
 
-/// The node has it from here on.
+/// The node has it from here on. `pod` has the ratio of the configuration.
 pub(crate) fn scheduled(vmi: &Value, node: &str, pod: &Value, now: Timestamp) -> Value {
     let mut conditions = condition::of(vmi);
     let ready = Condition::new("Ready", "False")
@@ -129,6 +129,8 @@ pub(crate) fn scheduled(vmi: &Value, node: &str, pod: &Value, now: Timestamp) ->
     condition::set(&mut conditions, &ready, now);
     let mut patch = patch(vmi, "Scheduled", conditions, now);
     patch["metadata"]["labels"] = json!({NODE_LABEL: node});
+    let ratio = annotation(pod, virt::OVERHEAD_RATIO);
+    patch["metadata"]["annotations"] = json!({virt::OVERHEAD_RATIO: ratio});
     let status = &mut patch["status"];
     status["nodeName"] = json!(node);
     status["activePods"] = json!({object::uid(pod): node});

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use types::Quantity;
+use virt::{OVERHEAD_RATIO, OverheadRatio};
 
 use super::limits::beyond;
-use crate::object::{flag, int, is_true, list, quantity, text};
+use crate::object::{annotation, flag, int, is_true, list, quantity, text};
 
 /// Resource names and how much of each.
 pub(crate) type Requests = BTreeMap<String, Quantity>;
@@ -23,8 +24,9 @@ const TPM: i64 = 16 * MIB;
 /// Memory that devices of the host map for themselves.
 const PASSTHROUGH: i64 = 1024 * MIB;
 
-/// What the machine described by `spec` asks of its node.
-pub(crate) fn requests(spec: &Value) -> Requests {
+/// What an instance asks of its node.
+pub(crate) fn requests(vmi: &Value) -> Requests {
+    let spec = &vmi["spec"];
     let mut requests = Requests::new();
     requests.insert("cpu".into(), processors(spec));
     let asked = asked_memory(spec);
@@ -33,11 +35,11 @@ pub(crate) fn requests(spec: &Value) -> Requests {
         let guest = guest_memory(spec);
         let own = beyond(asked, &guest);
         requests.insert(format!("hugepages-{pages}"), guest);
-        own + &overhead(spec)
+        own + &overhead(vmi)
     } else if is_true(spec, "/domain/resources/overcommitGuestOverhead") {
         asked
     } else {
-        asked + &overhead(spec)
+        asked + &overhead(vmi)
     };
     requests.insert("memory".into(), memory);
     for pointer in ["/domain/devices/gpus", "/domain/devices/hostDevices"] {
@@ -84,9 +86,10 @@ pub(super) fn guest_memory(spec: &Value) -> Quantity {
         .unwrap_or_else(|| Quantity::from_bytes(0))
 }
 
-/// What QEMU needs beside the memory of the guest: an estimate on the safe side, of which
-/// nothing is enforced.
-pub(crate) fn overhead(spec: &Value) -> Quantity {
+/// What QEMU needs beside the memory of the guest, multiplied by the ratio that the instance was
+/// placed with: an estimate on the safe side, of which nothing is enforced.
+pub(crate) fn overhead(vmi: &Value) -> Quantity {
+    let spec = &vmi["spec"];
     // Page tables take 8 bytes for each 4 KiB.
     let mut bytes = PROCESS + guest_memory(spec).units() / 512;
     bytes += processor_count(spec).saturating_mul(PER_CPU);
@@ -101,7 +104,23 @@ pub(crate) fn overhead(spec: &Value) -> Quantity {
     if devices.iter().any(|pointer| !list(spec, pointer).is_empty()) {
         bytes += PASSTHROUGH;
     }
-    Quantity::from_bytes(bytes)
+    let bytes = ratio(vmi).times(u64::try_from(bytes).unwrap_or_default());
+    Quantity::from_bytes(i64::try_from(bytes).unwrap_or(i64::MAX))
+}
+
+fn ratio(vmi: &Value) -> OverheadRatio {
+    OverheadRatio::parse(annotation(vmi, OVERHEAD_RATIO).unwrap_or_default())
+}
+
+/// The instance as it is placed under a configuration with this ratio.
+pub(super) fn with_ratio(vmi: &Value, ratio: OverheadRatio) -> Value {
+    let mut vmi = vmi.clone();
+    if let Some(text) = ratio.annotation() {
+        vmi["metadata"]["annotations"][OVERHEAD_RATIO] = text.into();
+    } else if let Some(Value::Object(own)) = vmi.pointer_mut("/metadata/annotations") {
+        own.remove(OVERHEAD_RATIO);
+    }
+    vmi
 }
 
 #[cfg(test)]
@@ -112,7 +131,7 @@ mod tests {
 
     #[track_caller]
     fn check(domain: Value, expected: &[(&str, &str)]) {
-        let found = requests(&json!({"domain": domain}));
+        let found = requests(&json!({"spec": {"domain": domain}}));
         let found: Vec<(String, String)> =
             found.into_iter().map(|(name, amount)| (name, amount.to_string())).collect();
         let expected: Vec<(String, String)> =
@@ -134,6 +153,20 @@ mod tests {
                 "overcommitGuestOverhead": true}}),
             &[("cpu", "2"), ("memory", "512Mi")],
         );
+    }
+
+    #[test]
+    fn the_ratio_multiplies_what_qemu_needs() {
+        let vmi = json!({"metadata": {"annotations": {OVERHEAD_RATIO: "7"}},
+            "spec": {"domain": {"memory": {"guest": "1Gi"}}}});
+        let memory = |vmi: &Value| requests(vmi)["memory"].to_string();
+        for (text, expected) in [("1.5", "1135Mi"), ("10", "1764Mi"), ("0", "1098Mi")] {
+            let placed = with_ratio(&vmi, OverheadRatio::parse(text));
+            assert_eq!(memory(&placed), expected, "{text}");
+        }
+        let bare = json!({"spec": vmi["spec"]});
+        assert_eq!(memory(&with_ratio(&bare, OverheadRatio::parse("2"))), "1172Mi");
+        assert_eq!(with_ratio(&bare, OverheadRatio::default())["spec"], vmi["spec"]);
     }
 
     #[test]

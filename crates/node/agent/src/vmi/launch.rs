@@ -337,16 +337,16 @@ fn limits(vmi: &Vmi, machine: &qemu::Machine) -> Limits {
         // A request of one whole processor is an ordinary weight of 100.
         cpu_weight: weight.map(|milli| (milli / 10).clamp(1, 10_000)),
         cpu_quota: resources.and_then(|resources| milli(&resources.limits)),
-        memory: Some(memory(machine)),
+        memory: Some(memory(vmi, machine)),
     }
 }
 
 /// The guest's memory, as far as it can grow, and what QEMU needs beside it.
-fn memory(machine: &qemu::Machine) -> u64 {
+fn memory(vmi: &Vmi, machine: &qemu::Machine) -> u64 {
     let guest = machine.memory.guest.max(machine.memory.max);
     let translations = match machine.accelerator {
         Accelerator::Kvm => 0,
         Accelerator::Tcg => TRANSLATIONS,
     };
-    guest + view::overhead(machine) + translations
+    guest + view::overhead(vmi, machine) + translations
 }

@@ -7,6 +7,7 @@ use qemu::machine::{Bus, Disk, DiskDevice, DiskSource, LinkState};
 use qemu::qmp::RunState;
 use serde_json::Value;
 use virt::v1::VirtualMachineInstanceNetworkInterface as InterfaceStatus;
+use virt::{OVERHEAD_RATIO, OverheadRatio};
 
 use super::guest::Info;
 use super::live::LiveMachine;
@@ -58,7 +59,7 @@ pub(super) fn guest(
             at_boot: machine.memory.guest,
             current: machine.memory.guest + info.growth,
             requested: requested(vmi).unwrap_or(machine.memory.guest),
-            overhead: overhead(machine),
+            overhead: overhead(vmi, machine),
         },
         user: spec.confinement.identity.map_or(0, |identity| identity.uid),
         volumes: volume_list(vmi, &machine.disks, volumes, pending, dumps),
@@ -72,12 +73,14 @@ fn requested(vmi: &Vmi) -> Option<u64> {
 }
 
 /// What QEMU needs beside the guest's memory, as measured: its own, page tables, a stack per
-/// processor, and the picture.
-pub(super) fn overhead(machine: &qemu::Machine) -> u64 {
+/// processor, and the picture; multiplied by the ratio that the instance was placed with.
+pub(super) fn overhead(vmi: &Vmi, machine: &qemu::Machine) -> u64 {
+    let ratio = vmi.annotations.get(OVERHEAD_RATIO).map(String::as_str).unwrap_or_default();
     let mebibytes = |count: u64| count << 20;
     let picture = if machine.devices.vnc { mebibytes(16) } else { 0 };
     let tables = machine.memory.guest / 512;
-    (mebibytes(60) + u64::from(machine.cpu.most()) * mebibytes(4) + picture + tables) >> 10 << 10
+    let measured = mebibytes(60) + u64::from(machine.cpu.most()) * mebibytes(4) + picture + tables;
+    OverheadRatio::parse(ratio).times(measured) >> 10 << 10
 }
 
 fn volume_list(

@@ -26,7 +26,7 @@ fn spec(changes: Value) -> Value {
 }
 
 fn tenant(node: &str, labels: Value) -> ScheduledInstance {
-    let requests = requests(&spec(json!({})));
+    let requests = requests(&json!({"spec": spec(json!({}))}));
     ScheduledInstance {
         namespace: "n".into(),
         labels,
@@ -42,7 +42,7 @@ fn place(
     nodes: &[Value],
     tenants: &[ScheduledInstance],
 ) -> String {
-    let requests = requests(spec);
+    let requests = requests(&json!({"spec": spec}));
     let labels = json!({"app": "a"});
     let wish =
         SchedulingRequest { namespace: "n", labels: &labels, spec, requests: &requests, reach };

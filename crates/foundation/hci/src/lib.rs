@@ -25,6 +25,7 @@ pub mod longhorn;
 pub mod maintenance;
 pub mod network;
 pub mod node_restriction;
+pub mod ntp;
 pub mod placement;
 pub mod public_key;
 pub mod removed_claims;

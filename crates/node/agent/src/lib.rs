@@ -27,6 +27,7 @@ mod known_objects;
 mod link_monitor;
 mod network;
 mod node;
+mod ntp;
 mod order;
 mod overlay;
 mod policy;

@@ -30,6 +30,7 @@ use crate::image::Images;
 use crate::link_monitor;
 use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
+use crate::ntp;
 use crate::order::{self, StartOrder};
 use crate::overlay;
 use crate::policy;
@@ -94,6 +95,8 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("node-observer", observer.run(tasks.stop_signal()));
     let run = link_monitor::run(client.clone(), config.node_name.clone(), tasks.clone());
     tasks.spawn("link-monitors", run);
+    let (name, dir) = (config.node_name.clone(), config.agent_dir());
+    tasks.spawn("ntp", ntp::run(client.clone(), name, dir, tasks.stop_signal()));
     let all = tasks.clone();
     tasks.spawn("machines", async move {
         let networks =

@@ -94,9 +94,12 @@ fn node_rules() -> Vec<PolicyRule> {
             &["vlanstatuses"],
         ),
         on(READ, LONGHORN, &["volumes", "settings"]),
-        // The proxy and the certificates of requests to the outside; other settings hold keys.
+        // The proxy and the certificates of requests to the outside, and the servers of the clock;
+        // other settings hold keys.
         PolicyRule {
-            resource_names: vec!["additional-ca".to_owned(), "http-proxy".to_owned()],
+            resource_names: ["additional-ca", "http-proxy", "ntp-servers"]
+                .map(str::to_owned)
+                .to_vec(),
             ..on(READ, "harvesterhci.io", &["settings"])
         },
         // Descriptions of backed-up machines on the backup target.

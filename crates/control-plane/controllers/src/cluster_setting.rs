@@ -1,13 +1,15 @@
-//! Settings of Harvester report whether their value is in effect. `kubevirt-migration` is written
-//! into the configuration of KubeVirt, where migrations read it; the other settings are read where
-//! they are used.
+//! Settings of Harvester report whether their value is in effect. `kubevirt-migration`,
+//! `additional-guest-memory-overhead-ratio` and `max-hotplug-ratio` are written into the
+//! configuration of KubeVirt (`kubevirt`); the other settings are read where they are used.
+
+mod kubevirt;
 
 use base::clock;
-use hci::cluster_setting::{SettingEffect, effect_of, effective};
+use hci::cluster_setting::{SettingEffect, effect_of};
+use hci::ntp;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
-use virt::v1::MigrationConfiguration;
 
 use crate::condition::{self, Condition};
 use crate::key::ObjectKey;
@@ -16,12 +18,11 @@ use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
-use crate::resource::{KUBEVIRTS, Objects, Resource, is_refused};
+use crate::resource::{KUBEVIRTS, NODES, Objects, Resource, is_refused};
 
 const SETTINGS: Resource = Resource::new("harvesterhci.io", "v1beta1", "settings");
-const MIGRATION: &str = "kubevirt-migration";
 
-/// Every setting that changes.
+/// Every setting that changes, and that of the time servers when nodes report theirs.
 #[derive(Debug, Default)]
 pub(crate) struct SettingMapper;
 
@@ -34,6 +35,9 @@ impl EventMapper for SettingMapper {
                 if SETTINGS.is(kind) =>
             {
                 vec![ObjectKey::new(namespace, name)]
+            }
+            ObjectChange::Object { kind, .. } if NODES.is(kind) => {
+                vec![ObjectKey::new("", ntp::SETTING)]
             }
             _ => Vec::new(),
         }
@@ -58,10 +62,19 @@ impl Reconciler for SettingReconciler {
         }
         let found = self.0.get(SETTINGS, "", &key.name).await.doing("get the setting")?;
         let Some(setting) = found else { return Ok(ReconcileResult::Done) };
-        if &*key.name == MIGRATION {
-            self.configure_migrations(&setting).await?;
+        if kubevirt::is_mirrored(&key.name) {
+            self.configure_kubevirt(&setting).await?;
         }
-        let Some(patch) = status(&setting, clock::now()) else { return Ok(ReconcileResult::Done) };
+        let shortcoming = match &*key.name {
+            ntp::SETTING if !text(&setting, "/value").is_empty() => {
+                let nodes = self.0.list(NODES, "", "").await.doing("list nodes")?;
+                ntp::shortcoming(text(&setting, "/value"), &nodes)
+            }
+            _ => None,
+        };
+        let Some(patch) = status(&setting, shortcoming, clock::now()) else {
+            return Ok(ReconcileResult::Done);
+        };
         match self.0.merge(SETTINGS, "", &key.name, &patch).await {
             Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
             written => written.map(|_| ReconcileResult::Done).doing("write the setting's status"),
@@ -70,40 +83,19 @@ impl Reconciler for SettingReconciler {
 }
 
 impl SettingReconciler {
-    async fn configure_migrations(&self, setting: &Value) -> Result<(), ReconcileError> {
+    async fn configure_kubevirt(&self, setting: &Value) -> Result<(), ReconcileError> {
         let all = self.0.list(KUBEVIRTS, "", "").await.doing("get the configuration")?;
         let Some(kubevirt) = all.first() else { return Ok(()) };
-        let Some(patch) = migrations(setting, kubevirt) else { return Ok(()) };
+        let Some(patch) = kubevirt::patch(setting, kubevirt) else { return Ok(()) };
         let (namespace, name) = (object::namespace(kubevirt), object::name(kubevirt));
         let written = self.0.merge(KUBEVIRTS, namespace, name, &patch).await;
-        written.map(drop).doing("configure migrations")
+        written.map(drop).doing("configure KubeVirt")
     }
 }
 
-/// The patch that gives KubeVirt the migration configuration of the setting, if it has another.
-/// A setting that nobody has changed leaves KubeVirt as it is.
-fn migrations(setting: &Value, kubevirt: &Value) -> Option<Value> {
-    if text(setting, "/value").is_empty() && condition::of(setting).is_empty() {
-        return None;
-    }
-    let wanted: Value = serde_json::from_str(&effective(MIGRATION, Some(setting))).ok()?;
-    let known: MigrationConfiguration = serde_json::from_value(wanted.clone()).ok()?;
-    let known = serde_json::to_value(known).ok()?;
-    let mut fields = wanted.as_object()?.clone();
-    fields.retain(|name, _| known.get(name).is_some());
-    // Fields that the setting does not name are at their defaults; these two are not its own.
-    let before = kubevirt["spec"]["configuration"]["migrations"].as_object();
-    for name in before.into_iter().flat_map(serde_json::Map::keys) {
-        if !["nodeDrainTaintKey", "network"].contains(&name.as_str()) {
-            fields.entry(name.clone()).or_insert(Value::Null);
-        }
-    }
-    let patch = json!({"spec": {"configuration": {"migrations": fields}}});
-    (!is_merged(kubevirt, &patch)).then_some(patch)
-}
-
-/// The patch that makes a setting say whether its value is in effect, if it does not.
-fn status(setting: &Value, now: Timestamp) -> Option<Value> {
+/// The patch that makes a setting say whether its value is in effect, if it does not. `shortcoming`
+/// is what keeps it from being in effect everywhere.
+fn status(setting: &Value, shortcoming: Option<String>, now: Timestamp) -> Option<Value> {
     let name = text(setting, "/metadata/name");
     let has_value = !text(setting, "/value").is_empty();
     // As upstream: a setting that nobody changed has no condition, until it had a value once.
@@ -112,7 +104,10 @@ fn status(setting: &Value, now: Timestamp) -> Option<Value> {
     }
     let wanted = match effect_of(name, text(setting, "/value")) {
         _ if !has_value => Condition::new("configured", "False"),
-        SettingEffect::Applied => Condition::new("configured", "True").because("Completed", ""),
+        SettingEffect::Applied => match shortcoming {
+            None => Condition::new("configured", "True").because("Completed", ""),
+            Some(why) => Condition::new("configured", "False").because("NotOnAllNodes", why),
+        },
         SettingEffect::Stored(why) => {
             Condition::new("configured", "False").because("NotApplicable", why)
         }
@@ -127,6 +122,8 @@ fn status(setting: &Value, now: Timestamp) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::fake::Fake;
+
+    const MIGRATION: &str = "kubevirt-migration";
 
     #[tokio::test]
     async fn the_migration_setting_reaches_kubevirt() {
@@ -163,11 +160,58 @@ mod tests {
         assert_eq!(found()["network"], "fast");
     }
 
+    #[tokio::test]
+    async fn the_overhead_ratio_reaches_kubevirt() {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let (kind, settings) = ("kubevirt.io/kubevirts", "harvesterhci.io/settings");
+        let name = "additional-guest-memory-overhead-ratio";
+        fake.create(kind, "n", json!({"metadata": {"name": "kubevirt"}, "spec": {}}));
+        fake.create(
+            settings,
+            "",
+            json!({"metadata": {"name": name}, "value": "", "default": "1.5"}),
+        );
+        let reconciler = SettingReconciler::new(fake.client());
+        let key = ObjectKey::new("", name);
+        for (value, expected) in [("", json!("1.5")), ("3.0", json!("3.0")), ("0", Value::Null)] {
+            fake.merge(settings, "", name, &json!({"value": value}));
+            reconciler.reconcile(&key).await.unwrap();
+            let kubevirt = fake.get(kind, "n", "kubevirt").unwrap();
+            let found = &kubevirt["spec"]["configuration"]["additionalGuestMemoryOverheadRatio"];
+            assert_eq!(*found, expected, "{value}");
+        }
+        let setting = fake.get(settings, "", name).unwrap();
+        assert!(condition::is(&setting, "configured", "True"));
+    }
+
+    #[tokio::test]
+    async fn time_servers_are_in_effect_when_all_nodes_follow() {
+        let fake = Fake::new();
+        let settings = "harvesterhci.io/settings";
+        let value = r#"{"ntpServers":["a.example"]}"#;
+        fake.create(settings, "", json!({"metadata": {"name": ntp::SETTING}, "value": value}));
+        fake.create("/nodes", "", json!({"metadata": {"name": "one"}}));
+        let reconciler = SettingReconciler::new(fake.client());
+        let key = ObjectKey::new("", ntp::SETTING);
+        let is = |status: &str| {
+            let setting = fake.get(settings, "", ntp::SETTING).unwrap();
+            condition::is(&setting, "configured", status)
+        };
+        reconciler.reconcile(&key).await.unwrap();
+        assert!(is("False"), "the node has not reported");
+        let report = r#"{"ntpSyncStatus":"synced","currentNtpServers":"a.example"}"#;
+        let patch = json!({"metadata": {"annotations": {ntp::ANNOTATION: report}}});
+        fake.merge("/nodes", "", "one", &patch);
+        reconciler.reconcile(&key).await.unwrap();
+        assert!(is("True"));
+    }
+
     #[test]
     fn a_setting_reports_whether_it_is_in_effect() {
         let setting = |name: &str, value: &str| json!({"metadata": {"name": name}, "value": value});
         let condition = |setting: &Value| {
-            let patch = status(setting, Timestamp::UNIX_EPOCH)?;
+            let patch = status(setting, None, Timestamp::UNIX_EPOCH)?;
             let own =
                 |field: &str| text(&patch, &format!("/status/conditions/0/{field}")).to_owned();
             Some((own("status"), own("reason"), own("message")))

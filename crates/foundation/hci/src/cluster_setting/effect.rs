@@ -44,6 +44,9 @@ pub fn effect(name: &str) -> SettingEffect {
         | "kubeconfig-default-token-ttl-minutes"
         | "kubevirt-migration"
         | "log-level"
+        | "max-hotplug-ratio"
+        // Its condition says which nodes do not follow.
+        | "ntp-servers"
         | "overcommit-config"
         | "server-version"
         | "ssl-certificates"
@@ -58,7 +61,7 @@ pub fn effect(name: &str) -> SettingEffect {
         | "ui-plugin-bundled-version"
         | "ui-plugin-index"
         | "ui-source" => Stored(OWN_PAGES),
-        "auto-disk-provision-paths" | "ntp-servers" => Stored(HOST),
+        "auto-disk-provision-paths" => Stored(HOST),
         "auto-rotate-rke2-certs" => Stored("certificates are always renewed before they expire"),
         "volume-snapshot-class" => Stored("the classes of csi-driver-config are used"),
         "containerd-registry"
@@ -81,7 +84,6 @@ pub fn effect(name: &str) -> SettingEffect {
         }
         "csi-online-expand-validation" => Stored("volumes grow while they are in use, always"),
         "default-storage-class" => Stored("the annotation of a storage class makes it the default"),
-        "max-hotplug-ratio" => Stored("the ratio of KubeVirt's configuration applies"),
         "support-bundle-node-collection-timeout" | "support-bundle-timeout" => {
             Stored("a support bundle is collected while it is downloaded")
         }

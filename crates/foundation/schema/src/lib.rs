@@ -13,6 +13,7 @@ mod node;
 mod parse;
 mod prune;
 mod publish;
+mod shape;
 mod structural;
 mod trail;
 mod validate;
@@ -27,6 +28,7 @@ pub use node::{
 pub use parse::{MAX_DEPTH, parse, unknown_fields};
 pub use prune::{ObjectLevel, prune};
 pub use publish::{to_openapi_v2, to_openapi_v3};
+pub use shape::has_shape;
 pub use structural::{check_status_root, check_structural};
 pub use validate::{Pattern, PatternError, validate};
 

@@ -159,6 +159,15 @@ impl ServedKind {
         }
     }
 
+    /// Whether objects and lists are where the schema has them. Built-in types were brought into
+    /// shape when they were decoded.
+    pub(crate) fn has_shape(&self, object: &Value) -> bool {
+        match &self.origin {
+            KindOrigin::BuiltIn(_) => true,
+            KindOrigin::Custom(custom) => schema::has_shape(object, custom.schema()),
+        }
+    }
+
     /// Brings a decoded body into shape: types checked, unknown fields dropped.
     /// Returns the paths of what was dropped.
     pub(crate) fn clean(&self, object: &mut Value, filling: Filling) -> ApiResult<Vec<String>> {

@@ -261,6 +261,11 @@ pub trait Paths: Send + Sync {
         PathAccess::Open
     }
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply>;
+    /// The refusal of a request that does not reach the handler, in the handler's own shape; `None`
+    /// for that of the API. `status` is what the API would answer.
+    fn refuse(&self, _status: &Value) -> Option<HttpReply> {
+        None
+    }
 }
 
 /// The address that a request came from, among the extensions of its parts. Requests from this

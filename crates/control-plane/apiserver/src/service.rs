@@ -64,7 +64,9 @@ impl Api {
             Ok(path) => path,
             Err(error) => {
                 let error = ApiError::bad_request(error.to_string());
-                return respond::failure(&error, error_encoding(&parts));
+                let paths = extension::open(self, uri.path(), uri.query().unwrap_or(""));
+                let shaped = paths.and_then(|paths| paths.refuse(&error.to_value()));
+                return shaped.unwrap_or_else(|| respond::failure(&error, error_encoding(&parts)));
             }
         };
         // Extensions and aggregated servers parse the path again.
@@ -72,7 +74,9 @@ impl Api {
         if let Some(paths) = extension::open(self, &path, uri.query().unwrap_or("")) {
             return match extension::enter(self, paths, &parts, &path, transport).await {
                 Ok(user) => paths.answer(AuthorizedRequest { user, parts, body }).await,
-                Err(error) => respond::failure(&error, error_encoding(&parts)),
+                Err(error) => paths
+                    .refuse(&error.to_value())
+                    .unwrap_or_else(|| respond::failure(&error, error_encoding(&parts))),
             };
         }
         let query = Query::parse(uri.query().unwrap_or(""));

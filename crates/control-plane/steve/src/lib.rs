@@ -47,6 +47,7 @@ mod why;
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::ListParams;
@@ -66,6 +67,14 @@ use caller::Session;
 use error::SteveError;
 use kinds::KindCache;
 use reply::SteveResult;
+
+/// A refusal of the Kubernetes API, in Steve's shape. `status` is its `Status`.
+pub fn refusal(status: &Value) -> SteveReply {
+    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+    let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+    let code = code.unwrap_or(StatusCode::BAD_REQUEST);
+    reply::failure(&SteveError::from_answer(code, status.to_string().as_bytes()))
+}
 
 /// Answers for the API; cheap to clone.
 #[derive(Clone)]
@@ -147,6 +156,9 @@ impl Steve {
                 accessible::answer(self, &session).await
             }
             ("", _) => schemas::root(&asked, &route),
+            ("schemas" | "schema" | "counts" | "count", _) if !asked.is_read() => {
+                Err(SteveError::method_not_allowed(&asked.parts.method))
+            }
             ("schemas" | "schema", rest) => {
                 let catalog = self.kinds.get(&self.client).await?;
                 schemas::answer(&session, &asked, &route, rest.first(), &catalog).await

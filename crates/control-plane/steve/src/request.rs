@@ -47,6 +47,11 @@ impl RequestHead {
         format!("https://{}", host.unwrap_or("localhost"))
     }
 
+    /// Whether it changes nothing.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.parts.method, http::Method::GET | http::Method::HEAD)
+    }
+
     pub(crate) fn query(&self) -> &str {
         self.parts.uri.query().unwrap_or_default()
     }

@@ -12,6 +12,7 @@ use client::Caller;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use kube::Client;
+use serde_json::Value;
 use steve::{Login, NodeReports, RequestHead, Steve, SteveRequest};
 
 /// The REST API, as soon as it can be reached.
@@ -67,6 +68,10 @@ impl Paths for RestHandle {
             }
             rest.steve.answer(asked).await
         })
+    }
+
+    fn refuse(&self, status: &Value) -> Option<HttpReply> {
+        Some(steve::refusal(status))
     }
 }
 

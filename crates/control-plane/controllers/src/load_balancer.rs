@@ -8,7 +8,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::Client;
@@ -105,16 +105,32 @@ impl Reconciler for BalancerReconciler {
 
     async fn reconcile(&self, _: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let Some(state) = self.state().await? else { return Ok(ReconcileResult::Done) };
+        let mut refused: BTreeMap<String, kube::Error> = BTreeMap::new();
         for change in plan::plan(&state, base::clock::now()) {
+            let namespace = change.namespace().to_owned();
+            if refused.contains_key(&namespace) {
+                continue;
+            }
             match self.apply(change).await {
+                // A quota, or a listener that no Service can have, concerns its namespace alone:
+                // load balancers of others go on.
+                Err(failure)
+                    if !namespace.is_empty()
+                        && [403, 422].iter().any(|code| is_refused(&failure, *code)) =>
+                {
+                    refused.insert(namespace, failure);
+                }
                 // Somebody was faster, or the namespace is going: what follows was decided on
                 // what is not so any more.
-                Err(failure) if [403, 404, 409].iter().any(|code| is_refused(&failure, *code)) => {
+                Err(failure) if [404, 409].iter().any(|code| is_refused(&failure, *code)) => {
                     return Ok(ReconcileResult::Retry);
                 }
                 written => written.doing("write what a load balancer needs")?,
             }
         }
-        Ok(ReconcileResult::Done)
+        match refused.into_values().next() {
+            None => Ok(ReconcileResult::Done),
+            Some(failure) => Err(failure).doing("write what a load balancer needs"),
+        }
     }
 }

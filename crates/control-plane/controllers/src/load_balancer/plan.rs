@@ -40,6 +40,17 @@ pub(super) enum BalancerChange {
     Delete { kind: ManagedKind, namespace: String, name: String, uid: String },
 }
 
+impl BalancerChange {
+    /// The namespace of the object; empty for pools.
+    pub(super) fn namespace(&self) -> &str {
+        match self {
+            Self::Create { namespace, .. }
+            | Self::Patch { namespace, .. }
+            | Self::Delete { namespace, .. } => namespace,
+        }
+    }
+}
+
 pub(super) fn plan(state: &BalancerState, now: Timestamp) -> Vec<BalancerChange> {
     let live: Vec<&Value> = state.balancers.iter().filter(|own| !is_deleting(own)).collect();
     let mut pools: Vec<OpenPool<'_>> = state.pools.iter().filter_map(OpenPool::new).collect();

@@ -113,6 +113,13 @@ fn listeners(listeners: &[Listener], workload: Option<&str>) -> Result<(), Strin
                 return Err(format!("listener {what} {port} must >= 1"));
             }
         }
+        if !PROTOCOLS.contains(&protocol(listener)) {
+            let protocol = protocol(listener);
+            return Err(format!(
+                "listener {name} has protocol {protocol:?}: it has to be one of {}",
+                PROTOCOLS.join(", ")
+            ));
+        }
         for other in &listeners[..index] {
             let former = other.name.as_deref().unwrap_or_default();
             if name == former {
@@ -138,6 +145,9 @@ fn listeners(listeners: &[Listener], workload: Option<&str>) -> Result<(), Strin
     }
     Ok(())
 }
+
+/// Those of a Service.
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 fn protocol(listener: &Listener) -> &str {
     listener.protocol.as_deref().filter(|protocol| !protocol.is_empty()).unwrap_or("TCP")

@@ -63,6 +63,7 @@ impl ProjectReconciler {
     async fn apply(&self, change: ProjectChange) -> Result<(), kube::Error> {
         let resource = |kind: &str| match kind {
             "Namespace" => NAMESPACES,
+            "Project" => PROJECTS,
             "ClusterRole" => ROLES,
             "ResourceQuota" => QUOTAS,
             _ => BINDINGS,

@@ -15,6 +15,7 @@ mod machine_defaults;
 mod machine_devices;
 mod network;
 mod operation;
+mod project;
 mod recurring_job;
 mod reference;
 mod service;
@@ -140,7 +141,8 @@ pub fn concerns(group: &str, resource: &str) -> bool {
         ) | (LONGHORN, "settings" | "volumes" | "nodes" | "recurringjobs")
             | (STORAGE, "storageclasses")
             | (crate::alarm::GROUP, crate::alarm::PLURAL)
-            | ("", "persistentvolumeclaims" | "secrets" | "services")
+            | (crate::project::GROUP, "projects")
+            | ("", "namespaces" | "persistentvolumeclaims" | "secrets" | "services")
             | ("snapshot.storage.k8s.io", "volumesnapshots")
             | ("kubevirt.io", "virtualmachines")
             | ("cdi.kubevirt.io", "datavolumes" | "dataimportcrons")
@@ -247,6 +249,8 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         ("k8s.cni.cncf.io", _) => network::validate_definition(write),
         (address_pool::GROUP, "loadbalancers") => load_balancer::validate(write),
         (address_pool::GROUP, "ippools") => load_balancer::validate_pool(write),
+        (crate::project::GROUP, "projects") => project::validate_project(write),
+        ("", "namespaces") => project::validate_namespace(write),
         ("", "persistentvolumeclaims") => claim::validate(write),
         ("", "secrets") => operation::validate_secret(write),
         ("", "services") => service::validate(write),

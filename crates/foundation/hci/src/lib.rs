@@ -27,6 +27,7 @@ pub mod network;
 pub mod node_restriction;
 pub mod ntp;
 pub mod placement;
+pub mod project;
 pub mod public_key;
 pub mod removed_claims;
 pub mod setting;

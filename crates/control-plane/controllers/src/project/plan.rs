@@ -1,37 +1,17 @@
 //! What projects give to their namespaces. Pure.
 
+use hci::project::{self, CLUSTER, LIMIT_NAMES};
 use serde_json::{Map, Value, json};
 
-use crate::object::text;
+use crate::object::{is_merged, text};
 
 /// The label of everything that is made here.
 pub(super) const OWNED: &str = "management.cattle.io/project";
-const PROJECT: &str = "/metadata/annotations/field.cattle.io~1projectId";
-const QUOTA: &str = "/metadata/annotations/field.cattle.io~1resourceQuota";
-/// The namespace of projects is the name of the cluster.
-const CLUSTER: &str = "local";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Templates that stand for roles that every cluster has.
 const BUILT_IN: [(&str, &str); 3] =
     [("project-owner", "admin"), ("project-member", "edit"), ("read-only", "view")];
-
-/// Names of limits: as Rancher writes them, and as Kubernetes does.
-const LIMITS: [(&str, &str); 13] = [
-    ("configMaps", "configmaps"),
-    ("limitsCpu", "limits.cpu"),
-    ("limitsMemory", "limits.memory"),
-    ("persistentVolumeClaims", "persistentvolumeclaims"),
-    ("pods", "pods"),
-    ("replicationControllers", "replicationcontrollers"),
-    ("requestsCpu", "requests.cpu"),
-    ("requestsMemory", "requests.memory"),
-    ("requestsStorage", "requests.storage"),
-    ("secrets", "secrets"),
-    ("services", "services"),
-    ("servicesLoadBalancers", "services.loadbalancers"),
-    ("servicesNodePorts", "services.nodeports"),
-];
 
 #[derive(Debug, Default)]
 pub(super) struct ProjectState {
@@ -70,7 +50,34 @@ pub(super) fn plan(state: &ProjectState) -> Vec<ProjectChange> {
             differs.then(|| json!({"spec": {"hard": hard}}))
         },
     ));
+    changes.extend(used_limits(state));
     changes
+}
+
+/// What the namespaces of each project with a quota have together.
+fn used_limits(state: &ProjectState) -> Vec<ProjectChange> {
+    let limited = state.projects.iter().filter(|project| {
+        is_live(project) && project["spec"]["resourceQuota"]["limit"].is_object()
+    });
+    let changed = limited.filter_map(|project| {
+        let namespaces = state
+            .namespaces
+            .iter()
+            .filter(|own| is_live(own) && project::project_of(own) == Some(name(project)));
+        let used = project::used(project, namespaces);
+        let have = project["spec"]["resourceQuota"]["usedLimit"].as_object();
+        let mut fields: Map<String, Value> = have.cloned().unwrap_or_default();
+        fields.values_mut().for_each(|value| *value = Value::Null);
+        fields.extend(used.iter().map(|(name, amount)| (name.clone(), amount.to_string().into())));
+        let patch = json!({"spec": {"resourceQuota": {"usedLimit": fields}}});
+        (!is_merged(project, &patch)).then(|| ProjectChange::Patch {
+            kind: "Project",
+            namespace: text(project, "/metadata/namespace").to_owned(),
+            name: name(project).to_owned(),
+            patch,
+        })
+    });
+    changed.collect()
 }
 
 fn name(object: &Value) -> &str {
@@ -135,8 +142,7 @@ fn role_of(state: &ProjectState, template: &str) -> String {
 }
 
 fn project_of<'a>(state: &'a ProjectState, namespace: &Value) -> Option<&'a Value> {
-    let id = text(namespace, PROJECT);
-    let own = id.strip_prefix(CLUSTER)?.strip_prefix(':')?;
+    let own = project::project_of(namespace)?;
     state.projects.iter().find(|project| is_live(project) && name(project) == own)
 }
 
@@ -198,13 +204,11 @@ fn wanted_quotas(state: &ProjectState) -> Vec<Value> {
     let mut wanted = Vec::new();
     for namespace in state.namespaces.iter().filter(|namespace| is_live(namespace)) {
         let Some(project) = project_of(state, namespace) else { continue };
-        let own: Value = serde_json::from_str(text(namespace, QUOTA)).unwrap_or_default();
-        let default = &project["spec"]["namespaceDefaultResourceQuota"];
-        let limit = if own["limit"].is_object() { &own["limit"] } else { &default["limit"] };
-        let hard: Map<String, Value> = LIMITS
+        let limits = project::namespace_limits(namespace, project);
+        let hard: Map<String, Value> = LIMIT_NAMES
             .iter()
             .filter_map(|(rancher, kubernetes)| {
-                let amount = limit[*rancher].as_str().filter(|amount| !amount.is_empty())?;
+                let amount = limits.get(*rancher)?.to_string();
                 Some(((*kubernetes).to_owned(), amount.into()))
             })
             .collect();

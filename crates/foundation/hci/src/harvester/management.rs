@@ -76,10 +76,17 @@ record! {
         /// Limits of all namespaces of the project together.
         resource_quota: Option<ProjectQuota>,
         /// Limits of each namespace that has none of its own.
-        namespace_default_resource_quota: Option<ProjectQuota>,
+        namespace_default_resource_quota: Option<NamespaceQuota>,
     }
 
     ProjectQuota {
+        /// Amounts by name, such as `limitsCpu`.
+        limit: Map<String>,
+        /// Sum of the limits of the namespaces, written by the project controller.
+        used_limit: Map<String>,
+    }
+
+    NamespaceQuota {
         /// Amounts by name, such as `limitsCpu`.
         limit: Map<String>,
     }

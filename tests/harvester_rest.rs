@@ -3,6 +3,7 @@
 mod actions;
 mod bundle;
 mod clients;
+mod fuzz;
 mod login;
 mod objects;
 mod subscribe;

@@ -1,209 +1,93 @@
-//! Ten thousand requests that make no sense, against a Kubernetes API that knows little: each is
-//! answered, in the right shape, and never with a code that clients repeat for minutes.
+//! What reads the paths, queries and bodies that anybody may send to the REST API, for fuzzers.
+//! Nothing may panic.
+//!
+//! The tests beside this throw changed documents at it, and whole requests at the API, in every run;
+//! `make fuzz TARGETS=rest` runs libFuzzer on it for long. Both begin with `fuzz/rest/`.
 
-use std::convert::Infallible;
-use std::io;
-
-use bytes::Bytes;
-use client::Caller;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use kube::client::Body;
+use client::Catalog;
+use http::Request;
+use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
-use crate::type_name::tests::discovery;
-use crate::{RequestHead, Steve, SteveRequest};
+use crate::envelope::{self, EnvelopeContext, ObjectRow};
+use crate::query::ListQuery;
+use crate::rights::Rights;
+use crate::{request, route, type_name};
 
-const WORDS: &[&str] = &[
-    "",
-    "harvester",
-    "nodes",
-    "node",
-    "pods",
-    "kubevirt.io.virtualmachines",
-    "default",
-    "web",
-    "..",
-    "%2e%2e",
-    "%00",
-    "%ff",
-    "a/b",
-    "schemas",
-    "counts",
-    "subscribe",
-    "kubeconfig",
-    "supportbundles",
-    "download",
-    "local",
-    "management.cattle.io.clusters",
-    "persistentvolumeclaims",
-    "secrets",
-    "x y",
-    "backuptarget",
-    "healthz",
-    "cluster",
-    "namespaces",
-    "ü",
-    "a?b",
-    "view",
-];
-const QUERIES: &[&str] = &[
-    "",
-    "action=start",
-    "action=",
-    "action=clone",
-    "action=addVolume",
-    "action=createTemplate",
-    "action=restore",
-    "action=backup",
-    "action=generateKubeconfig",
-    "action=cpuAndMemoryHotplug",
-    "action=export",
-    "action=snapshot",
-    "action=updateResourceQuota",
-    "action=insertCdRomVolume",
-    "filter=metadata.name=",
-    "filter=%ff",
-    "filter=[",
-    "sort=-",
-    "page=0&pagesize=-1",
-    "pagesize=9e9",
-    "limit=x",
-    "continue=%%",
-    "link=view",
-    "link=machineTypes",
-    "exclude=metadata",
-    "labelSelector=((",
-    "removedDisks=,,",
-    "&&=&",
-];
-const BODIES: &[&str] = &[
-    "",
-    "{",
-    "[]",
-    "null",
-    "7",
-    "\"text\"",
-    "{}",
-    "{\"metadata\":7}",
-    "{\"metadata\":{\"name\":7}}",
-    "{\"type\":{}}",
-    "{\"id\":[],\"links\":1}",
-    "a: b: c",
-    "{\"name\":null}",
-    "{\"name\":\"a/b\"}",
-    "{\"targetVm\":\"\"}",
-    "{\"spec\":[]}",
-    "{\"sockets\":-1,\"memory\":\"x\"}",
-    "\u{0}",
-    "{\"status\":{\"conditions\":7}}",
-    "{\"namespace\":\"n\",\"serviceAccountName\":\"../x\"}",
-    "{\"diskName\":\"d\",\"volumeSourceName\":\"../../x\"}",
-    "{\"imageName\":\"a\"}",
-];
+#[cfg(test)]
+mod tests;
 
-fn missing() -> Value {
-    json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
-        "reason": "NotFound", "message": "not found",
-    })
-}
+/// Takes any bytes; panics if it finds a defect.
+pub type FuzzTarget = fn(&[u8]);
 
-/// Answers discovery and reviews, has one object of any name, and refuses everything else.
-fn cluster() -> kube::Client {
-    let service = tower::service_fn(|request: Request<Body>| async move {
-        let path = request.uri().path().to_owned();
-        let accepts = request.headers().get("accept").map(|value| value.as_bytes().to_vec());
-        let wants_discovery =
-            accepts.is_some_and(|value| value.windows(9).any(|at| at == b"discovery"));
-        let (code, body) = match (request.method(), &*path) {
-            (_, "/api" | "/apis") if wants_discovery => (200, discovery(&path)),
-            (&Method::POST, path) if path.ends_with("selfsubjectrulesreviews") => (
-                201,
-                json!({
-                    "status": {"resourceRules": [
-                        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]},
-                }),
-            ),
-            (&Method::GET, path) if path.contains("/users/") => (404, missing()),
-            (&Method::GET, path) if path.ends_with("web") => (
-                200,
-                json!({
-                    "kind": "Thing", "metadata": {"name": "web"}, "spec": {}, "status": {},
-                }),
-            ),
-            (&Method::GET, _) => (200, json!({"kind": "ThingList", "metadata": {}, "items": []})),
-            _ => (404, missing()),
-        };
-        let mut reply = Response::new(Full::new(Bytes::from(body.to_string())));
-        *reply.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
-        Ok::<_, Infallible>(reply)
-    });
-    client::in_process(service, |_| {})
-}
+/// All of them, with the names of their corpora.
+pub const TARGETS: &[(&str, FuzzTarget)] = &[("rest", requests_are_read_or_refused)];
 
-/// Numbers that are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        usize::try_from(self.0 >> 33).unwrap_or(0) % bound
+/// A request: path and query on the first line, the body after it.
+fn requests_are_read_or_refused(bytes: &[u8]) {
+    let at = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let (line, body) = bytes.split_at(at);
+    let line = String::from_utf8_lossy(line).into_owned();
+    let (path, query) = line.split_once('?').unwrap_or((&line, ""));
+    if let Some(route) = route::parse(path) {
+        let _ = (route.target(true), route.target(false));
     }
-
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of.get(self.below(of.len())).copied().unwrap_or_default()
-    }
-}
-
-fn request(numbers: &mut Numbers) -> Option<Request<Full<Bytes>>> {
-    let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
-    let words: Vec<&str> = (0..numbers.below(6)).map(|_| numbers.one(WORDS)).collect();
-    let path = format!("/v1/{}?{}", words.join("/"), numbers.one(QUERIES));
-    let mut body = numbers.one(BODIES).as_bytes().to_vec();
-    for _ in 0..numbers.below(3) {
-        let at = numbers.below(body.len() + 1);
-        body.insert(at, u8::try_from(numbers.below(256)).unwrap_or(0));
-    }
-    let kinds = ["application/json", "application/yaml", "text/plain", "multipart/form-data"];
-    Request::builder()
-        .method(methods.get(numbers.below(methods.len()))?.clone())
-        .uri(path)
-        .header("content-type", numbers.one(&kinds))
-        .body(Full::new(Bytes::from(body)))
-        .ok()
-}
-
-#[tokio::test]
-async fn ten_thousand_broken_requests_are_answered_in_shape() {
-    let steve = Steve::new(cluster(), "CA");
-    let mut numbers = Numbers(7);
-    let mut refused = 0;
-    for _ in 0..10_000 {
-        let Some(request) = request(&mut numbers) else { continue };
-        let (parts, body) = request.into_parts();
-        let about = format!("{} {}", parts.method, parts.uri);
-        let is_action = parts.method == Method::POST && about.contains("action=");
-        let groups = vec!["system:authenticated".to_owned()];
-        let caller = Caller { name: "jane".into(), groups, ..Caller::default() };
-        let head = RequestHead { caller: Some(caller), source: None, parts, upgrade: None };
-        let body = body.map_err(|never: Infallible| -> io::Error { match never {} }).boxed_unsync();
-        let reply = steve.answer(SteveRequest { head, body }).await;
-        let status = reply.status();
-        // Harvester's actions tell with 500 that they are impossible now; clients do not repeat them.
-        assert!(status.as_u16() < 500 || is_action && status == 500, "{status} {about}");
-        let is_text = reply
-            .headers()
-            .get("content-type")
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
-        if status.is_client_error() && !is_text {
-            refused += 1;
-            let bytes = reply.into_body().collect().await.unwrap().to_bytes();
-            let error: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-            assert_eq!(error["type"], "error", "{about}: {error}");
-            assert_eq!(error["status"], status.as_u16(), "{about}");
-            assert!(error["code"].is_string() && error["message"].is_string(), "{about}: {error}");
+    for kind in ["application/json", "application/yaml"] {
+        let parts = Request::builder().header(CONTENT_TYPE, kind).body(()).map(Request::into_parts);
+        let Ok((parts, ())) = parts else { continue };
+        if let Ok(object) = request::parse(&parts, body) {
+            wrapped_and_unwrapped(&Value::Object(object), query);
         }
     }
-    assert!(refused > 1000, "only {refused} were refused: the requests are too good");
+}
+
+fn wrapped_and_unwrapped(object: &Value, query: &str) {
+    let catalog = catalog();
+    let rights = Rights::read(&json!({"status": {"resourceRules": [
+        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]}}));
+    for kind in ["kubevirt.io.virtualmachines", "nodes", "persistentvolumeclaims"] {
+        let kind = type_name::find(&catalog, kind).expect("it is in the catalog");
+        let context = EnvelopeContext {
+            kind,
+            catalog: &catalog,
+            origin: "https://h",
+            prefix: "/v1",
+            pods: std::slice::from_ref(object),
+        };
+        let items = object["items"].as_array().into_iter().flatten().chain([object]);
+        let rows = items.map(|own| ObjectRow { object: own.clone(), cells: None });
+        let resources = rows.map(|row| envelope::wrap(&context, row, &rights)).collect();
+        let Ok(query) = ListQuery::parse(query) else { continue };
+        let _ = query.upstream();
+        let count = query.arrange(resources, |own| own).items.into_iter().map(|mut own| {
+            query.prune(&mut own);
+            if let Value::Object(fields) = own {
+                let _ = envelope::unwrap(kind, fields);
+            }
+        });
+        count.for_each(drop);
+    }
+}
+
+/// The catalog of a server with three kinds.
+fn catalog() -> Catalog {
+    let resource = |group: &str, plural: &str, kind: &str, scope: &str| {
+        json!({"resource": plural, "scope": scope, "singularResource": kind.to_lowercase(),
+            "responseKind": {"group": group, "version": "v1", "kind": kind},
+            "verbs": ["get", "list", "create", "update", "delete"]})
+    };
+    let group = |name: &str, resources: Vec<Value>| {
+        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
+            "metadata": {}, "items": [{"metadata": {"name": name},
+                "versions": [{"version": "v1", "resources": resources, "freshness": "Current"}]}]})
+    };
+    let claims = resource("", "persistentvolumeclaims", "PersistentVolumeClaim", "Namespaced");
+    let lists = [
+        group("", vec![resource("", "nodes", "Node", "Cluster"), claims]),
+        group(
+            "kubevirt.io",
+            vec![resource("kubevirt.io", "virtualmachines", "VirtualMachine", "Namespaced")],
+        ),
+    ];
+    Catalog::read(&lists.map(|list| serde_json::from_value(list).expect("it is a discovery")))
 }

@@ -27,8 +27,8 @@ mod collection;
 mod counts;
 mod envelope;
 mod error;
-#[cfg(test)]
-mod fuzz;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod kinds;
 mod kubeconfig;
 mod login;

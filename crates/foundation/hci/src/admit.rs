@@ -288,4 +288,6 @@ fn split_id(id: &str) -> Option<(&str, &str)> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

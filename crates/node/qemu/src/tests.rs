@@ -4,6 +4,7 @@ mod faults;
 mod lifecycle;
 mod linux;
 mod migration;
+mod mirror;
 mod samples;
 
 use std::path::{Path, PathBuf};

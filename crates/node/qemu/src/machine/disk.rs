@@ -45,6 +45,10 @@ pub struct Disk {
     /// It was plugged into the running machine.
     #[serde(default)]
     pub hot_plugged: bool,
+    /// How often its bytes were moved to another image while the guest ran. It keeps the block
+    /// nodes of both images apart.
+    #[serde(default)]
+    pub moves: u32,
 }
 
 impl Disk {
@@ -66,6 +70,7 @@ impl Disk {
             pci_bus: None,
             queues: 0,
             hot_plugged: false,
+            moves: 0,
         }
     }
 
@@ -79,12 +84,24 @@ impl Disk {
     /// QEMU allows 31 bytes, less than a volume's name may have: long names are cut, and
     /// keep apart by a hash.
     pub fn node(&self) -> String {
-        node_name("d-", &self.name)
+        self.node_name('d')
     }
 
     /// The name of the node below, which speaks with the file or socket.
     pub fn storage_node(&self) -> String {
-        node_name("s-", &self.name)
+        self.node_name('s')
+    }
+
+    /// The job that fills this image with the bytes of the one that the guest uses.
+    pub fn mirror_job(&self) -> String {
+        self.node_name('m')
+    }
+
+    fn node_name(&self, kind: char) -> String {
+        match self.moves {
+            0 => node_name(&format!("{kind}-"), &self.name),
+            moves => node_name(&format!("{kind}{moves}-"), &self.name),
+        }
     }
 }
 
@@ -244,6 +261,8 @@ mod tests {
     fn node_names_fit_and_differ() {
         let name = |name: &str| Disk::new(name, Bus::Virtio, DiskSource::Empty).node();
         assert_eq!(name("root"), "d-root");
+        let moved = Disk { moves: 2, ..Disk::new("root", Bus::Virtio, DiskSource::Empty) };
+        assert_eq!((moved.node(), moved.storage_node()), ("d2-root".into(), "s2-root".into()));
         let (one, two) = (name(&format!("{}1", "x".repeat(62))), name(&"x".repeat(63)));
         assert_ne!(one, two);
         for long in [one, two, name("has a space and is really rather long")] {

@@ -103,7 +103,7 @@ impl Qmp {
         Ok(())
     }
 
-    async fn remove_nodes(&self, disk: &Disk) -> Result<(), QmpError> {
+    pub(super) async fn remove_nodes(&self, disk: &Disk) -> Result<(), QmpError> {
         if let DiskSource::VhostUser { .. } = disk.source {
             let removed = self.run("chardev-remove", json!({ "id": disk.storage_node() })).await;
             return ignore_missing(removed);
@@ -263,7 +263,7 @@ impl Qmp {
     }
 }
 
-fn ignore_missing(result: Result<(), QmpError>) -> Result<(), QmpError> {
+pub(super) fn ignore_missing(result: Result<(), QmpError>) -> Result<(), QmpError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
         other => other,

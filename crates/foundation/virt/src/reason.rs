@@ -113,6 +113,15 @@ reasons! {
         Other = "NotMigratable",
     }
 
+    /// How far volumes of a running guest are on their way to other claims: `VolumesChange`. The
+    /// last one is upstream's.
+    VolumesChange {
+        Copying = "CopyingVolumes",
+        Switching = "SwitchingVolumes",
+        Failed = "VolumeCopyFailed",
+        Canceled = "VolumesChangeCancellation",
+    }
+
     /// Why a replicated volume cannot be used as it should: a condition of it is False.
     VolumeFailure {
         Scheduling = "ReplicaSchedulingFailure",

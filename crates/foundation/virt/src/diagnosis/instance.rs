@@ -4,7 +4,9 @@ use super::{Findings, Severity, placement};
 use crate::api::v1::{
     VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceStatus,
 };
-use crate::reason::{InstanceFailure, NotReady, NotRestarted, NotSynchronized, Pause};
+use crate::reason::{
+    InstanceFailure, NotReady, NotRestarted, NotSynchronized, Pause, VolumesChange,
+};
 
 pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInstance) {
     let facts = findings.facts;
@@ -26,6 +28,7 @@ pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInst
             ("PodScheduled", "False") => placement::examine(findings, instance, condition),
             ("Synchronized", "False") => examine_synchronization(findings, condition),
             ("Paused", "True") => examine_pause(findings, condition),
+            ("VolumesChange", "True") => examine_volumes_change(findings, condition),
             ("RestartElsewhere", "False") => examine_restart(findings, condition, &status),
             ("Ready", "False") if !is_over => examine_readiness(findings, condition, &status),
             ("AgentVersionNotSupported", "True") => findings.warning(
@@ -42,6 +45,30 @@ pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInst
         }
     }
     examine_hotplug(findings, &status);
+}
+
+/// Volumes that move to other claims.
+fn examine_volumes_change(
+    findings: &mut Findings<'_>,
+    condition: &VirtualMachineInstanceCondition,
+) {
+    let facts = findings.facts;
+    let message = condition.message.clone().unwrap_or_default();
+    let look =
+        facts.kubectl("get", "vmi", &facts.name) + " -o jsonpath='{.status.migratedVolumes}'";
+    match VolumesChange::parse(condition.reason.as_deref().unwrap_or_default()) {
+        Some(VolumesChange::Failed) => findings.warning(
+            "A disk could not be copied to another claim, and is tried again.",
+            message,
+            facts.kubectl("edit", "vm", &facts.name),
+        ),
+        Some(VolumesChange::Switching) => {
+            findings.info("The guest is switched to another claim.", message, look);
+        }
+        Some(VolumesChange::Copying | VolumesChange::Canceled) | None => {
+            findings.info("Disks of the guest are copied to other claims.", message, look);
+        }
+    }
 }
 
 fn examine_end(findings: &mut Findings<'_>, status: &VirtualMachineInstanceStatus) {

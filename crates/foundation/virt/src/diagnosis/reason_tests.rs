@@ -8,7 +8,7 @@ use super::tests::{first, now, object, with_condition, with_disk};
 use super::*;
 use crate::reason::{
     FillFailure, ImageFailure, InstanceFailure, MachineFailure, NotMigratable, NotReady,
-    NotRestarted, NotSynchronized, Pause, VolumeFailure,
+    NotRestarted, NotSynchronized, Pause, VolumeFailure, VolumesChange,
 };
 
 /// The first finding is not generic, and its command can be run.
@@ -58,6 +58,11 @@ fn reasons_of_volumes_images_and_migrations_are_explained() {
         one.images = vec![image(json!({"type": "Imported", "status": "False",
             "reason": reason.as_str(), "message": "m"}))];
         explained(reason.as_str(), &one);
+    }
+    for reason in VolumesChange::ALL {
+        let condition = json!({"type": "VolumesChange", "status": "True",
+            "reason": reason.as_str(), "message": "m"});
+        explained(reason.as_str(), &running(condition));
     }
     for reason in NotMigratable::ALL {
         let condition = json!({"type": "LiveMigratable", "status": "False",

@@ -36,6 +36,7 @@ mod state;
 mod status;
 mod translate;
 mod view;
+mod volume_migration;
 mod watch;
 mod write;
 

@@ -26,6 +26,7 @@ use super::registry::KnownMachine;
 use super::resolve::Resolved;
 use super::resume::Resumed;
 use super::status::MachineProblem;
+use super::volume_migration::MovingVolume;
 use crate::context::Context;
 use crate::network::{Attachment, RECORD};
 
@@ -78,6 +79,10 @@ pub(super) struct VmiActor {
     pub(super) was_found: bool,
     /// Memory dumps that this process has started, by volume.
     pub(super) dumps: BTreeMap<String, MemoryDump>,
+    /// Volumes that move to other claims.
+    pub(super) moving: BTreeMap<String, MovingVolume>,
+    /// What they wait for.
+    pub(super) moves_await: BTreeSet<Object>,
     /// The last request to trim file systems that was carried out.
     pub(super) trimmed: Option<String>,
     /// Since when the stream of a post-copy is broken.
@@ -138,6 +143,8 @@ impl VmiActor {
             unknown_to_networks: false,
             was_found: false,
             dumps: BTreeMap::new(),
+            moving: BTreeMap::new(),
+            moves_await: BTreeSet::new(),
             trimmed: None,
             broken_since: None,
         }

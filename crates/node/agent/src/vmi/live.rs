@@ -9,8 +9,8 @@ use qemu::RunningMachine;
 use qemu::console::Console;
 use qemu::guest_agent::GuestAgent;
 use qemu::machine::USB_SLOTS;
-use qemu::qmp::RunState;
-use tokio::sync::{Notify, watch};
+use qemu::qmp::{Event, RunState};
+use tokio::sync::{Notify, broadcast, watch};
 
 use super::freeze::FreezeState;
 use super::guest::{GuestMonitor, Info};
@@ -89,7 +89,8 @@ impl LiveMachine {
     /// A way to wait for what is new.
     pub(super) fn news(&self) -> MachineChanges {
         let running = self.running.clone();
-        MachineChanges { states: running.states(), info: self.info.clone(), running }
+        let (states, events) = (running.states(), running.events());
+        MachineChanges { states, events, info: self.info.clone(), running }
     }
 }
 
@@ -124,6 +125,7 @@ impl Drop for UsbSlot {
 pub(super) struct MachineChanges {
     running: RunningMachine,
     states: watch::Receiver<Option<RunState>>,
+    events: broadcast::Receiver<Event>,
     info: watch::Receiver<Info>,
 }
 
@@ -135,6 +137,20 @@ impl MachineChanges {
             Ok(()) = self.states.changed() => {}
             Ok(()) = self.info.changed() => {}
             _ = self.running.exited() => {}
+            () = next_job_event(&mut self.events) => {}
+        }
+    }
+}
+
+/// Resolves when a job of QEMU has another status, or when it is not known whether one has.
+/// Cancel-safe.
+async fn next_job_event(events: &mut broadcast::Receiver<Event>) {
+    loop {
+        match events.recv().await {
+            Ok(event) if event.name == "JOB_STATUS_CHANGE" => return,
+            Ok(_) => {}
+            Err(broadcast::error::RecvError::Lagged(_)) => return,
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Looking after a running guest: its status, and the changes that can be made in place.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use super::migration::{self, Arrival};
 use super::object::{Vmi, VmiPhase};
 use super::resolve::{self, Resolver, is_hotpluggable};
 use super::status::{MachineProblem, View};
-use super::{translate, view};
+use super::{translate, view, volume_migration};
 use crate::event::EventNote;
 use crate::network::ConnectError;
 use crate::order;
@@ -93,7 +92,8 @@ impl VmiActor {
         wait = [wait, again].into_iter().flatten().min();
         self.trim_file_systems(vmi, &live);
         let dumps = self.dumps.iter().map(|(name, dump)| (name.clone(), dump.report())).collect();
-        let guest = view::guest(vmi, &live, &self.volumes, &self.pending, &dumps);
+        let mut guest = view::guest(vmi, &live, &self.volumes, &self.pending, &dumps);
+        guest.moves = self.volume_moves();
         let trouble = self.trouble.clone();
         let view = View { phase: VmiPhase::Running, trouble, guest: Some(guest) };
         if let Err(after) = self.write(vmi, &view).await {
@@ -159,9 +159,13 @@ impl VmiActor {
 
     /// Makes the changes that the object asks for; says when to look again if some are open.
     async fn change(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) -> Option<Instant> {
+        let info = live.info.borrow().clone();
+        let moves = match info.silent {
+            true => None,
+            false => self.migrate_volumes(vmi, live).boxed().await,
+        };
         let machine = live.running.spec().machine;
         let (wanted, mut open) = self.desired_disks(vmi, live, &machine).await;
-        let info = live.info.borrow().clone();
         if info.silent {
             return Some(Instant::now() + TRY_AGAIN);
         }
@@ -199,7 +203,8 @@ impl VmiActor {
             open = true;
         }
         self.trouble = trouble;
-        open.then(|| Instant::now() + TRY_AGAIN)
+        let again = open.then(|| Instant::now() + TRY_AGAIN);
+        [again, moves].into_iter().flatten().min()
     }
 
     /// The disks of the object whose volumes are there; true if some must be looked for again.
@@ -212,11 +217,15 @@ impl VmiActor {
     ) -> (Vec<Disk>, bool) {
         let identity = live.running.spec().confinement.identity;
         let (mut disks, mut open) = (Vec::new(), false);
-        let mut awaited = BTreeSet::new();
+        let mut awaited = std::mem::take(&mut self.moves_await);
         for spec in &vmi.spec.domain.devices.disks {
             let volume = vmi.spec.volumes.iter().find(|volume| volume.name == spec.name);
             let Some(volume) = volume else { continue };
             let attached = machine.disks.iter().find(|disk| disk.name == spec.name);
+            if attached.is_some() && volume_migration::is_moving(vmi, &spec.name) {
+                disks.extend(attached.cloned());
+                continue;
+            }
             let known = self.volumes.contains_key(&spec.name);
             // What is attached as it is, and cannot be exchanged, needs no second look.
             if attached.is_some() && (known || spec.cdrom.is_none()) && !self.is_exchanged(vmi) {

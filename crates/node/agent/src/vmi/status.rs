@@ -6,17 +6,19 @@
 mod condition;
 mod memory_dump;
 mod migratable;
+mod volume_move;
 
 use base::clock::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use virt::reason::{NotMigratable, NotReady, NotSynchronized, Pause as PauseReason};
+use virt::reason::{NotReady, NotSynchronized, Pause as PauseReason};
 use virt::v1::{VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface};
 
 use super::object::{Vmi, VmiPhase};
 use condition::Conditions;
 pub(crate) use memory_dump::{DumpReport, Ended};
 use memory_dump::{dump_info, dump_phase, has_dumped};
+pub(crate) use volume_move::{VolumeMove, VolumeMoveState};
 
 /// All that status is made of.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +57,8 @@ pub(crate) struct Guest {
     pub(crate) memory: GuestMemory,
     pub(crate) user: u32,
     pub(crate) volumes: Vec<VolumeReport>,
+    /// Volumes that move to other claims, or just did.
+    pub(crate) moves: Vec<VolumeMove>,
     pub(crate) interfaces: Vec<VirtualMachineInstanceNetworkInterface>,
 }
 
@@ -217,10 +221,9 @@ fn set_conditions(conditions: &mut Conditions, vmi: &Vmi, view: &View) {
         Some(trouble) => conditions.no("LiveMigratable", trouble.reason, &trouble.message),
         None => conditions.yes("LiveMigratable"),
     }
-    match migratable::storage_obstacle(vmi) {
-        Some(why) => conditions.no("StorageLiveMigratable", NotMigratable::Other.as_str(), &why),
-        None => conditions.yes("StorageLiveMigratable"),
-    }
+    // Disks are mirrored on the node that the guest is on: nothing of the guest is in the way.
+    conditions.yes("StorageLiveMigratable");
+    volume_move::set_condition(conditions, &guest.moves);
     agent_conditions(conditions, guest);
     match guest.pause {
         Some(Pause::User) => {
@@ -280,6 +283,9 @@ fn guest_fields(patch: &mut Patch<'_>, vmi: &Vmi, guest: &Guest) {
             "memoryOverhead": text(memory.overhead),
         }),
     );
+    if let Some(rest) = volume_move::unfinished(&vmi.status, &guest.moves) {
+        patch.put("migratedVolumes", rest);
+    }
     patch.put("qosClass", qos_class(vmi).into());
     let method = if migratable::is_shared(vmi, guest) { "LiveMigration" } else { "BlockMigration" };
     patch.put("migrationMethod", method.into());

@@ -63,6 +63,7 @@ pub(super) fn guest(
         },
         user: spec.confinement.identity.map_or(0, |identity| identity.uid),
         volumes: volume_list(vmi, &machine.disks, volumes, pending, dumps),
+        moves: Vec::new(),
         interfaces: interfaces(vmi, &machine.nics, &live.attachments(), &info),
     }
 }

@@ -21,6 +21,9 @@ impl VmiActor {
         request: &MigrationRequest,
         qmp: &Qmp,
     ) -> Result<MigrationOffer, MigrationFailure> {
+        if vmi.status["migratedVolumes"].as_array().is_some_and(|moves| !moves.is_empty()) {
+            return Err(UnfitMachine::VolumesMove.into());
+        }
         let mut machine = live.running.spec().machine;
         let info = live.info.borrow().clone();
         let filled = info.topology.map_or(machine.cpu.sockets, |topology| topology.sockets);

@@ -70,6 +70,8 @@ pub(crate) enum UnfitMachine {
     HotPluggedUsb { name: String },
     #[error("processors or memory were added while the guest ran; restart it to migrate it")]
     Grown,
+    #[error("volumes of the guest are being migrated to other claims")]
+    VolumesMove,
     #[error("disk {name} is a file of the node")]
     LocalDisk { name: String },
     #[error("the machine boots a kernel from a file of the node")]

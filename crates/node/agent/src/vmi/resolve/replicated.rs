@@ -108,15 +108,17 @@ impl Resolver<'_> {
         };
         let known: Option<Vec<HeldVolumeRecord>> = self.dir.load(RECORD).map_err(failed("read"))?;
         let mut all = known.clone().unwrap_or_default();
-        match all.iter_mut().find(|it| it.disk == disk && it.volume == volume) {
-            Some(held) => held.socket = socket.map(Path::to_owned).or(held.socket.take()),
-            None => all.push(HeldVolumeRecord {
-                disk: disk.into(),
-                volume: volume.into(),
-                socket: socket.map(Path::to_owned),
-                ticket: self.migration.map(str::to_owned),
-            }),
-        }
+        let held = all.iter().position(|it| it.disk == disk && it.volume == volume);
+        let mut held = held.map(|at| all.remove(at)).unwrap_or_else(|| HeldVolumeRecord {
+            disk: disk.into(),
+            volume: volume.into(),
+            socket: None,
+            ticket: self.migration.map(str::to_owned),
+        });
+        held.socket = socket.map(Path::to_owned).or(held.socket);
+        // Of several volumes of a disk, the one that was asked for last is to be it.
+        let is_before = all.iter().rposition(|it| it.disk == disk).map_or(0, |at| at + 1);
+        all.insert(is_before, held);
         if known.as_ref() == Some(&all) {
             return Ok(());
         }

@@ -12,6 +12,7 @@ const ORDER: &[&str] = &[
     "AgentVersionNotSupported",
     "AccessCredentialsSynchronized",
     "Paused",
+    "VolumesChange",
     "Synchronized",
 ];
 

@@ -40,24 +40,6 @@ fn devices(vmi: &Vmi) -> Option<String> {
         .then(|| "cannot migrate VMI whose memory is bound to processors of the node".into())
 }
 
-/// Why its volumes cannot be moved while it runs.
-pub(super) fn storage_obstacle(vmi: &Vmi) -> Option<String> {
-    let mut all = Vec::new();
-    if let Some(message) = interfaces(vmi) {
-        all.push(format!("InterfaceNotLiveMigratable: {message}"));
-    }
-    if let Some(message) = host_devices(vmi) {
-        all.push(format!("HostDeviceNotLiveMigratable: {message}"));
-    }
-    if passes_hyperv(vmi) {
-        all.push("HypervPassthroughNotLiveMigratable: VMI uses hyperv passthrough".into());
-    }
-    if all.is_empty() {
-        all.push("NotMigratable: there is no other node to migrate to".into());
-    }
-    Some(all.join(", "))
-}
-
 /// Whether another node would see the same disks.
 pub(super) fn is_shared(vmi: &Vmi, guest: &Guest) -> bool {
     let local = |volume: &virt::v1::Volume| {

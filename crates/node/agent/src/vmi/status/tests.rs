@@ -25,6 +25,7 @@ fn guest() -> Guest {
         },
         user: 1000,
         volumes: Vec::new(),
+        moves: Vec::new(),
         interfaces: Vec::new(),
     }
 }

@@ -13,6 +13,7 @@ mod live;
 mod run;
 mod status;
 mod topology;
+mod volume_update;
 
 use std::time::Duration;
 

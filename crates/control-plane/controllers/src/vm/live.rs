@@ -34,7 +34,8 @@ pub(crate) enum ChangeScope {
 }
 
 /// Compares a machine, given its template's spec with everything applied, with its instance.
-pub(crate) fn update(template: &Value, vmi: &Value, scope: ChangeScope) -> Update {
+/// Claims that are replaced are left to `volume_update` if the machine `migrates` them.
+pub(crate) fn update(template: &Value, vmi: &Value, scope: ChangeScope, migrates: bool) -> Update {
     let mut update = Update::default();
     if is_deleting(vmi) || matches!(text(vmi, "/status/phase"), "Succeeded" | "Failed") {
         return update;
@@ -63,7 +64,7 @@ pub(crate) fn update(template: &Value, vmi: &Value, scope: ChangeScope) -> Updat
         domain.insert("resources".into(), json!({"requests": requests}));
     }
     if text(vmi, "/status/phase") == "Running" {
-        device::volumes(template, vmi, &mut spec, &mut domain);
+        device::volumes(template, vmi, &mut spec, &mut domain, migrates);
         device::interfaces(template, vmi, &mut spec, &mut domain);
     }
     if !domain.is_empty() {

@@ -9,11 +9,12 @@ use super::instance::Start;
 use super::instancetype::Expanded;
 use super::live::ChangeScope;
 use super::status::Restart;
+use super::volume_update::{self, Surroundings, VolumeUpdate};
 use super::{VmObservation, VmReconciler, instance, instancetype, is_over, live};
 use crate::event::EventType;
-use crate::object::{self, is_deleting, is_merged, text};
+use crate::object::{self, is_deleting, is_merged, list, text};
 use crate::reconcile::{ErrorContext, ReconcileError};
-use crate::resource::{REVISIONS, VMIS, VMS, is_refused};
+use crate::resource::{CLAIMS, REVISIONS, VMIS, VMS, is_refused};
 
 impl VmReconciler {
     pub(super) async fn start(
@@ -33,7 +34,8 @@ impl VmReconciler {
             annotations.insert(RESUME.into(), json!(instant));
         }
         let start = Start { annotations, paused };
-        let vmi = instance::instance(vm, &expanded.spec, &start);
+        let mut vmi = instance::instance(vm, &expanded.spec, &start);
+        volume_update::begin_on_sources(vm, &mut vmi);
         match self.objects.create(REVISIONS, namespace, &instance::revision(vm)).await {
             // The machine was started from this generation before.
             Err(failure) if is_refused(&failure, 409) => {}
@@ -121,13 +123,15 @@ impl VmReconciler {
             Restart::Needed(_) => ChangeScope::Devices,
             Restart::Unknown | Restart::NotNeeded => ChangeScope::Everything,
         };
-        let update = live::update(&expanded.spec["template"]["spec"], &vmi, scope);
+        let template = &expanded.spec["template"]["spec"];
+        let update = live::update(template, &vmi, scope, volume_update::migrates(vm));
         if let Some(reason) = update.restart {
             work.findings.restart = Restart::Needed(reason);
         }
         if let Some(update) = update.patch {
             patch["spec"] = update["spec"].clone();
         }
+        self.update_volumes(vm, template, &vmi, &mut patch, work).await?;
         if is_merged(&vmi, &patch) {
             return Ok(vmi);
         }
@@ -146,5 +150,48 @@ impl VmReconciler {
             }
             written => written.doing("update the instance"),
         }
+    }
+
+    /// Adds to `patch` what becomes of claims that were replaced.
+    async fn update_volumes(
+        &self,
+        vm: &Value,
+        template: &Value,
+        vmi: &Value,
+        patch: &mut Value,
+        work: &mut VmObservation,
+    ) -> Result<(), ReconcileError> {
+        let names = volume_update::concerned_claims(template, vmi);
+        if names.is_empty() {
+            return Ok(());
+        }
+        let namespace = object::namespace(vm);
+        let mut claims = Vec::new();
+        for name in names {
+            let found = self.objects.get(CLAIMS, namespace, name).await;
+            claims.extend(found.doing("get a claim")?);
+        }
+        let instances = self.objects.list(VMIS, namespace, "").await.doing("list instances")?;
+        let around = Surroundings { claims: &claims, instances: &instances };
+        match volume_update::update(vm, template, vmi, around) {
+            VolumeUpdate::Nothing => {}
+            VolumeUpdate::Restart(why) => work.findings.restart = Restart::Needed(why),
+            VolumeUpdate::Refused(why) => {
+                work.findings.failure = Some((MachineFailure::Update, why.to_owned()));
+            }
+            VolumeUpdate::Write { volumes, migrated } => {
+                let planned = patch["spec"]["volumes"].as_array().cloned();
+                let mut all = planned.unwrap_or_else(|| list(vmi, "/spec/volumes").to_vec());
+                for own in &mut all {
+                    let same = |new: &&Value| text(new, "/name") == text(own, "/name");
+                    if let Some(new) = volumes.iter().find(same) {
+                        *own = new.clone();
+                    }
+                }
+                patch["spec"]["volumes"] = Value::Array(all);
+                patch["status"]["migratedVolumes"] = Value::Array(migrated);
+            }
+        }
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@ use virt::reason::MachineFailure;
 use virt::run_strategy::{RunSituation, is_request_done, start_failure};
 
 use super::instance::GENERATION;
+use super::volume_update::{self, Recovery};
 use crate::object::{annotation, generation, list, name, text, uid};
 use crate::vmi::any_claim_name;
 
@@ -78,6 +79,7 @@ pub(crate) fn status(
     status.insert("startFailure".into(), start_failure(vm, vmi, now, random));
     status.insert("conditions".into(), json!(conditions(vm, vmi, findings, now)));
     status.insert("volumeSnapshotStatuses".into(), json!(snapshot_statuses(vm, disks)));
+    status.insert("volumeUpdateState".into(), volume_update::state(vm, vmi));
     let mut known = vm.clone();
     for (field, value) in &status {
         known["status"][field] = value.clone();
@@ -128,6 +130,20 @@ fn conditions(vm: &Value, vmi: Option<&Value>, findings: &Findings, now: Timesta
         }
         Restart::NotNeeded => condition::remove(&mut conditions, "RestartRequired"),
         Restart::Unknown => {}
+    }
+    match volume_update::recovery(vm, vmi) {
+        Recovery::Needed { reason, message } => {
+            let needed = json!({"type": "ManualRecoveryRequired", "status": "True",
+                "reason": reason, "message": message, "lastTransitionTime": now});
+            condition::set(&mut conditions, needed);
+        }
+        Recovery::NotNeeded => {
+            condition::remove(&mut conditions, "ManualRecoveryRequired");
+            if vmi.is_none() {
+                condition::remove(&mut conditions, "VolumesChange");
+            }
+        }
+        Recovery::Unchanged => {}
     }
     steady(&mut conditions, vm);
     conditions

@@ -25,6 +25,11 @@ pub(super) fn import_name(claim: &Value) -> Option<&str> {
 /// Why a machine cannot be captured yet. One whose disk has no data would be a snapshot without
 /// it, and nobody would notice before a restore.
 pub(super) fn obstacle(vm: &Value, claims: &[FoundClaim]) -> Option<String> {
+    // Until the switch, the claims that it names lack data.
+    if virt::condition::is_true(vm, "VolumesChange") {
+        let (namespace, name) = (namespace(vm), name(vm));
+        return Some(format!("Source not locked source {namespace}/{name} volumes are migrated"));
+    }
     let (fault, claim) = claims.iter().find_map(|own| Some((fault(own)?, &own.name)))?;
     Some(format!("Source not locked source {}/{} {fault}: {claim}", namespace(vm), name(vm)))
 }

@@ -2,23 +2,26 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::volume_update;
 use crate::object::{is_true, list, text};
 
 /// Volumes that can be plugged in: gone or changed ones leave the instance, new ones join
-/// it. A changed one leaves first and joins once its node has let go of it.
+/// it. A changed one leaves first and joins once its node has let go of it, unless it moves.
 pub(super) fn volumes(
     template: &Value,
     vmi: &Value,
     spec: &mut Map<String, Value>,
     domain: &mut Map<String, Value>,
+    migrates: bool,
 ) {
-    if text(template, "/updateVolumesStrategy") == "Migration" {
-        return;
-    }
     let (wanted, own) = (list(template, "/volumes"), list(vmi, "/spec/volumes"));
     let stays = |volume: &&Value| {
         !is_pluggable(volume)
-            || named(wanted, volume).is_some_and(|other| !is_pluggable(other) || other == *volume)
+            || named(wanted, volume).is_some_and(|other| {
+                !is_pluggable(other)
+                    || other == *volume
+                    || volume_update::is_moved(volume, other, vmi, migrates)
+            })
     };
     let mut new: Vec<Value> = own.iter().filter(stays).cloned().collect();
     let held = list(vmi, "/status/volumeStatus");

@@ -8,7 +8,7 @@ fn vmi(spec: Value) -> Value {
 
 /// The spec part of the patch and why a restart is needed.
 fn outcome(template: Value, own: Value) -> (Value, String) {
-    let found = update(&template, &vmi(own), ChangeScope::Everything);
+    let found = update(&template, &vmi(own), ChangeScope::Everything, false);
     let patch = found.patch.map(|patch| patch["spec"].clone()).unwrap_or_default();
     (patch, found.restart.unwrap_or_default())
 }
@@ -98,7 +98,8 @@ fn volumes_join_and_leave() {
     assert_eq!(outcome(with.clone(), without.clone()).0, with);
     assert_eq!(outcome(without.clone(), with.clone()).0, without);
     let changed = spec(json!([root, pluggable("d", "other")]), json!([disk("root"), disk("d")]));
-    assert_eq!(outcome(changed.clone(), with).0, without, "it leaves first");
+    assert_eq!(outcome(changed.clone(), with.clone()).0, without, "it leaves first");
+    assert_eq!(update(&changed, &vmi(with), ChangeScope::Everything, true).patch, None, "it moves");
     let plain = spec(
         json!([root, {"name": "x", "persistentVolumeClaim": {"claimName": "c"}}]),
         json!([disk("root"), disk("x")]),
@@ -107,7 +108,7 @@ fn volumes_join_and_leave() {
     let mut leaving = vmi(without);
     leaving["status"]["volumeStatus"] = json!([{"name": "d"}]);
     assert_eq!(
-        update(&changed, &leaving, ChangeScope::Everything).patch,
+        update(&changed, &leaving, ChangeScope::Everything, false).patch,
         None,
         "its node has not let go of it yet"
     );
@@ -120,7 +121,10 @@ fn a_drive_keeps_its_place_without_a_medium() {
         |volumes: Value| json!({"volumes": volumes, "domain": {"devices": {"disks": [drive]}}});
     let (full, empty) = (spec(json!([pluggable("cd", "c")])), spec(json!([])));
     assert_eq!(outcome(empty.clone(), full.clone()).0, json!({"volumes": []}));
-    assert_eq!(outcome(full, empty).0, json!({"volumes": [pluggable("cd", "c")]}));
+    assert_eq!(outcome(full.clone(), empty).0, json!({"volumes": [pluggable("cd", "c")]}));
+    let other = spec(json!([pluggable("cd", "d")]));
+    let exchanged = update(&other, &vmi(full), ChangeScope::Everything, true).patch.unwrap();
+    assert_eq!(exchanged["spec"]["volumes"], json!([]), "a medium is not copied");
 }
 
 #[test]
@@ -146,7 +150,7 @@ fn an_instance_that_ends_is_left_alone() {
     let mut own = vmi(json!({"domain": {"cpu": {"sockets": 1, "maxSockets": 4}}}));
     own["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let template = json!({"domain": {"cpu": {"sockets": 2}}});
-    assert_eq!(update(&template, &own, ChangeScope::Everything), Update::default());
+    assert_eq!(update(&template, &own, ChangeScope::Everything, false), Update::default());
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn devices_are_plugged_in_although_a_restart_is_due() {
         "devices": {"disks": [{"name": "root"}]}}}));
     let template = json!({"volumes": [root, pluggable("d", "c")], "nodeSelector": {"a": "b"},
         "domain": {"cpu": {"sockets": 2}, "devices": {"disks": [{"name": "root"}, {"name": "d"}]}}});
-    let spec = update(&template, &own, ChangeScope::Devices).patch.unwrap()["spec"].clone();
+    let spec = update(&template, &own, ChangeScope::Devices, false).patch.unwrap()["spec"].clone();
     assert_eq!(spec["volumes"].as_array().unwrap().len(), 2);
     assert_eq!((spec["domain"].get("cpu"), spec.get("nodeSelector")), (None, None));
 }

@@ -11,6 +11,7 @@ mod migration;
 mod node;
 mod possible;
 mod quota;
+mod storage_migration;
 mod template;
 mod volume;
 mod volume_object;

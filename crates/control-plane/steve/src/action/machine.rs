@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::machine_change::{self as change, ChangeError};
 use super::{
     ActionTarget, Input, done, impossible, invalid, machine_device as device, migration, quota,
-    suffix, template,
+    storage_migration, suffix, template,
 };
 use crate::error::SteveError;
 use crate::objects::ResourceCall;
@@ -58,10 +58,8 @@ pub(super) async fn run(
         "updateResourceQuota" | "deleteResourceQuota" => {
             return quota::run(call, target, action, input).await;
         }
-        "storageMigration" | "cancelStorageMigration" => {
-            machine.read().await?;
-            return Err(storage_migration(action, input));
-        }
+        "storageMigration" => storage_migration::start(call, target, input).await?,
+        "cancelStorageMigration" => storage_migration::cancel(call, target).await?,
         "clone" => machine.clone(input).await?,
         "dismissInsufficientResourceQuota" => {
             let patch = json!({"metadata": {"annotations": {QUOTA: null}}});
@@ -339,17 +337,4 @@ fn is_resizing(claim: &Value) -> bool {
     let conditions = claim["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|own| own["type"] == "Resizing" && own["status"] == "True")
-}
-
-/// Volumes of running machines do not move in this version.
-fn storage_migration(action: &str, input: &Input) -> SteveError {
-    let (source, target) = (input.text("sourceVolume"), input.text("targetVolume"));
-    match action {
-        "cancelStorageMigration" => impossible("no active storage migration found"),
-        _ if source.is_empty() || target.is_empty() => {
-            invalid("Parameter `sourceVolume` and `targetVolume` are required")
-        }
-        _ if source == target => invalid("source and target volumes must be different"),
-        _ => impossible("volumes of virtual machines do not migrate in this version"),
-    }
 }

@@ -97,6 +97,16 @@ pub(super) fn remove_volume(vm: &mut Value, disk: &str) -> Result<(), ChangeErro
     Ok(())
 }
 
+/// Puts the template of another claim in the place of one, if there is one.
+pub(super) fn replace_template(vm: &mut Value, before: &str, claim: &Value) {
+    let mut templates = templates(vm);
+    let Some(own) = templates.iter_mut().find(|own| own["metadata"]["name"] == before) else {
+        return;
+    };
+    *own = template(claim, claim["metadata"]["name"].as_str().unwrap_or_default());
+    write_templates(vm, &templates);
+}
+
 /// Takes the volume out of a CD-ROM, and names the claim that was in it.
 pub(super) fn eject(vm: &mut Value, device: &str) -> Result<String, ChangeError> {
     let missing = || ChangeError::NoCdRom(device.to_owned());

@@ -112,6 +112,12 @@ fn machine_allows(vm: &Value, action: &str) -> bool {
             running && !paused && status != "Migrating" && has_condition(vm, "LiveMigratable")
         }
         "abortMigration" => status == "Migrating",
+        "storageMigration" => {
+            status == "Running"
+                && has_condition(vm, "StorageLiveMigratable")
+                && super::storage_migration::active(vm).is_empty()
+        }
+        "cancelStorageMigration" => !super::storage_migration::active(vm).is_empty(),
         _ => false,
     }
 }
@@ -131,7 +137,6 @@ fn claim_allows(claim: &Value, action: &str) -> bool {
     let resizing = has_condition(claim, "Resizing");
     match action {
         "cancelExpand" => resizing,
-        "dataMigration" => false,
         _ => bound && !resizing,
     }
 }
@@ -194,6 +199,12 @@ mod tests {
         paused["status"]["conditions"] = json!([{"type": "Paused", "status": "True"}]);
         let mut deleted = vm("Always", "Running", true);
         deleted["metadata"]["deletionTimestamp"] = "t".into();
+        let mut movable = vm("Manual", "Running", true);
+        movable["status"]["conditions"] =
+            json!([{"type": "StorageLiveMigratable", "status": "True"}]);
+        let mut moving = movable.clone();
+        moving["status"]["volumeUpdateState"] =
+            json!({"volumeMigrationState": {"migratedVolumes": [{"volumeName": "root"}]}});
         for (object, expected) in [
             (vm("Halted", "Stopped", false), "backup clone createTemplate restore snapshot start"),
             (
@@ -201,6 +212,16 @@ mod tests {
                 "backup clone createTemplate pause restart snapshot softreboot stop",
             ),
             (paused, "clone restart stop unpause"),
+            (
+                movable,
+                "backup clone createTemplate pause restart snapshot softreboot stop \
+                 storageMigration",
+            ),
+            (
+                moving,
+                "backup cancelStorageMigration clone createTemplate pause restart snapshot \
+                 softreboot stop",
+            ),
             (vm("Always", "Stopping", true), "clone forceStop restart stop"),
             (deleted, ""),
         ] {
@@ -218,7 +239,7 @@ mod tests {
         let catalog = catalog();
         let claims = find(&catalog, "persistentvolumeclaims").unwrap();
         let bound = json!({"status": {"phase": "Bound"}});
-        assert_eq!(possible(claims, &bound), ["clone", "export", "snapshot"]);
+        assert_eq!(possible(claims, &bound), ["clone", "dataMigration", "export", "snapshot"]);
         assert!(possible(claims, &json!({"status": {"phase": "Pending"}})).is_empty());
         let condition = json!({"type": "Resizing", "status": "True"});
         let resizing = json!({"status": {"phase": "Bound", "conditions": [condition]}});

@@ -3,7 +3,9 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{ActionTarget, Input, done, impossible, invalid, volume_object as object};
+use super::{
+    ActionTarget, Input, done, impossible, invalid, storage_migration, volume_object as object,
+};
 use crate::error::SteveError;
 use crate::objects::ResourceCall;
 use crate::reply::{self, SteveResult};
@@ -24,8 +26,8 @@ pub(super) async fn run(
         "restore" => restore(call, target, &found, input).await,
         "cancelExpand" => cancel_expand(call, target, &found).await,
         "dataMigration" => {
-            required(input, "targetVolumeName")?;
-            Err(impossible("data of volumes is not migrated to other classes in this version"))
+            storage_migration::copy(call, target, &found, input).await?;
+            Ok(done())
         }
         _ => {
             let name = required(input, "name")?;

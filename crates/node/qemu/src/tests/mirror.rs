@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{Stage, boot, within};
+use super::{Stage, boot, identity, within};
 use crate::machine::{Disk, DiskSource, FileImage};
-use crate::process::{RunDirState, RunningMachine};
+use crate::process::RunningMachine;
 use crate::qmp::{MirrorError, MirrorJob, Qmp};
 
 /// The disk that the guest has booted from, as it is recorded.
@@ -15,6 +15,9 @@ fn root(running: &RunningMachine) -> Disk {
 /// The same disk on another image of `size` bytes.
 fn on_image(disk: &Disk, path: &Path, size: u64) -> Disk {
     std::fs::File::create(path).unwrap().set_len(size).unwrap();
+    if let Some(user) = identity() {
+        std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)).unwrap();
+    }
     let source = DiskSource::File(FileImage::raw(path));
     Disk { source, moves: disk.moves + 1, ..disk.clone() }
 }
@@ -38,7 +41,7 @@ async fn reaches(qmp: &Qmp, disk: &Disk, next: &Disk, wanted: fn(&MirrorJob) -> 
 }
 
 #[tokio::test]
-async fn a_disk_moves_to_a_larger_image_and_another_process_finishes_it() {
+async fn a_disk_moves_to_a_larger_image_and_another_connection_finishes_it() {
     let stage = Stage::new();
     let (running, _console) = boot(&stage, "moves").await;
     let disk = root(&running);
@@ -49,12 +52,18 @@ async fn a_disk_moves_to_a_larger_image_and_another_process_finishes_it() {
     assert_eq!(qmp.observe_mirror(&disk, &next).await.unwrap().job, MirrorJob::Absent);
     qmp.start_mirror(&disk, &next).await.unwrap();
     reaches(&qmp, &disk, &next, |job| *job == MirrorJob::Ready).await;
-    // Whoever comes later finds the job by its name.
-    let RunDirState::Running(found) = stage.launcher.adopt(running.dir()).await.unwrap() else {
-        panic!("it does not run");
-    };
-    let qmp = found.qmp().await.unwrap();
-    let observed = qmp.observe_mirror(&disk, &next).await.unwrap();
+    // Whoever connects later finds the job by its name.
+    qmp.hang_up();
+    let (qmp, observed) = within("another connection", async {
+        loop {
+            let qmp = running.qmp().await.unwrap();
+            if let Ok(observed) = qmp.observe_mirror(&disk, &next).await {
+                return (qmp, observed);
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert_eq!((observed.job, observed.is_switched), (MirrorJob::Ready, false));
     qmp.complete_mirror(&next).await.unwrap();
     reaches(&qmp, &disk, &next, |job| *job == MirrorJob::Ended { error: None }).await;

@@ -47,7 +47,11 @@ impl Engine {
         let disputed =
             |at: usize| disputes.is_disputed(Span::new(start + at as u64 * BLOCK, BLOCK));
         let trust = Trust { trusted: &trusted, lossy, ties, ages: &ages, disputed: &disputed };
-        let found = plan(&sync.maps, &trust, targets, compare);
+        let mut found = plan(&sync.maps, &trust, targets, compare);
+        if matches!(sync.kind, SyncKind::Rebuild { view: None, .. }) {
+            // Disputed blocks are not served before a guest writes them: they need no copy.
+            found.lost.retain(|at| !disputed(*at));
+        }
         let ambiguous: Vec<Span> = found.ambiguous.iter().map(|at| sync.block(*at)).collect();
         let lost: Vec<Span> = found.lost.iter().map(|at| sync.block(*at)).collect();
         if !found.lost.is_empty() {

@@ -124,7 +124,7 @@ fn a_disk_moves_to_other_claims_while_its_guest_writes() {
     test.ask_for("new");
     eventually("a restart is required", || test.is_restart_required());
     let condition = Test::condition(&test.vm(), "RestartRequired");
-    assert_has(&condition.to_string(), "the volumes replacement is effective only after restart");
+    assert_has(condition.to_string(), "the volumes replacement is effective only after restart");
     test.ask_for("root");
     eventually("none is required", || !test.is_restart_required());
     let strategy = json!({"spec": {"updateVolumesStrategy": "Migration"}});
@@ -132,7 +132,7 @@ fn a_disk_moves_to_other_claims_while_its_guest_writes() {
     test.ask_for("small");
     eventually("a restart is required", || test.is_restart_required());
     let condition = Test::condition(&test.vm(), "RestartRequired");
-    assert_has(&condition.to_string(), "claim small has 16Mi, less than the 96Mi of claim root");
+    assert_has(condition.to_string(), "claim small has 16Mi, less than the 96Mi of claim root");
     test.ask_for("root");
     eventually("none is required", || !test.is_restart_required());
 

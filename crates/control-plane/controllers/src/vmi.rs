@@ -211,7 +211,7 @@ impl VmiReconciler {
 
     /// Claims that are to be plugged in are made where the machine is.
     async fn plug(&self, vmi: &Value, node: &str) -> Result<(), ReconcileError> {
-        let names = storage::pluggable_names(&vmi["spec"]);
+        let names = storage::pluggable_names(vmi);
         let namespace = object::namespace(vmi);
         let keys = names.iter().map(|name| ObjectKey::new(namespace, name)).collect();
         self.waiting.storage.set(&ObjectKey::of(vmi), keys);

@@ -79,10 +79,14 @@ pub(crate) fn need_names(spec: &Value) -> Vec<&str> {
     volumes.filter(|own| own.get("memoryDump").is_none()).filter_map(any_claim_name).collect()
 }
 
-/// The claims of volumes that come and go while it runs.
-pub(crate) fn pluggable_names(spec: &Value) -> Vec<&str> {
-    let volumes = list(spec, "/volumes").iter();
-    volumes.filter(|own| claim_name(own).is_none()).filter_map(any_claim_name).collect()
+/// The claims that get a disk while an instance runs: of volumes that are plugged in, and of those
+/// that others move to.
+pub(crate) fn pluggable_names(vmi: &Value) -> Vec<&str> {
+    let volumes = list(vmi, "/spec/volumes").iter();
+    let plugged = volumes.filter(|own| claim_name(own).is_none()).filter_map(any_claim_name);
+    let moves = list(vmi, "/status/migratedVolumes").iter();
+    let targets = moves.map(|it| text(it, "/destinationPVCInfo/claimName"));
+    plugged.chain(targets.filter(|name| !name.is_empty())).collect()
 }
 
 pub(crate) fn check_claims(needs: &[Need]) -> ClaimsSummary {
@@ -250,6 +254,8 @@ mod tests {
             {"name": "e", "ephemeral": {"persistentVolumeClaim": {"claimName": "q"}}},
             {"name": "f", "containerDisk": {"image": "x"}}]});
         assert_eq!(claim_names(&spec), ["p", "d", "q"]);
-        assert_eq!(pluggable_names(&spec), ["h"]);
+        let moves = json!([{"destinationPVCInfo": {"claimName": "m"}}]);
+        let vmi = json!({"spec": spec, "status": {"migratedVolumes": moves}});
+        assert_eq!(pluggable_names(&vmi), ["h", "m"]);
     }
 }

@@ -23,7 +23,7 @@ use serde_json::Value;
 use virt::reason::NotSynchronized;
 use virt::v1::{MemoryDumpVolumeSource, Volume};
 
-pub(crate) use replicated::{held_volumes, release};
+pub(crate) use replicated::{held_volumes, leave_others, release};
 
 use super::awaited::{AwaitedKind, Object};
 use super::object::Vmi;

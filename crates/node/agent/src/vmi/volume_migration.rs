@@ -2,9 +2,9 @@
 //! and switches the guest to it, without a restart.
 //!
 //! `status.migratedVolumes` of the object names both claims of each volume, and its specification
-//! the one that is wanted. What QEMU does is asked before each step (`plan`). A guest is switched
-//! only after the object says so: whoever starts the machine again after a crash must know whether
-//! the source has all data. A failure leaves the guest where it is and is tried again.
+//! the one that is wanted. The state of QEMU is read before each step (`plan`). A guest is
+//! switched only after the object says so: after a crash, the next start of the machine depends on
+//! whether the source has all data. A failure leaves the guest where it is and is tried again.
 
 mod plan;
 mod request;
@@ -28,7 +28,7 @@ use self::request::{MoveRequest, claim_name, is_announced, requests, with_claim}
 use super::actor::VmiActor;
 use super::live::LiveMachine;
 use super::object::Vmi;
-use super::resolve::{ResolveError, Resolved, Resolver};
+use super::resolve::{self, ResolveError, Resolved, Resolver};
 use super::running::record;
 use super::status::{VolumeMove, VolumeMoveState};
 use super::translate;
@@ -66,7 +66,7 @@ enum StepError {
     Record { claim: String, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
-/// What this process knows of a volume that moves.
+/// The state of a moving volume that this process keeps.
 pub(super) struct MovingVolume {
     pub(super) state: VolumeMoveState,
     backoff: Backoff,
@@ -331,6 +331,7 @@ impl VmiActor {
         if let Some(found) = self.resolve_claim(at, claim).await? {
             self.volumes.insert(request.volume.clone(), found);
         }
+        resolve::leave_others(at.live.running.dir(), &request.volume, &at.disk.source);
         let (state, note) = match seen.recorded {
             Side::Target => {
                 let message = format!("Volume {} uses claim {claim} now", request.volume);
@@ -361,7 +362,7 @@ impl VmiActor {
     }
 }
 
-/// What a step is about.
+/// The objects that a step concerns.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     vmi: &'a Arc<Vmi>,

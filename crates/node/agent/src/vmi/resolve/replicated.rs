@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::storage::{LinkError, TicketError};
 use crate::vmi::translate::VolumeBacking;
 
-/// What a machine holds, in its folder.
+/// The volumes that a machine holds, in its folder.
 const RECORD: &str = "storage.json";
 /// Attaching takes a moment; who waits longer says so in its condition.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,6 +36,9 @@ pub(crate) struct HeldVolumeRecord {
     /// For whom the volume is here, if not for the machine's first run: it came from another node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ticket: Option<String>,
+    /// The disk has moved to another image, and does not need it any more.
+    #[serde(default)]
+    is_left: bool,
 }
 
 /// The replicated volumes that the machine of a folder holds.
@@ -114,7 +117,9 @@ impl Resolver<'_> {
             volume: volume.into(),
             socket: None,
             ticket: self.migration.map(str::to_owned),
+            is_left: false,
         });
+        held.is_left = false;
         held.socket = socket.map(Path::to_owned).or(held.socket);
         // Of several volumes of a disk, the one that was asked for last is to be it.
         let is_before = all.iter().rposition(|it| it.disk == disk).map_or(0, |at| at + 1);
@@ -123,6 +128,28 @@ impl Resolver<'_> {
             return Ok(());
         }
         self.dir.store(RECORD, &all).map_err(failed("write"))
+    }
+}
+
+/// Notes that a disk of a running machine has moved to `source`, so that [`release`] frees the volumes
+/// that it had before.
+pub(crate) fn leave_others(dir: &RunDir, disk: &str, source: &DiskSource) {
+    let Ok(Some(mut all)) = dir.load::<Vec<HeldVolumeRecord>>(RECORD) else { return };
+    for held in all.iter_mut().filter(|held| held.disk == disk) {
+        held.is_left = !is_source(held, source);
+    }
+    if let Err(failure) = dir.store(RECORD, &all) {
+        warn!(error = %Chain(&failure), "cannot record volumes of machine");
+    }
+}
+
+/// Whether an image of a disk is the volume.
+fn is_source(held: &HeldVolumeRecord, source: &DiskSource) -> bool {
+    match source {
+        DiskSource::Nbd { socket, .. } | DiskSource::Overlay { socket, .. } => {
+            Some(socket) == held.socket.as_ref()
+        }
+        _ => false,
     }
 }
 
@@ -172,15 +199,9 @@ fn is_needed(
     needs: (&qemu::Machine, &[Volume]),
 ) -> bool {
     let (machine, volumes) = needs;
-    let uses = |source: &DiskSource| match source {
-        DiskSource::Nbd { socket, .. } | DiskSource::Overlay { socket, .. } => {
-            Some(socket) == held.socket.as_ref()
-        }
-        _ => false,
-    };
-    let is_newest = later.iter().all(|it| it.disk != held.disk);
+    let is_newest = !held.is_left && later.iter().all(|it| it.disk != held.disk);
     let is_named = volumes.iter().any(|volume| volume.name == held.disk);
-    is_named && is_newest || machine.disks.iter().any(|disk| uses(&disk.source))
+    is_named && is_newest || machine.disks.iter().any(|disk| is_source(held, &disk.source))
 }
 
 #[cfg(test)]
@@ -191,7 +212,8 @@ mod tests {
 
     fn held(disk: &str, volume: &str) -> HeldVolumeRecord {
         let socket = Some(format!("/{volume}.sock").into());
-        HeldVolumeRecord { disk: disk.into(), volume: volume.into(), socket, ticket: None }
+        let (disk, volume) = (disk.into(), volume.into());
+        HeldVolumeRecord { disk, volume, socket, ticket: None, is_left: false }
     }
 
     #[test]
@@ -208,6 +230,8 @@ mod tests {
         assert!(needed(&old, &[], &machine, &volumes), "it is to come");
         assert!(!needed(&old, std::slice::from_ref(&new), &machine, &volumes), "another came");
         assert!(!needed(&old, &[], &machine, &[]), "nobody names it");
+        let left = HeldVolumeRecord { is_left: true, ..old.clone() };
+        assert!(!needed(&left, &[], &machine, &volumes), "the disk has moved to a local volume");
         let source = DiskSource::Nbd {
             socket: "/old.sock".into(),
             export: String::new(),

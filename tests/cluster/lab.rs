@@ -1,7 +1,9 @@
 //! Two machines on a wire: this one and a network namespace.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use auth::token::join::JoinToken;
 use kube::config::Kubeconfig;
@@ -16,10 +18,19 @@ pub(super) struct Wire {
     prefix: String,
 }
 
+/// Fails if networks of two names have the same addresses: tests run at the same time.
+fn claim_prefix(name: &str, prefix: &str) {
+    static OWNERS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let mut owners = OWNERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let owner = owners.entry(prefix.to_owned()).or_insert_with(|| name.to_owned());
+    assert_eq!(owner, name, "{prefix} belongs to the network of another test");
+}
+
 impl Wire {
     /// `name` has at most ten letters, and no other test may use it.
     pub(super) fn new(name: &str, prefix: &str) -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test makes networks: run it as root");
+        claim_prefix(name, prefix);
         let wire = Self {
             namespace: name.to_owned(),
             link: format!("{name}0"),
@@ -80,6 +91,7 @@ impl Switch {
     /// `name` has at most eight letters, and no other test may use it.
     pub(super) fn new(name: &str, prefix: &str, ports: u8) -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test makes networks: run it as root");
+        claim_prefix(name, prefix);
         let switch = Self { name: name.to_owned(), prefix: prefix.to_owned(), ports };
         switch.remove();
         run(&format!("link add {name} type bridge"));

@@ -85,7 +85,7 @@ fn volume_phase(one: &Node) -> String {
 
 #[test]
 fn a_guest_moves_with_its_hot_plugged_disk_and_its_tpm() {
-    let wire = Wire::new("shfmigdev", "10.199.47");
+    let wire = Wire::new("shfmigdev", "10.199.52");
     let mut one = Node::management(&wire.here());
     let (url, text) = token(&one.sheaf.run("token create"));
     let mut two = wire.outsider(&url, &text, "two");

@@ -12,7 +12,7 @@ use super::lab::{Switch, as_node, refusal, token};
 use crate::harness::{Http, Node, assert_has, poll};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const VIP: &str = "10.199.46.100";
+const VIP: &str = "10.199.50.100";
 const CERTIFICATE: &str = "/sheaf/v1/etcd/witness-certificate";
 
 /// Everything of a machine dies at once.
@@ -82,21 +82,21 @@ fn the_witness_has_no_rights(one: &Node, witness: &Node) {
     }
     assert!(!witness.sheaf.data().join("encryption.keys").exists());
     // Nobody else gets a certificate of etcd.
-    let body = json!({"request": "x", "address": "10.199.46.9"});
+    let body = json!({"request": "x", "address": "10.199.50.9"});
     let refused = one.sheaf.http().post(CERTIFICATE, &body);
     assert_has(refused.refused(403), "only the witness");
 }
 
 #[test]
 fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
-    let switch = Switch::new("shfwit", "10.199.46", 4);
+    let switch = Switch::new("shfwit", "10.199.50", 4);
     let listen = format!("{}:6443", switch.address(1));
     let arguments = ["--listen", &listen, "--node-name", "one", "--vip", VIP];
     let mut one = Node::outsider(&switch.space(1), &arguments);
     one.sheaf.provokes("");
     one.sheaf.begin();
     until_written(&one, "sqlite");
-    until_status(&one, "address    10.199.46.100, on one");
+    until_status(&one, "address    10.199.50.100, on one");
     // People get the virtual address, which is in the certificate.
     let people = one.sheaf.scratch("people.kubeconfig");
     std::fs::write(&people, one.sheaf.run("kubeconfig")).unwrap();
@@ -150,10 +150,10 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
 
     // A management node dies: the other goes on with the witness, and gets the virtual address. The
     // kernel of the first has removed it by itself.
-    assert_has(one.sheaf.run("cluster status"), "address    10.199.46.100, on one");
+    assert_has(one.sheaf.run("cluster status"), "address    10.199.50.100, on one");
     kill(&mut one);
     until_written(&two, "without-one");
-    until_status(&two, "address    10.199.46.100, on two");
+    until_status(&two, "address    10.199.50.100, on two");
     poll("the address is on the second node", || {
         if has_virtual_address(&switch, 2) { Ok(()) } else { Err(two.sheaf.log()) }
     });
@@ -186,7 +186,7 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
 /// when it is back.
 #[test]
 fn a_voter_that_is_lost_is_replaced() {
-    let switch = Switch::new("shfrepl", "10.199.47", 4);
+    let switch = Switch::new("shfrepl", "10.199.51", 4);
     let listen = format!("{}:6443", switch.address(1));
     let arguments = ["--listen", &listen, "--node-name", "one", "--replace-voter-after", "4s"];
     let mut one = Node::outsider(&switch.space(1), &arguments);

@@ -163,7 +163,7 @@ fn disks_that_are_written_to_are_captured_at_one_instant() {
     shell.run("echo 5 >/mnt/before; sync; echo 7 >/mnt/late");
     ask(&lab, "calm");
     until_taken(&lab, "calm");
-    assert_eq!(shell.run("cat /run/froze"), "freeze\nthaw");
+    eventually("the guest is thawed", || shell.run("cat /run/froze") == "freeze\nthaw");
     poll("both are recorded", || {
         let events = lab.node.sheaf.http().get(EVENTS).ok().to_string();
         let wanted = ["4 disks were captured at one instant", "its file systems were frozen"];

@@ -12,6 +12,10 @@ use std::time::Duration;
 /// A longer time between two looks means that the controller did not run.
 const LONGEST_GAP: Duration = Duration::from_secs(3);
 
+/// Of the time between two looks, at most so much more than the interval counts: renewals may have
+/// been impossible in the rest.
+const COUNTED_GAP: Duration = Duration::from_millis(500);
+
 /// A silence that may be the store's fault. A longer one is old: if the store does not take writes
 /// now, others fall silent, too.
 const DOUBT: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(60);
@@ -50,7 +54,9 @@ impl SilenceWindow {
         self.nodes.retain(|node, _| reading.renewals.contains_key(node));
         for (node, time) in reading.renewals {
             match self.nodes.get_mut(node) {
-                Some(known) if known.time == *time && counts => known.silence += reading.elapsed,
+                Some(known) if known.time == *time && counts => {
+                    known.silence += reading.elapsed.min(reading.interval + COUNTED_GAP);
+                }
                 _ => {
                     let fresh = Renewal { time: time.clone(), silence: Duration::ZERO };
                     self.nodes.insert(Arc::clone(node), fresh);
@@ -112,7 +118,9 @@ mod tests {
             // The controller did not run.
             (&[(0, true, "a"), (3, true, "a"), (20, true, "a")], 0),
             // A node without a lease is silent, too.
-            (&[(0, true, ""), (2, true, "")], 2),
+            (&[(0, true, ""), (1, true, ""), (1, true, "")], 2),
+            // The controller was late: only a part counts.
+            (&[(0, true, "a"), (3, true, "a"), (1, true, "a")], 2),
         ] {
             assert_eq!(after(looks), silence, "{looks:?}");
         }

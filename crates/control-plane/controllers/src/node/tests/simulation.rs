@@ -100,7 +100,9 @@ struct World {
 impl World {
     fn new(seed: u64, sabotage: Sabotage) -> Self {
         let mut rng = SimRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        (0..4).for_each(|_| drop(rng.below(2)));
+        (0..4).for_each(|_| {
+            rng.below(2);
+        });
         let count = usize::try_from(3 + rng.below(5)).unwrap_or(3);
         let nodes = (0..count).map(|_| SimNode::default()).collect();
         let faults = faults::schedule(&mut rng, count);

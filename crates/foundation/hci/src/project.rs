@@ -34,7 +34,7 @@ pub const LIMIT_NAMES: [(&str, &str); 13] = [
 ];
 
 /// Amounts by Rancher's names of limits.
-pub type Limits = BTreeMap<String, Quantity>;
+pub type ProjectLimits = BTreeMap<String, Quantity>;
 
 /// Why limits are refused; the texts are Rancher's where it has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,15 +62,15 @@ fn names() -> String {
 }
 
 /// The limits of a quota object, `{"limit": {…}}`; none if there is no such object.
-pub fn limits(quota: &Value) -> Result<Limits, LimitError> {
+pub fn limits(quota: &Value) -> Result<ProjectLimits, LimitError> {
     if quota.is_null() {
-        return Ok(Limits::new());
+        return Ok(ProjectLimits::new());
     }
     let fields = match &quota["limit"] {
-        Value::Null if quota.is_object() => return Ok(Limits::new()),
+        Value::Null if quota.is_object() => return Ok(ProjectLimits::new()),
         limit => limit.as_object().ok_or(LimitError::NoLimit)?,
     };
-    let mut limits = Limits::new();
+    let mut limits = ProjectLimits::new();
     for (name, value) in fields {
         if value.is_null() || value == "" {
             continue;
@@ -86,7 +86,7 @@ pub fn limits(quota: &Value) -> Result<Limits, LimitError> {
 }
 
 /// The limits of a namespace itself; nothing if it has no annotation.
-pub fn own_limits(namespace: &Value) -> Result<Option<Limits>, LimitError> {
+pub fn own_limits(namespace: &Value) -> Result<Option<ProjectLimits>, LimitError> {
     let Some(text) = namespace["metadata"]["annotations"][QUOTA].as_str() else { return Ok(None) };
     let quota: Value =
         serde_json::from_str(text).map_err(|error| LimitError::Json(error.to_string()))?;
@@ -98,7 +98,7 @@ pub fn own_limits(namespace: &Value) -> Result<Option<Limits>, LimitError> {
 }
 
 /// The limits of a quota object as it is stored: what is not understood does not count.
-fn stored_limits(quota: &Value) -> Limits {
+fn stored_limits(quota: &Value) -> ProjectLimits {
     let amount = |name: &str| {
         let amount = Quantity::from_json(quota["limit"].get(name)?).ok()?;
         (amount.signum() >= 0).then(|| (name.to_owned(), amount))
@@ -107,7 +107,7 @@ fn stored_limits(quota: &Value) -> Limits {
 }
 
 /// The limits that a namespace of the project has.
-pub fn namespace_limits(namespace: &Value, project: &Value) -> Limits {
+pub fn namespace_limits(namespace: &Value, project: &Value) -> ProjectLimits {
     let default = || stored_limits(&project["spec"]["namespaceDefaultResourceQuota"]);
     own_limits(namespace).ok().flatten().unwrap_or_else(default)
 }
@@ -118,10 +118,11 @@ pub fn project_of(namespace: &Value) -> Option<&str> {
     id.strip_prefix(CLUSTER)?.strip_prefix(':').filter(|name| !name.is_empty())
 }
 
-/// What namespaces of a project have together, of those limits that the project has.
-pub fn used<'a>(project: &Value, namespaces: impl IntoIterator<Item = &'a Value>) -> Limits {
+/// The sum over the namespaces of a project, of those limits that the project has.
+pub fn used<'a>(project: &Value, namespaces: impl IntoIterator<Item = &'a Value>) -> ProjectLimits {
     let all = stored_limits(&project["spec"]["resourceQuota"]);
-    let mut used: Limits = all.into_keys().map(|name| (name, Quantity::from_units(0))).collect();
+    let mut used: ProjectLimits =
+        all.into_keys().map(|name| (name, Quantity::from_units(0))).collect();
     for namespace in namespaces {
         for (name, amount) in namespace_limits(namespace, project) {
             if let Some(sum) = used.get_mut(&name) {
@@ -133,7 +134,7 @@ pub fn used<'a>(project: &Value, namespaces: impl IntoIterator<Item = &'a Value>
 }
 
 /// The amounts that are larger than a limit, as Rancher writes them; nothing if all fit.
-pub fn exceeded(amounts: &Limits, limits: &Limits) -> Option<String> {
+pub fn exceeded(amounts: &ProjectLimits, limits: &ProjectLimits) -> Option<String> {
     let larger = amounts
         .iter()
         .filter(|(name, amount)| limits.get(*name).is_some_and(|limit| amount > &limit));

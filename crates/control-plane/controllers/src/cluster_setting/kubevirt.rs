@@ -25,8 +25,8 @@ pub(super) fn patch(setting: &Value, kubevirt: &Value) -> Option<Value> {
         HOTPLUG_RATIO => hotplug_ratio(setting)?,
         _ => return None,
     };
-    // What is null is absent already where there is no configuration.
-    let before = kubevirt.pointer("/spec/configuration").unwrap_or(&Value::Null);
+    // Without a configuration, null fields are absent already.
+    let before = &kubevirt["spec"]["configuration"];
     let nothing = json!({});
     let before = if before.is_object() { before } else { &nothing };
     let is_there = is_merged(before, &configuration);

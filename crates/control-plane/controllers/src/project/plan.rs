@@ -1,4 +1,4 @@
-//! What projects give to their namespaces. Pure.
+//! Roles and quotas that projects give to their namespaces. Pure.
 
 use hci::project::{self, CLUSTER, LIMIT_NAMES};
 use serde_json::{Map, Value, json};
@@ -43,7 +43,7 @@ pub(super) fn plan(state: &ProjectState) -> Vec<ProjectChange> {
         &state.quotas,
         |want, have| {
             let differs = want["spec"]["hard"] != have["spec"]["hard"];
-            // Limits that are gone have to be removed by name.
+            // ProjectLimits that are gone have to be removed by name.
             let mut hard = have["spec"]["hard"].as_object().cloned().unwrap_or_default();
             hard.values_mut().for_each(|value| *value = Value::Null);
             hard.extend(want["spec"]["hard"].as_object().cloned().unwrap_or_default());
@@ -54,7 +54,7 @@ pub(super) fn plan(state: &ProjectState) -> Vec<ProjectChange> {
     changes
 }
 
-/// What the namespaces of each project with a quota have together.
+/// The sums over the namespaces of each project with a quota.
 fn used_limits(state: &ProjectState) -> Vec<ProjectChange> {
     let limited = state.projects.iter().filter(|project| {
         is_live(project) && project["spec"]["resourceQuota"]["limit"].is_object()
@@ -232,7 +232,7 @@ fn is_owned(object: &Value) -> bool {
     object["metadata"]["labels"][OWNED].is_string()
 }
 
-/// What makes `have` into `want`; `patch` says what differs in two objects of one name.
+/// The changes from `have` to `want`; `patch` gives the difference of two objects of one name.
 fn differences(
     kind: &'static str,
     want: &[Value],
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(state.bindings[0]["subjects"][0]["name"], "jane");
         assert_eq!(state.quotas[0]["spec"]["hard"], json!({"limits.cpu": "4"}));
         assert_eq!(plan(&state), []);
-        // Who leaves loses the binding, and a namespace that leaves loses all.
+        // A member that leaves loses the binding, and a namespace that leaves loses all.
         state.members.remove(0);
         assert_eq!(brief(&plan(&state)), ["-RoleBinding shop/p-1-jane-view"]);
         state.namespaces[0]["metadata"]["annotations"] = json!({});

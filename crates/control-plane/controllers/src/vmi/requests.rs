@@ -24,7 +24,7 @@ const TPM: i64 = 16 * MIB;
 /// Memory that devices of the host map for themselves.
 const PASSTHROUGH: i64 = 1024 * MIB;
 
-/// What an instance asks of its node.
+/// The resources that an instance requests of its node.
 pub(crate) fn requests(vmi: &Value) -> Requests {
     let spec = &vmi["spec"];
     let mut requests = Requests::new();
@@ -86,8 +86,8 @@ pub(super) fn guest_memory(spec: &Value) -> Quantity {
         .unwrap_or_else(|| Quantity::from_bytes(0))
 }
 
-/// What QEMU needs beside the memory of the guest, multiplied by the ratio that the instance was
-/// placed with: an estimate on the safe side, of which nothing is enforced.
+/// The memory that QEMU needs beside that of the guest, multiplied by the ratio that the instance
+/// was placed with: an estimate on the safe side, of which nothing is enforced.
 pub(crate) fn overhead(vmi: &Value) -> Quantity {
     let spec = &vmi["spec"];
     // Page tables take 8 bytes for each 4 KiB.
@@ -117,7 +117,7 @@ pub(super) fn with_ratio(vmi: &Value, ratio: OverheadRatio) -> Value {
     let mut vmi = vmi.clone();
     if let Some(text) = ratio.annotation() {
         vmi["metadata"]["annotations"][OVERHEAD_RATIO] = text.into();
-    } else if let Some(Value::Object(own)) = vmi.pointer_mut("/metadata/annotations") {
+    } else if let Some(Value::Object(own)) = vmi["metadata"].get_mut("annotations") {
         own.remove(OVERHEAD_RATIO);
     }
     vmi

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{AdmissionResult, Refusal, Write, text};
 use crate::project::{
-    CLUSTER, GROUP, Limits, PROJECT_ID, QUOTA, check_namespace, exceeded, limits, project_of, used,
+    CLUSTER, GROUP, PROJECT_ID, ProjectLimits, QUOTA, check_namespace, exceeded, limits,
+    project_of, used,
 };
 
 const NAMESPACES: &str = "rancher.cattle.io.namespaces";
@@ -43,7 +44,7 @@ pub(super) fn validate_project(write: &Write<'_>) -> AdmissionResult {
         return Ok(());
     }
     let refuse = |message: String| Refusal::by(PROJECTS, 400, "", message);
-    let parse = |field: &str, path: &str| -> Result<Limits, Refusal> {
+    let parse = |field: &str, path: &str| -> Result<ProjectLimits, Refusal> {
         limits(&project["spec"][field])
             .map_err(|error| refuse(format!("{path}: Invalid value: it {error}")))
     };
@@ -63,7 +64,7 @@ pub(super) fn validate_project(write: &Write<'_>) -> AdmissionResult {
 }
 
 /// Both quotas have the same limits, or there are none.
-fn check_fields(all: &Limits, default: &Limits) -> Result<(), String> {
+fn check_fields(all: &ProjectLimits, default: &ProjectLimits) -> Result<(), String> {
     match (all.is_empty(), default.is_empty()) {
         (true, true) => return Ok(()),
         (true, false) => {
@@ -122,7 +123,7 @@ mod tests {
         json!({"limit": {"limitsCpu": amount}})
     }
 
-    /// What a write is answered where a project with 2 CPUs has a namespace with 1.
+    /// The result of a write where a project with 2 CPUs has a namespace with 1.
     fn answer(resource: &'static str, old: Option<&Value>, object: Option<&Value>) -> String {
         let cluster = Cluster(vec![
             (GROUP, "projects", project(cpu("2"), cpu("100m"))),

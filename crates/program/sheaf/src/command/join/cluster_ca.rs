@@ -110,7 +110,7 @@ mod tests {
         let url = format!("https://{}", socket.local_addr().unwrap());
         drop(socket);
         let http = reqwest::Client::new();
-        let failure = fetch_once(&http, &[url.clone()], "0123").await.unwrap_err();
+        let failure = fetch_once(&http, std::slice::from_ref(&url), "0123").await.unwrap_err();
         assert!(matches!(failure, FetchError::Unreachable(_)), "{failure}");
         let text = failure.to_string();
         assert!(text.contains(&url) && text.contains("is its port open"), "{text}");

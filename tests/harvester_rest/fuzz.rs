@@ -407,7 +407,7 @@ fn send(http: &Http, asked: &Broken, content_type: &str) -> Option<Reply> {
         .method(asked.method.clone())
         .uri(&asked.path)
         .header("content-type", content_type);
-    // What is no URI cannot be sent.
+    // A text that is no URI cannot be sent.
     request.uri_ref()?;
     Some(http.try_send(request, Bytes::from(asked.body.clone())).unwrap_or_else(|error| {
         panic!("{} {} {}: {error}", asked.method, asked.path, String::from_utf8_lossy(&asked.body))

@@ -1,7 +1,7 @@
 //! Load balancers of Harvester: they get an address of a pool, and a service of their name that
 //! leads to the machines they select.
 //!
-//! Who has which address is written to the pool before a load balancer shows it, so that no two
+//! The owner of an address is written to the pool before a load balancer shows it, so that no two
 //! ever have the same one. It is shown when the service has it, which `announcement` decides.
 
 mod plan;

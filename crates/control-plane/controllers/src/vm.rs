@@ -1,9 +1,9 @@
 //! Virtual machines: they bring instances into being and end them as their run strategy and
 //! the requests to them say, and tell how they stand.
 //!
-//! What people wrote is not changed, except that a start request makes a halted machine one
-//! that is meant to run, as upstream's clients expect, and that the template records the PCI
-//! topology of a guest (`topology`).
+//! The spec of a user is not changed, except that a start request makes a halted machine one that
+//! is meant to run, as upstream's clients expect, and that the template records the PCI topology
+//! of a guest (`topology`).
 
 mod disk;
 mod instance;
@@ -79,7 +79,7 @@ impl Reconciler for VmReconciler {
     }
 }
 
-/// What one look at a machine brings.
+/// The objects that one reconciliation of a machine reads.
 struct VmObservation {
     findings: Findings,
     next: ReconcileResult,

@@ -1,4 +1,4 @@
-//! Actions on resources: `POST …?action=NAME`. What is to be written is decided by pure functions
+//! Actions on resources: `POST …?action=NAME`. The objects to write are decided by pure functions
 //! (`possible`, `machine_change`, `volume_object`); the rest sends it in the caller's name.
 //!
 //! Failures are plain text, which Harvester's clients search for words.

@@ -1,4 +1,4 @@
-//! What reads the paths, queries and bodies that anybody may send to the REST API, for fuzzers.
+//! The readers of paths, queries and bodies that anybody may send to the REST API, for fuzzers.
 //! Nothing may panic.
 //!
 //! The tests beside this throw changed documents at it, and whole requests at the API, in every run;

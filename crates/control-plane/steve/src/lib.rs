@@ -81,10 +81,10 @@ pub fn refusal(status: &Value) -> SteveReply {
 pub struct Steve {
     client: Client,
     kinds: Arc<KindCache>,
-    /// What clients verify this server by, PEM.
+    /// The certificates by which clients verify this server, PEM.
     ca_pem: Arc<str>,
     encoded: Arc<subscribe::EncodedMessages>,
-    /// What support bundles say about nodes.
+    /// The source of the nodes' part of support bundles.
     reports: Option<Arc<dyn NodeReports>>,
 }
 

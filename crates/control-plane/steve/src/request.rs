@@ -27,7 +27,7 @@ pub struct SteveRequest {
     pub body: Body,
 }
 
-/// What is known of a request before its body is read.
+/// The facts about a request before its body is read.
 #[derive(Debug)]
 pub struct RequestHead {
     /// Nobody for paths that check credentials of their own.

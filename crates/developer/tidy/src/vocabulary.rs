@@ -124,3 +124,44 @@ fn messages_have_a_noun_as_their_subject() {
     }
     complain("messages that begin with a clause", &found);
 }
+
+/// The text of a line that is a comment.
+fn comment(line: &str) -> Option<&str> {
+    let text = line.trim_start().strip_prefix("//")?;
+    Some(text.strip_prefix(['/', '!']).unwrap_or(text).trim_start())
+}
+
+/// Whether a sentence of a comment begins with a clause instead of a noun.
+fn begins_with_clause(comment: &str) -> bool {
+    let words = ["What", "Whatever", "Who", "Whoever"];
+    let starts = |text: &str| words.contains(&text.split([' ', ',']).next().unwrap_or_default());
+    let sentences = [". ", "! ", "? "].into_iter().flat_map(|end| comment.split(end).skip(1));
+    starts(comment) || sentences.into_iter().any(starts)
+}
+
+#[test]
+fn sentences_that_begin_with_a_clause_are_recognised() {
+    for (line, expected) in [
+        ("/// What is not known is asked for.", true),
+        ("    // Read again. Who asked before is answered first.", true),
+        ("//! Whoever holds the lock", true),
+        ("/// The rights of a user, and what they are for.", false),
+        ("/// Whole files only.", false),
+        ("let text = \"What now?\";", false),
+    ] {
+        assert_eq!(comment(line).is_some_and(begins_with_clause), expected, "{line}");
+    }
+}
+
+#[test]
+fn comments_have_a_noun_as_their_subject() {
+    let mut found = Vec::new();
+    for file in rust().filter(|file| !file.path.ends_with("tidy/src/vocabulary.rs")) {
+        for (index, line) in file.text.lines().enumerate() {
+            if let Some(comment) = comment(line).filter(|comment| begins_with_clause(comment)) {
+                found.push(format!("{}:{}: {comment}", file.path, index + 1));
+            }
+        }
+    }
+    complain("comments with a sentence that begins with a clause", &found);
+}

@@ -201,8 +201,8 @@ mod tests {
     record! {
         /// A thing.
         Thing: {"nullable": true} {
-            /// What it
-            /// is called.
+            /// The name
+            /// of it.
             name: String,
             r#type: Option<String> = {"enum": ["a", "b"]},
             host_id as "hostID": Option<u32>,
@@ -219,7 +219,7 @@ mod tests {
             "nullable": true,
             "required": ["name", "parts"],
             "properties": {
-                "name": {"type": "string", "description": "What it is called."},
+                "name": {"type": "string", "description": "The name of it."},
                 "type": {
                     "type": "string",
                     "description": "Type of the condition or object.",

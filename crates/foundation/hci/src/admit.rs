@@ -1,5 +1,5 @@
-//! Rules of Harvester's and Longhorn's objects, with upstream's codes and texts, and what
-//! their webhooks fill in. What a schema can say is said there.
+//! Rules of Harvester's and Longhorn's objects, with upstream's codes and texts, and the defaults
+//! of their webhooks. Rules that a schema can express are in the schema.
 
 mod alarm;
 mod backup;
@@ -49,7 +49,7 @@ pub struct Write<'a> {
     pub uuid: &'a dyn Fn() -> String,
 }
 
-/// Who writes.
+/// The author of a write.
 pub trait RequestUser {
     fn name(&self) -> &str;
     /// Whether they may get an object.

@@ -1,4 +1,5 @@
-//! What the KubeVirt object sets for the whole cluster, with upstream's values where it is silent.
+//! Settings of the KubeVirt object for the whole cluster, with upstream's values where it has
+//! none.
 
 use serde_json::Value;
 use types::Quantity;

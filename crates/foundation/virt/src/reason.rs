@@ -1,5 +1,5 @@
 //! The reasons that our own code writes into conditions and statuses of machines, one enum per
-//! place. Whoever writes such a condition takes the reason from here, and
+//! place. Code that writes such a condition takes the reason from here, and
 //! [`diagnosis`](crate::diagnosis) explains every one of them: a new reason does not compile
 //! without an explanation.
 

@@ -240,7 +240,7 @@ fn whole(
     let kinds: Vec<Described<'_>> =
         catalog.all().iter().filter_map(|served| described(served)).collect();
     let mut document = document::v2(server, &kinds, extensions);
-    // What is ours wins where names meet.
+    // Our own definitions win where names meet.
     for remote in remotes {
         for part in ["paths", "definitions"] {
             let theirs = remote[part].as_object().into_iter().flatten();

@@ -1,7 +1,7 @@
 //! Which machine moves to which host so that memory is used evenly: pure.
 //!
-//! One machine at a time, and only one that makes hosts more even. What was moved lately stays
-//! where it is, so that nothing moves to and fro.
+//! One machine at a time, and only one that makes hosts more even. A machine that was moved lately
+//! stays where it is, so that nothing moves to and fro.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What of a changed virtual machine reaches its running instance: pure.
+//! The part of a change of a virtual machine that reaches its running instance: pure.
 //!
 //! Sockets, memory, placement and volumes that can be plugged in are copied to the instance,
 //! whose node makes them so. Everything else waits for a restart.
@@ -16,7 +16,7 @@ use crate::{condition, object};
 /// Processors count this much each when the machine says how much it requests.
 const MILLIS_PER_CPU: i64 = 100;
 
-/// What follows from the difference between a machine and its instance.
+/// The result of the difference between a machine and its instance.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Update {
     /// A merge patch for the instance, if it changes.
@@ -29,7 +29,7 @@ pub(crate) struct Update {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeScope {
     Everything,
-    /// What is plugged in and out. The rest has to wait for a restart anyway.
+    /// Devices that are plugged in and out. The rest has to wait for a restart anyway.
     Devices,
 }
 
@@ -100,7 +100,7 @@ fn placement(template: &Value, vmi: &Value, spec: &mut Map<String, Value>) {
     }
 }
 
-/// What one part of the domain changes, or why it cannot.
+/// The change of one part of the domain, or why it is not possible.
 type DomainChange = fn(&Value, &Value) -> Result<LiveChange, String>;
 
 /// A field of the domain, its value, and the request that follows.
@@ -110,7 +110,7 @@ fn processors(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
     let wanted = int(template, "/domain/cpu/sockets");
     let own = int(vmi, "/spec/domain/cpu/sockets");
     let (Some(wanted), Some(own)) = (wanted, own) else { return Ok(None) };
-    // What is under way is finished first; its end brings the machine back here.
+    // A change in progress is finished first; its end brings the machine back here.
     if wanted == own || condition::is(vmi, "HotVCPUChange", "True") || is_migrating(vmi) {
         return Ok(None);
     }

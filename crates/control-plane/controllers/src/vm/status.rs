@@ -1,4 +1,4 @@
-//! What `status` of a virtual machine says: pure.
+//! The `status` of a virtual machine: pure.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::volume_update::{self, Recovery};
 use crate::object::{annotation, generation, list, name, text, uid};
 use crate::vmi::any_claim_name;
 
-/// What stands behind the volumes of a machine.
+/// The claims and data volumes behind the volumes of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Disks {
     pub(crate) data_volumes: Vec<Value>,
@@ -27,7 +27,7 @@ pub(crate) struct Disks {
 /// Where a claim names its class.
 pub(super) const CLASS: &str = "/spec/storageClassName";
 
-/// What was found out on the way.
+/// The results of earlier steps.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Reason and text of what did not work.

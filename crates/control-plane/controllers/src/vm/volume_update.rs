@@ -20,7 +20,7 @@ const REVERT_ONLY: &str =
 const REPLACED: &str = "the volumes replacement is effective only after restart";
 const RECOVERY: &str = "VMI was removed or was final during the volume migration";
 
-/// What follows from claims that differ between a machine and its instance.
+/// The result of claims that differ between a machine and its instance.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum VolumeUpdate {
     Nothing,
@@ -35,7 +35,7 @@ pub(crate) enum VolumeUpdate {
     Refused(&'static str),
 }
 
-/// Who else is concerned.
+/// Other objects that the decision depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Surroundings<'a> {
     /// The claims on both sides.
@@ -105,7 +105,7 @@ pub(crate) fn is_moved(own: &Value, new: &Value, vmi: &Value, migrates: bool) ->
     differs && !is_medium(own, new, vmi) && (migrates || move_of(moves(vmi), own).is_some())
 }
 
-/// What becomes of claims that were replaced in the template of a running machine.
+/// The decision about claims that were replaced in the template of a running machine.
 pub(crate) fn update(
     vm: &Value,
     template: &Value,
@@ -268,7 +268,7 @@ pub(crate) fn state(vm: &Value, vmi: Option<&Value>) -> Value {
     }
 }
 
-/// What a machine's conditions say of migrations that its instance did not finish.
+/// The state of migrations that an instance did not finish, by the conditions of its machine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Recovery {
     /// Nothing moves, and nothing is left of an earlier migration.

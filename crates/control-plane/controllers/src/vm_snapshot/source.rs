@@ -1,4 +1,4 @@
-//! What a snapshot waits for before its machine is captured, in KubeVirt's words. Pure.
+//! The reasons why a snapshot waits before its machine is captured, in KubeVirt's words. Pure.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Who has a place where: the few facts that placing others needs, kept so that not every
-//! placement reads all instances.
+//! The placed instances: the few facts that placing others needs, kept so that not every placement
+//! reads all instances.
 //!
 //! It is filled from one list and kept by looking at every instance that changes. A place
 //! is taken here before it is written: two placements at once cannot both have the last.
@@ -31,7 +31,7 @@ impl CapacityLedger {
         self.lock().filled
     }
 
-    /// Adds all instances there are. What was noted before is newer.
+    /// Adds all existing instances. Entries that were noted before are newer.
     pub(crate) fn fill(&self, vmis: &[Value]) {
         let mut places = self.lock();
         for vmi in vmis {
@@ -133,7 +133,7 @@ impl CapacitySnapshot {
     }
 }
 
-/// What an instance takes, if it has a place.
+/// The resources of an instance, if it has a node.
 fn placed(vmi: &Value) -> Option<ScheduledInstance> {
     let node = text(vmi, "/status/nodeName");
     (stage(vmi) == VmiStage::Placed && !node.is_empty()).then(|| tenant(vmi, node))

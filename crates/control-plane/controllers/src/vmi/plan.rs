@@ -1,4 +1,4 @@
-//! What becomes of an instance until a node takes over, and after that node is lost: pure.
+//! The next step of an instance until a node takes over, and after that node is lost: pure.
 //!
 //!   Pending ──claims are there──► Scheduling ──a node is found──► Scheduled ──► the agent's
 //!      └── deleted, or a data volume failed ──► Failed

@@ -1,10 +1,10 @@
-//! What actions write to machines. Pure.
+//! The changes of machines by actions. Pure.
 
 use serde_json::{Value, json};
 
 const RUN_STRATEGY: &str = "harvesterhci.io/vmRunStrategy";
 pub(super) const CLAIM_TEMPLATES: &str = "harvesterhci.io/volumeClaimTemplates";
-/// What a copy keeps of the annotations.
+/// The annotations that a copy keeps.
 const KEPT: [&str; 2] =
     ["harvesterhci.io/reservedMemory", "harvesterhci.io/enableCPUAndMemoryHotplug"];
 

@@ -1,5 +1,5 @@
 //! Volumes of running machines that move to other claims, and claims that are copied to other
-//! classes. What is written is decided by pure functions.
+//! classes. The objects to write are decided by pure functions.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Which settings change something here, and why the others do not. Pure.
 
-/// What a value of a setting does.
+/// The effect of a value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingEffect {
     /// The cluster follows it.
@@ -32,7 +32,7 @@ pub fn effect_of(name: &str, value: &str) -> SettingEffect {
     }
 }
 
-/// What a value of the setting of this name does. Unknown settings are kept.
+/// The effect of a value of the setting of this name. Unknown settings are kept.
 pub fn effect(name: &str) -> SettingEffect {
     match name {
         "additional-ca"

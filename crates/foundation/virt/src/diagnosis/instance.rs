@@ -266,7 +266,7 @@ fn examine_readiness(
         ),
         // Its own condition says so.
         Some(NotReady::Paused) => {}
-        // What holds the instance up is told by its other conditions and its volumes.
+        // The other conditions of the instance and its volumes name the cause.
         Some(
             NotReady::NotScheduled
             | NotReady::NotRunning

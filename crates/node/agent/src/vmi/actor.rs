@@ -49,7 +49,7 @@ pub(super) struct VmiActor {
     pub(super) trouble: Option<MachineProblem>,
     backoff: Backoff,
     retry_at: Option<Instant>,
-    /// What is missing for the next step, if it is objects.
+    /// Objects that are missing for the next step.
     pub(super) awaited: AwaitedObjects,
     /// Tells of what changes on the node.
     bell: watch::Receiver<()>,
@@ -59,7 +59,7 @@ pub(super) struct VmiActor {
     pub(super) volumes: BTreeMap<String, Resolved>,
     pub(super) uid: Option<u32>,
     pub(super) condemned: Option<String>,
-    /// What is new about the running machine.
+    /// Changes of the running machine.
     news: Option<MachineChanges>,
     /// Whether people were told that the guest is paused by a failed request.
     pub(super) told_of_pause: bool,
@@ -81,7 +81,7 @@ pub(super) struct VmiActor {
     pub(super) dumps: BTreeMap<String, MemoryDump>,
     /// Volumes that move to other claims.
     pub(super) moving: BTreeMap<String, MovingVolume>,
-    /// What they wait for.
+    /// Objects that the moves wait for.
     pub(super) moves_await: BTreeSet<Object>,
     /// The last request to trim file systems that was carried out.
     pub(super) trimmed: Option<String>,
@@ -89,7 +89,7 @@ pub(super) struct VmiActor {
     pub(super) broken_since: Option<Instant>,
 }
 
-/// What there is on this node.
+/// The state of a machine on this node.
 pub(super) enum LocalMachine {
     Nothing,
     Unstarted,
@@ -97,7 +97,7 @@ pub(super) enum LocalMachine {
     Ended(Exit),
 }
 
-/// What the loop does after a step.
+/// The next action of the loop after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoopControl {
     Again,
@@ -339,7 +339,7 @@ impl VmiActor {
         tokio::select! {
             changed = self.object.changed() => changed.is_ok(),
             () = news => true,
-            // What was missing may be there: no reason to hold back any longer.
+            // Missing objects may exist now: the back-off ends.
             () = self.awaited.changed() => {
                 self.retry_at = None;
                 true

@@ -64,7 +64,7 @@ impl VmiActor {
             return LoopControl::Again;
         }
         if live.running.state() == Some(RunState::Prelaunch) {
-            // Whoever started the process was killed before it let the guest run.
+            // The process that started QEMU was killed before it let the guest run.
             if let Err(failure) = live.running.begin().await {
                 debug!(error = %Chain(&failure), "cannot let the guest run");
             }
@@ -227,7 +227,7 @@ impl VmiActor {
                 continue;
             }
             let known = self.volumes.contains_key(&spec.name);
-            // What is attached as it is, and cannot be exchanged, needs no second look.
+            // A volume that is attached and cannot be exchanged is not checked again.
             if attached.is_some() && (known || spec.cdrom.is_none()) && !self.is_exchanged(vmi) {
                 disks.extend(attached.cloned());
                 continue;

@@ -1,4 +1,4 @@
-//! What the status of a VMI should say, and the patch that makes it so. Pure.
+//! The desired status of a VMI, and the patch from the current one. Pure.
 //!
 //! The agent owns the status from the hand-over on. Only fields that differ are written, and
 //! conditions keep their time of transition, so that a machine at rest causes no writes.
@@ -26,7 +26,7 @@ pub(crate) struct View {
     pub(crate) phase: VmiPhase,
     /// Why the machine is not as its specification says.
     pub(crate) trouble: Option<MachineProblem>,
-    /// What is known of the guest; nothing before it runs and after it ended.
+    /// Facts about the guest; absent before it runs and after it ended.
     pub(crate) guest: Option<Guest>,
 }
 
@@ -213,7 +213,7 @@ fn set_conditions(conditions: &mut Conditions, vmi: &Vmi, view: &View) {
         }
         return;
     };
-    // What the placement waited for is over.
+    // The conditions of the placement are over.
     for over in ["Provisioning", "PodScheduled"] {
         conditions.remove(over);
     }
@@ -308,7 +308,7 @@ fn volume_status(volume: &VolumeReport, have: &[Value]) -> Value {
     if let Some(claim) = &volume.claim {
         status["persistentVolumeClaimInfo"] = claim.clone();
     }
-    // What other parts know of the volume stays.
+    // Fields of other writers stay.
     for kept in ["memoryDumpVolume", "containerDiskVolume"] {
         if let Some(value) = before.and_then(|before| before.get(kept)) {
             status[kept] = value.clone();

@@ -1,5 +1,5 @@
-//! What status says of a running guest, from the object, the process and the guest's own
-//! answers. Pure.
+//! The part of the status that describes a running guest, from the object, the process and the
+//! guest's own answers. Pure.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn requested(vmi: &Vmi) -> Option<u64> {
     u64::try_from(memory.guest.as_ref()?.units()?).ok()
 }
 
-/// What QEMU needs beside the guest's memory, as measured: its own, page tables, a stack per
+/// The memory of QEMU beside the guest's, as measured: its own, page tables, a stack per
 /// processor, and the picture; multiplied by the ratio that the instance was placed with.
 pub(super) fn overhead(vmi: &Vmi, machine: &qemu::Machine) -> u64 {
     let ratio = vmi.annotations.get(OVERHEAD_RATIO).map(String::as_str).unwrap_or_default();
@@ -185,7 +185,7 @@ fn interfaces(
             interface(vmi, nic, attachment, info)
         })
         .collect();
-    // What the guest has beside them, tunnels and bridges for instance.
+    // Further interfaces of the guest, tunnels and bridges for instance.
     for told in &info.interfaces {
         let known = nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(&told.hardware_address));
         if !known && told.name != "lo" && !told.hardware_address.is_empty() {
@@ -218,7 +218,7 @@ fn interface(
         info.interfaces.iter().find(|told| nic.mac.eq_ignore_ascii_case(&told.hardware_address));
     let mut all = told.map(addresses).unwrap_or_default();
     if let Some(given) = &given {
-        // What others reach it by comes first, whatever else the guest has.
+        // The address by which others reach it comes first.
         all.retain(|address| address != given);
         all.insert(0, given.clone());
     }

@@ -32,7 +32,7 @@ pub enum MirrorJob {
     },
 }
 
-/// What QEMU says of a disk and of the mirror to its next image.
+/// QEMU's view of a disk and of the mirror to its next image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirrorObservation {
     pub job: MirrorJob,

@@ -52,7 +52,7 @@ async fn a_disk_moves_to_a_larger_image_and_another_connection_finishes_it() {
     assert_eq!(qmp.observe_mirror(&disk, &next).await.unwrap().job, MirrorJob::Absent);
     qmp.start_mirror(&disk, &next).await.unwrap();
     reaches(&qmp, &disk, &next, |job| *job == MirrorJob::Ready).await;
-    // Whoever connects later finds the job by its name.
+    // A later connection finds the job by its name.
     qmp.hang_up();
     let (qmp, observed) = within("another connection", async {
         loop {

@@ -1,5 +1,5 @@
-//! Schemas of custom kinds and their lists, by the names that documents use. What becomes
-//! of the author's own schema is decided in crate `schema`.
+//! Schemas of custom kinds and their lists, by the names that documents use. The translation of
+//! the author's own schema is decided in crate `schema`.
 
 use serde_json::{Map, Value, json};
 use types::openapi::OpenApiVersion;

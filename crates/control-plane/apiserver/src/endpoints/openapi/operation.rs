@@ -231,7 +231,7 @@ fn on_subresource(resource: &Described<'_>, sub: &OpenApiSubresource<'_>) -> Vec
     operations
 }
 
-/// What can be done to one named object, or to a subresource of it.
+/// The operations on one named object, or on a subresource of it.
 fn on_item(
     resource: &Described<'_>,
     verbs: &[&str],

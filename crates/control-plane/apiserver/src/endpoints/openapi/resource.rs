@@ -1,4 +1,4 @@
-//! What the documents need to know about a served kind, and the names that follow.
+//! The properties of a served kind that the documents need, and the names that follow.
 
 use serde_json::{Value, json};
 

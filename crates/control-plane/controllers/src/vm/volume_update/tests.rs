@@ -68,7 +68,7 @@ fn a_replaced_claim_moves_with_the_strategy_and_waits_without() {
 fn during_a_move_a_volume_can_only_be_reverted() {
     let moving = json!([entry("root", "old", "new")]);
     let vmi = instance(json!([volume("root", "new")]), moving.clone());
-    // Whatever the strategy says now.
+    // The current strategy does not matter.
     for strategy in ["Migration", "Replacement"] {
         let vm = machine(strategy, json!([volume("root", "old")]));
         let expected = VolumeUpdate::Write {

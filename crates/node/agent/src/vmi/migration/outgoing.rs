@@ -186,7 +186,7 @@ impl VmiActor {
         }
     }
 
-    /// What is asked for, without post-copy if the target cannot do it; that is reported.
+    /// The requested options, without post-copy if the target refuses it, which is reported.
     fn without_refused_post_copy(
         &self,
         vmi: &Vmi,

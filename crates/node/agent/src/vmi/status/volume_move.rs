@@ -1,4 +1,4 @@
-//! What status says of volumes that move to other claims.
+//! The part of the status that describes volumes that move to other claims.
 
 use serde_json::Value;
 use virt::reason::VolumesChange;

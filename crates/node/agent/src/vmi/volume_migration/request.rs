@@ -1,4 +1,4 @@
-//! What the object says of volumes that move. Pure.
+//! Requests of the object to move volumes. Pure.
 
 use virt::reason::VolumesChange;
 use virt::v1::{PersistentVolumeClaimVolumeSource, Volume};

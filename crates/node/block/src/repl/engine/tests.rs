@@ -75,7 +75,11 @@ impl Bench {
                 }
                 let mut reply = reply(&call.request);
                 if let Reply::Hello(hello) = &mut reply {
-                    hello.promised = call.generation;
+                    // A replica outside of the set has promised an earlier generation.
+                    let is_outside = self.engine.status().phase != "active"
+                        && !self.record.record.isr.contains(&replica);
+                    let earlier = Generation(call.generation.0.saturating_sub(1));
+                    hello.promised = if is_outside { earlier } else { call.generation };
                 }
                 if let (Reply::Opened(opened), Some(claim)) =
                     (&mut reply, self.claims.get(&replica))

@@ -55,6 +55,8 @@ mod resource;
 mod retry_tests;
 mod role_aggregation;
 mod root_ca;
+#[cfg(test)]
+mod seeded_rng;
 mod selector;
 #[cfg(test)]
 mod served_kind_tests;

@@ -11,20 +11,9 @@ use client::{CatalogKind, FeedChange, Meta, Owner};
 use super::graph::{FOREGROUND, GarbageWork, Graph, ORPHAN, Uid};
 use super::plan::{self, DeletionPropagation, GarbageAction, GarbageVerdict, OwnerLookup};
 use super::tests::kinds;
+use crate::seeded_rng::SeededRng;
 
 const NAMESPACES: [&str; 2] = ["x", "y"];
-
-/// Xorshift: the same seed is the same run.
-struct SeededRng(u64);
-
-impl SeededRng {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SimulatedTask {
@@ -54,7 +43,7 @@ impl SimulatedCluster {
         let kinds = kinds().kinds().to_vec();
         let events = kinds.iter().map(|_| VecDeque::new()).collect();
         Self {
-            dice: SeededRng(seed * 2 + 1),
+            dice: SeededRng::new(seed),
             kinds,
             objects: BTreeMap::new(),
             events,
@@ -68,7 +57,7 @@ impl SimulatedCluster {
     }
 
     fn step(&mut self) {
-        match self.dice.roll(14) {
+        match self.dice.index(14) {
             0 | 1 => self.create(),
             2 => self.user_deletes(),
             3..=5 => self.relist(),
@@ -80,12 +69,12 @@ impl SimulatedCluster {
 
     fn create(&mut self) {
         self.version += 1;
-        let kind = self.dice.roll(self.kinds.len());
+        let kind = self.dice.index(self.kinds.len());
         let namespaced = self.kinds[kind].namespaced;
-        let namespace = if namespaced { NAMESPACES[self.dice.roll(2)] } else { "" };
+        let namespace = if namespaced { NAMESPACES[self.dice.index(2)] } else { "" };
         let uid: Uid = format!("u{}", self.version).into();
         let mut owners = Vec::new();
-        for _ in 0..self.dice.roll(3) {
+        for _ in 0..self.dice.index(3) {
             owners.extend(self.some_owner(namespace));
         }
         owners.dedup_by(|a, b| a.uid == b.uid);
@@ -101,7 +90,7 @@ impl SimulatedCluster {
 
     /// Any object, also one that cannot own from where it is; or none that ever was.
     fn some_owner(&mut self, namespace: &str) -> Option<Owner> {
-        let block = self.dice.roll(2) == 0;
+        let block = self.dice.index(2) == 0;
         let owner = |kind: &CatalogKind, name: &Uid, uid: &Uid| Owner {
             api_version: "v1".into(),
             kind: (*kind.kind).into(),
@@ -110,12 +99,12 @@ impl SimulatedCluster {
             controller: None,
             block_owner_deletion: Some(block),
         };
-        if self.dice.roll(10) == 0 || self.objects.is_empty() {
+        if self.dice.index(10) == 0 || self.objects.is_empty() {
             let pods = self.kinds.iter().find(|kind| &*kind.kind == "Pod")?;
             // A namespaced owner of a cluster-scoped object is left alone for ever.
             return (!namespace.is_empty()).then(|| owner(pods, &"no".into(), &"no".into()));
         }
-        let nth = self.dice.roll(self.objects.len());
+        let nth = self.dice.index(self.objects.len());
         let (kind, meta) = self.objects.values().nth(nth)?;
         let namespaced = self.kinds[*kind].namespaced;
         let possible = !(namespace.is_empty() && namespaced);
@@ -127,7 +116,7 @@ impl SimulatedCluster {
             DeletionPropagation::Background,
             DeletionPropagation::Foreground,
             DeletionPropagation::Orphan,
-        ][self.dice.roll(3)];
+        ][self.dice.index(3)];
         if policy == DeletionPropagation::Orphan {
             // Dependents created at the same moment may be missed, here as elsewhere.
             while self.events.iter().any(|events| !events.is_empty()) {
@@ -143,7 +132,7 @@ impl SimulatedCluster {
         if alive.is_empty() {
             return;
         }
-        let uid = &alive[self.dice.roll(alive.len())];
+        let uid = &alive[self.dice.index(alive.len())];
         self.safe.remove(uid);
         if policy == DeletionPropagation::Orphan {
             let only = |meta: &Meta| {
@@ -190,7 +179,7 @@ impl SimulatedCluster {
 
     /// The events of a kind are lost; a list replaces them.
     fn relist(&mut self) {
-        let kind = self.dice.roll(self.kinds.len());
+        let kind = self.dice.index(self.kinds.len());
         let objects = self.objects.values().filter(|(own, _)| *own == kind);
         let applied = objects.map(|(_, meta)| FeedChange::Applied(meta.clone()));
         let list = [FeedChange::Listing].into_iter().chain(applied).chain([FeedChange::Listed]);
@@ -198,7 +187,7 @@ impl SimulatedCluster {
     }
 
     fn deliver(&mut self) {
-        let index = self.dice.roll(self.kinds.len());
+        let index = self.dice.index(self.kinds.len());
         let kind = Arc::clone(&self.kinds[index]);
         let work = match self.events[index].pop_front() {
             None => return,
@@ -231,7 +220,7 @@ impl SimulatedCluster {
         if self.tasks.is_empty() {
             return;
         }
-        let nth = self.dice.roll(self.tasks.len());
+        let nth = self.dice.index(self.tasks.len());
         let task = self.tasks.iter().nth(nth).cloned().unwrap();
         self.tasks.remove(&task);
         match task {
@@ -249,7 +238,7 @@ impl SimulatedCluster {
         if self.stale.is_empty() {
             return;
         }
-        let (uid, latest) = self.stale.swap_remove(self.dice.roll(self.stale.len()));
+        let (uid, latest) = self.stale.swap_remove(self.dice.index(self.stale.len()));
         let answers = latest.as_ref().map_or_else(Vec::new, |latest| self.ask(latest));
         match plan::decide(&self.graph, &uid, latest.as_ref(), &answers) {
             GarbageVerdict::Settled => {}
@@ -356,7 +345,7 @@ impl SimulatedCluster {
                 let polls = std::mem::take(&mut self.polls);
                 self.tasks.extend(polls.into_iter().map(SimulatedTask::Examine));
             }
-            match self.dice.roll(3) {
+            match self.dice.index(3) {
                 0 => self.deliver(),
                 1 => self.look(),
                 _ => self.conclude(),

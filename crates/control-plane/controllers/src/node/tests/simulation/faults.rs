@@ -1,8 +1,9 @@
 //! Faults of the simulation: a few at a time, since most defects need two or three.
 
 use super::nodes::{SERVICES, Service};
-use super::{CALM, SimRng, TROUBLE, World};
+use super::{CALM, FailoverSimulation, TROUBLE};
 use crate::node::memory::NodeMemory;
+use crate::seeded_rng::SeededRng;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SimFault {
@@ -20,7 +21,7 @@ pub(super) enum SimFault {
     RestartController,
 }
 
-pub(super) fn schedule(rng: &mut SimRng, nodes: usize) -> Vec<(u64, SimFault)> {
+pub(super) fn schedule(rng: &mut SeededRng, nodes: usize) -> Vec<(u64, SimFault)> {
     let nodes = nodes as u64;
     let pick = |value: u64| usize::try_from(value).unwrap_or(1);
     let mut faults = Vec::new();
@@ -51,13 +52,13 @@ pub(super) fn schedule(rng: &mut SimRng, nodes: usize) -> Vec<(u64, SimFault)> {
     faults
 }
 
-impl World {
+impl FailoverSimulation {
     pub(super) fn begin_faults(&mut self) {
         while let Some((_, fault)) = self.faults.first().filter(|(at, _)| *at <= self.now) {
             let fault = *fault;
             self.faults.remove(0);
-            let length =
-                500 + self.rng.below(if self.rng.0.is_multiple_of(3) { 3_000 } else { 30_000 });
+            let longest = if self.rng.chance(33) { 3_000 } else { 30_000 };
+            let length = 500 + self.rng.below(longest);
             self.begin_fault(fault, (self.now + length).min(CALM));
         }
     }

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::nodes::{Service, SimNode};
-use super::{FENCE_TIME, Sabotage, SimRng, World};
+use super::{FENCE_TIME, FailoverSimulation, Sabotage};
+use crate::seeded_rng::SeededRng;
 
 /// A member that does not answer for so long is removed from the in-sync set, if the record can be
 /// written.
@@ -81,7 +82,7 @@ impl Run {
 }
 
 impl SimVm {
-    pub(super) fn new(node: usize, nodes: usize, rng: &mut SimRng) -> Self {
+    pub(super) fn new(node: usize, nodes: usize, rng: &mut SeededRng) -> Self {
         let mut copies = BTreeSet::from([node]);
         for _ in 0..rng.below(3) {
             copies.insert(usize::try_from(rng.below(nodes as u64)).unwrap_or(0));
@@ -111,7 +112,7 @@ impl SimVm {
     }
 }
 
-impl World {
+impl FailoverSimulation {
     /// Starts the machines of a lost node where a copy of their volume is in sync.
     pub(super) fn take_over(&mut self, lost: usize) {
         let facts = self.facts();
@@ -132,7 +133,8 @@ impl World {
 
     pub(super) fn step_guests(&mut self) {
         for index in 0..self.vms.len() {
-            let mut vm = std::mem::replace(&mut self.vms[index], SimVm::new(0, 1, &mut SimRng(1)));
+            let mut vm =
+                std::mem::replace(&mut self.vms[index], SimVm::new(0, 1, &mut SeededRng::new(1)));
             let mut runs = std::mem::take(&mut vm.runs);
             runs.iter_mut().for_each(|run| self.step_run(&mut vm, run));
             runs.retain(|run| run.state != GuestState::Ended);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hci::failover::{PortState, Sighting, Suspicion};
 
-use super::{Sabotage, World};
+use super::{FailoverSimulation, Sabotage};
 
 const RENEW: u64 = 1000;
 const PROBE: u64 = 1000;
@@ -75,7 +75,7 @@ pub(super) fn sightings(
     asked.observers.iter().map(of).collect()
 }
 
-impl World {
+impl FailoverSimulation {
     pub(super) fn is_open(&self, from: usize, to: usize, service: Service) -> bool {
         let end = |a, b| self.cuts.get(&(a, b, service)).copied().unwrap_or(0);
         from == to || (self.now >= end(from, to) && self.now >= end(to, from))

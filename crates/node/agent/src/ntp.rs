@@ -22,7 +22,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tracing::{debug, info, warn};
 
-use self::host::{HostCommands, TimeHost};
+use self::host::{HostCommands, NtpHost};
 use crate::api::merge;
 
 /// How often the state of the clock is looked at; nothing reports a change of it.
@@ -39,7 +39,7 @@ pub(crate) async fn run(client: Client, node: String, directory: PathBuf, mut st
     let config = watcher::Config::default().fields(&format!("metadata.name={SETTING}"));
     let mut events = std::pin::pin!(watcher::watcher(settings, config).default_backoff());
     let host =
-        TimeHost { root: "/".into(), record: directory.join("ntp-file"), commands: HostCommands };
+        NtpHost { root: "/".into(), record: directory.join("ntp-file"), commands: HostCommands };
     let nodes = Api::<Node>::all(client);
     let mut value: Option<String> = None;
     let mut reported: Option<NtpReport> = None;

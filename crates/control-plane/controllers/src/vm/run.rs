@@ -9,7 +9,7 @@ use super::instance::Start;
 use super::instancetype::Expanded;
 use super::live::ChangeScope;
 use super::status::Restart;
-use super::volume_update::{self, Surroundings, VolumeUpdate};
+use super::volume_update::{self, VolumeUpdate, VolumeUpdateContext};
 use super::{VmObservation, VmReconciler, instance, instancetype, is_over, live};
 use crate::event::EventType;
 use crate::object::{self, is_deleting, is_merged, list, text};
@@ -172,7 +172,7 @@ impl VmReconciler {
             claims.extend(found.doing("get a claim")?);
         }
         let instances = self.objects.list(VMIS, namespace, "").await.doing("list instances")?;
-        let around = Surroundings { claims: &claims, instances: &instances };
+        let around = VolumeUpdateContext { claims: &claims, instances: &instances };
         match volume_update::update(vm, template, vmi, around) {
             VolumeUpdate::Nothing => {}
             VolumeUpdate::Restart(why) => work.findings.restart = Restart::Needed(why),

@@ -37,7 +37,7 @@ pub(crate) enum VolumeUpdate {
 
 /// Other objects that the decision depends on.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct VolumeUpdateContext<'a> {
     /// The claims on both sides.
     pub(crate) claims: &'a [Value],
     /// All instances of the namespace.
@@ -110,7 +110,7 @@ pub(crate) fn update(
     vm: &Value,
     template: &Value,
     vmi: &Value,
-    around: Surroundings<'_>,
+    around: VolumeUpdateContext<'_>,
 ) -> VolumeUpdate {
     let pairs = changed(template, vmi);
     if pairs.is_empty() || InstancePhase::of(vmi) != InstancePhase::Running || is_migrating(vmi) {
@@ -195,7 +195,12 @@ impl<'a> InvalidVolumes<'a> {
 }
 
 /// Why a claim cannot take the place of another.
-fn unsuitable(before: &str, after: &str, vmi: &Value, around: Surroundings<'_>) -> Option<String> {
+fn unsuitable(
+    before: &str,
+    after: &str,
+    vmi: &Value,
+    around: VolumeUpdateContext<'_>,
+) -> Option<String> {
     let find = |wanted: &str| around.claims.iter().find(|own| name(own) == wanted);
     let size = |wanted: &str| quantity(find(wanted)?, "/status/capacity/storage");
     if let (Some(have), Some(need)) = (size(after), size(before))

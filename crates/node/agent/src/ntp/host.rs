@@ -46,7 +46,7 @@ impl RunCommand for HostCommands {
 }
 
 /// The host whose time service follows the setting.
-pub(super) struct TimeHost<C> {
+pub(super) struct NtpHost<C> {
     /// `/`, or a directory of a test.
     pub(super) root: PathBuf,
     /// Names the file that this node wrote.
@@ -54,7 +54,7 @@ pub(super) struct TimeHost<C> {
     pub(super) commands: C,
 }
 
-impl<C: RunCommand> TimeHost<C> {
+impl<C: RunCommand> NtpHost<C> {
     /// Makes the time service use these servers, or its own if there are none; the report says how
     /// far that went.
     pub(super) async fn follow(&self, servers: &[String]) -> NtpReport {

@@ -28,7 +28,7 @@ impl RunCommand for FakeCommands {
 
 struct Fixture {
     directory: tempfile::TempDir,
-    host: TimeHost<FakeCommands>,
+    host: NtpHost<FakeCommands>,
 }
 
 fn fixture(commands: FakeCommands) -> Fixture {
@@ -36,7 +36,7 @@ fn fixture(commands: FakeCommands) -> Fixture {
     let root = directory.path().to_owned();
     fs::create_dir_all(root.join("run/systemd/system")).unwrap();
     let record = root.join("agent/ntp-file");
-    Fixture { directory, host: TimeHost { root, record, commands } }
+    Fixture { directory, host: NtpHost { root, record, commands } }
 }
 
 impl Fixture {

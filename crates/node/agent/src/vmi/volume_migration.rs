@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use virt::reason::VolumesChange;
 use virt::v1::Volume;
 
-use self::plan::{MirrorStep, Side, VolumeSituation};
+use self::plan::{MirrorEvidence, MirrorStep, Side};
 pub(super) use self::request::is_moving;
 use self::request::{MoveRequest, claim_name, is_announced, requests, with_claim};
 use super::actor::VmiActor;
@@ -161,7 +161,8 @@ impl VmiActor {
             let seen = self.situation(vmi, request, volume, &qmp, (&disk, &next)).await?;
             let step = plan::next(&seen);
             tracing::debug!(volume = request.volume, ?seen, ?step, "volume migration");
-            let at = Place { vmi, live, request, volume, qmp: &qmp, disk: &disk, next: &next };
+            let at =
+                MirrorContext { vmi, live, request, volume, qmp: &qmp, disk: &disk, next: &next };
             if !self.take_step(&at, &seen, step).await? {
                 return Ok(());
             }
@@ -176,7 +177,7 @@ impl VmiActor {
         volume: &Volume,
         qmp: &Qmp,
         (disk, next): (&Disk, &Disk),
-    ) -> Result<VolumeSituation, StepError> {
+    ) -> Result<MirrorEvidence, StepError> {
         let observed = qmp.observe_mirror(disk, next).await?;
         let switched: BTreeMap<String, String> =
             self.dir.load(RECORD).ok().flatten().unwrap_or_default();
@@ -188,7 +189,7 @@ impl VmiActor {
             _ => recorded,
         };
         let retry_at = self.moving.get(&request.volume).and_then(|moving| moving.retry_at);
-        Ok(VolumeSituation {
+        Ok(MirrorEvidence {
             wanted,
             recorded,
             is_switched: observed.is_switched,
@@ -201,11 +202,11 @@ impl VmiActor {
     /// True if another step may follow at once.
     async fn take_step(
         &mut self,
-        at: &Place<'_>,
-        seen: &VolumeSituation,
+        at: &MirrorContext<'_>,
+        seen: &MirrorEvidence,
         step: MirrorStep,
     ) -> Result<bool, StepError> {
-        let Place { vmi, request, qmp, .. } = *at;
+        let MirrorContext { vmi, request, qmp, .. } = *at;
         let other = request.claim(seen.recorded.other());
         match step {
             MirrorStep::Wait => {
@@ -268,7 +269,7 @@ impl VmiActor {
     /// The disk with the bytes of another claim behind it.
     async fn other_image(
         &self,
-        at: &Place<'_>,
+        at: &MirrorContext<'_>,
         claim: &str,
     ) -> Result<(Disk, Resolved), StepError> {
         let no_disk = || StepError::NoDisk { claim: claim.to_owned() };
@@ -284,7 +285,7 @@ impl VmiActor {
 
     async fn resolve_claim(
         &self,
-        at: &Place<'_>,
+        at: &MirrorContext<'_>,
         claim: &str,
     ) -> Result<Option<Resolved>, ResolveError> {
         let identity = at.live.running.spec().confinement.identity;
@@ -299,7 +300,12 @@ impl VmiActor {
     }
 
     /// Notes that the guest uses another image, so that the next process knows of it.
-    fn adopt_image(&self, at: &Place<'_>, claim: &str, next: Disk) -> Result<(), StepError> {
+    fn adopt_image(
+        &self,
+        at: &MirrorContext<'_>,
+        claim: &str,
+        next: Disk,
+    ) -> Result<(), StepError> {
         let volume = &at.request.volume;
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| StepError::Record {
             claim: claim.to_owned(),
@@ -320,10 +326,10 @@ impl VmiActor {
     /// The guest is where it is wanted: what is left of the other side goes.
     async fn finish_move(
         &mut self,
-        at: &Place<'_>,
-        seen: &VolumeSituation,
+        at: &MirrorContext<'_>,
+        seen: &MirrorEvidence,
     ) -> Result<(), StepError> {
-        let Place { vmi, request, .. } = *at;
+        let MirrorContext { vmi, request, .. } = *at;
         at.qmp.discard_mirror(at.next).await?;
         at.qmp.tidy_mirror(at.disk).await?;
         let claim = request.claim(seen.recorded);
@@ -364,7 +370,7 @@ impl VmiActor {
 
 /// The objects that a step concerns.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct MirrorContext<'a> {
     vmi: &'a Arc<Vmi>,
     live: &'a LiveMachine,
     request: &'a MoveRequest,

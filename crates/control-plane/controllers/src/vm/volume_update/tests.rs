@@ -25,7 +25,7 @@ fn instance(volumes: Value, migrated: Value) -> Value {
 }
 
 fn decide(vm: &Value, vmi: &Value, claims: &[Value], instances: &[Value]) -> VolumeUpdate {
-    update(vm, &vm["spec"]["template"]["spec"], vmi, Surroundings { claims, instances })
+    update(vm, &vm["spec"]["template"]["spec"], vmi, VolumeUpdateContext { claims, instances })
 }
 
 fn sized(name: &str, size: &str) -> Value {

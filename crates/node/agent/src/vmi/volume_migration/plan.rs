@@ -32,7 +32,7 @@ impl Side {
 
 /// All that decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct VolumeSituation {
+pub(super) struct MirrorEvidence {
     /// The claim that the specification names.
     pub(super) wanted: Side,
     /// The claim that the guest is on, as far as it is recorded.
@@ -69,7 +69,7 @@ pub(super) enum MirrorStep {
     Finish,
 }
 
-pub(super) fn next(seen: &VolumeSituation) -> MirrorStep {
+pub(super) fn next(seen: &MirrorEvidence) -> MirrorStep {
     if seen.is_switched {
         return MirrorStep::Adopt;
     }
@@ -100,8 +100,8 @@ mod tests {
         MirrorJob::Ended { error: error.map(str::to_owned) }
     }
 
-    fn seen(wanted: Side, recorded: Side, job: MirrorJob) -> VolumeSituation {
-        VolumeSituation {
+    fn seen(wanted: Side, recorded: Side, job: MirrorJob) -> MirrorEvidence {
+        MirrorEvidence {
             wanted,
             recorded,
             is_switched: false,
@@ -144,14 +144,14 @@ mod tests {
     fn a_switch_is_announced_first_and_recorded_whatever_is_wanted() {
         for wanted in [Side::Source, Side::Target] {
             let base = seen(wanted, Side::Source, MirrorJob::Ready);
-            let step = next(&VolumeSituation { is_announced: true, ..base.clone() });
+            let step = next(&MirrorEvidence { is_announced: true, ..base.clone() });
             let expected = match wanted {
                 Side::Source => MirrorStep::Cancel,
                 Side::Target => MirrorStep::Complete,
             };
             assert_eq!(step, expected);
             for job in [MirrorJob::Ready, ended(None), MirrorJob::Absent] {
-                let switched = VolumeSituation { is_switched: true, job, ..base.clone() };
+                let switched = MirrorEvidence { is_switched: true, job, ..base.clone() };
                 assert_eq!(next(&switched), MirrorStep::Adopt);
             }
         }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_failure_is_followed_by_a_pause() {
         let base = seen(Side::Target, Side::Source, MirrorJob::Absent);
-        let early = VolumeSituation { is_due: false, ..base };
+        let early = MirrorEvidence { is_due: false, ..base };
         assert_eq!(next(&early), MirrorStep::WaitUntilDue);
     }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     /// Carries one step out; false at the end.
-    fn advance(now: &mut VolumeSituation) -> bool {
+    fn advance(now: &mut MirrorEvidence) -> bool {
         match next(now) {
             MirrorStep::Finish => return false,
             MirrorStep::Start => now.job = COPYING,

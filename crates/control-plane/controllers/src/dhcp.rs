@@ -42,7 +42,7 @@ pub(crate) enum DhcpKey {
     Pools,
 }
 
-/// Remembers the pools, so that machines are looked at only where there is one.
+/// Stores the names of all pools, so that machines are reconciled only if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct DhcpMapper(BTreeSet<ObjectKey>);
 
@@ -155,7 +155,7 @@ impl DhcpReconciler {
         }
     }
 
-    /// Gives addresses.
+    /// Allocates addresses of all pools.
     async fn pools(&self) -> Result<ReconcileResult, ReconcileError> {
         let pools = self.0.list(POOLS, "", "").await.doing("list address pools")?;
         let configs = self.0.list(CONFIGS, "", "").await.doing("list network configurations")?;

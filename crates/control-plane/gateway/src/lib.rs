@@ -4,15 +4,15 @@
 //! ```text
 //!   request ─► route ─┬► machine    start, stop, restart …: a patch of the machine
 //!                     ├► instance   pause, freeze, guest facts: asked of the node
-//!                     ├► eviction   launcher pods that are evicted, and how to take that back
+//!                     ├► eviction   evictions of launcher pods, and their cancellation
 //!                     ├► stream     console, vnc, port forward: bytes to and from the node
-//!                     ├► graph      what a machine depends on
+//!                     ├► graph      objects that a machine depends on
 //!                     ├► template   machines from templates
 //!                     ├► upload     images from a client to a volume of the node
 //!                     ├► export     disks to a client, with the token of their export
 //!                     ├► image      the data of Harvester's images to the node of their disk
-//!                     ├► metrics    what nodes and machines use: `metrics.k8s.io`
-//!                     └► series     what they used lately: `metrics.sheaf.io`
+//!                     ├► metrics    present usage of nodes and machines: `metrics.k8s.io`
+//!                     └► series     their recent usage: `metrics.sheaf.io`
 //! ```
 //!
 //! The API server has authenticated and authorized each request. Objects are read and patched
@@ -67,11 +67,11 @@ use route::Route;
 /// The body of a request, whatever transport it came by.
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// One request: its sender, what was asked, its body, and the connection in case it is to become
-/// a stream.
+/// One request: its user, method and path, its body, and the connection in case it is upgraded to a
+/// stream.
 #[derive(Debug)]
 pub struct GatewayRequest {
-    /// Nobody on paths that check credentials of their own.
+    /// `None` on paths that check credentials of their own.
     pub caller: Option<Caller>,
     pub parts: request::Parts,
     pub body: Body,
@@ -118,22 +118,22 @@ impl Gateway {
         outcome.unwrap_or_else(|failure| failure.reply())
     }
 
-    /// A request to the paths of the upload proxy, which [`owns_path`] tells.
+    /// A request to a path of the upload proxy (see [`owns_path`]).
     pub async fn upload(&self, asked: GatewayRequest) -> GatewayReply {
         upload::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
-    /// A request to the path of an export, which [`owns_export`] tells.
+    /// A request to the path of an export (see [`owns_export`]).
     pub async fn export(&self, asked: GatewayRequest) -> GatewayReply {
         export::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
-    /// A request about the image that [`image_of`] tells from its path.
+    /// A request for the data of an image, which [`image_of`] reads from the path.
     pub async fn image(&self, asked: GatewayRequest) -> GatewayReply {
         image::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
-    /// Why a pod must not be evicted now; nothing if it may be.
+    /// Why a pod must not be evicted now; `None` if it may be.
     pub async fn review_eviction(
         &self,
         pod: &serde_json::Value,

@@ -43,7 +43,7 @@ fn wanted(path: &str) -> Option<SeriesQuery> {
     }
 }
 
-/// The span in the query: an hour unless a day is asked for.
+/// The span in the query: an hour by default.
 fn span(query: &str) -> Result<&'static str, GatewayError> {
     let given = query.split('&').find_map(|pair| pair.strip_prefix("span="));
     let Some(given) = given else { return Ok(SPANS[0]) };

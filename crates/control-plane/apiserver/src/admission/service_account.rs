@@ -1,5 +1,6 @@
-//! Every pod runs as somebody: the account that it names, or its namespace's default, with a
-//! token of it at hand.
+//! The admission plugin ServiceAccount: a new pod gets the account that it names, or the default
+//! account of its namespace, with a projected token and the account's pull secrets. A pod whose
+//! account does not exist is refused.
 
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use crate::verbs::object;
 const DEFAULT: &str = "default";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// A little longer than an hour, as clients are used to.
+/// Validity of the projected token: a little longer than an hour, as upstream.
 const LIFETIME_SECONDS: u64 = 3607;
-/// The default account follows its namespace after a moment.
+/// A controller creates the default account shortly after its namespace.
 const MAX_ATTEMPTS: usize = 100;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 

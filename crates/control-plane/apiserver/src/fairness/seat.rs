@@ -1,7 +1,8 @@
-//! A place among those who are served, and leaving it for a while.
+//! The seat of a request that is executed, and its release while the request waits for a webhook.
 //!
 //! A webhook may take ten seconds to answer. A request that waits for it uses none of our
-//! processors, and a few that kept their seats meanwhile would keep everybody else from writing.
+//! processors, and a few such requests with seats would block all other writes. The number of
+//! requests without a seat is bounded, too.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,11 +19,11 @@ tokio::task_local! {
 
 #[derive(Debug)]
 pub(crate) struct Seat {
-    /// None of those who need none, and are only looked at.
+    /// `None` for exempt requests, whose usage is only measured.
     admission: Option<Admission>,
     flow: u64,
     pool: Arc<Pool>,
-    /// When it was taken; nothing while its owner is elsewhere.
+    /// When it was taken; `None` while its request waits for a webhook.
     since: Option<Instant>,
 }
 
@@ -31,7 +32,7 @@ impl Seat {
         Self { admission, flow, pool: Arc::clone(pool), since: Some(Instant::now()) }
     }
 
-    /// Whether it was left: not if its owner is elsewhere, or too many are.
+    /// Whether the seat was released: not if it was before, or if too many requests have done so.
     fn release(&mut self) -> bool {
         let (Some(since), Some(_)) = (self.since, &self.admission) else { return false };
         let Ok(permit) = self.pool.away.try_acquire() else { return false };
@@ -69,8 +70,8 @@ impl Drop for Seat {
     }
 }
 
-/// Does the work of a request that has a seat; hands the seat back with its result. Work is
-/// pinned, here and below, because it is large and would be kept twice.
+/// Executes a request that has a seat; returns the seat with the result. Futures are pinned, here
+/// and below, because they are large and would be stored twice.
 pub(crate) async fn sitting<T>(
     seat: Option<Seat>,
     work: impl Future<Output = T> + Unpin,
@@ -82,7 +83,7 @@ pub(crate) async fn sitting<T>(
     OWN.scope(Mutex::new(seat), work).await
 }
 
-/// Waits for `others`, who need none of our processors, and lets somebody else sit meanwhile.
+/// Waits for `others`, which need none of our processors, and releases the seat meanwhile.
 pub(crate) async fn elsewhere<T>(others: impl Future<Output = T> + Unpin) -> T {
     let left = OWN.try_with(|own| own.lock().as_mut().is_some_and(Seat::release));
     let done = others.await;
@@ -125,7 +126,7 @@ mod tests {
 
         let second = fairness.enter(Some(&place), true, 1).await.unwrap();
         assert_eq!(taken(&fairness), 1, "the seat was free");
-        // Only so many may be elsewhere.
+        // The number of requests without a seat is bounded.
         let (_never, unanswered) = oneshot::channel::<()>();
         let waiting = std::pin::pin!(elsewhere(unanswered));
         let mut other = std::pin::pin!(sitting(second, waiting));

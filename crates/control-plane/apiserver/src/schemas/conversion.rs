@@ -1,7 +1,7 @@
-//! The same object in another version.
+//! Conversion of objects between the versions of a kind.
 //!
-//! Built-in kinds convert by themselves, custom ones by changing nothing but `apiVersion`, or by
-//! calling the webhook that their definition names. Readers of entries of such a kind pass them
+//! Built-in kinds have conversion functions. Custom kinds change nothing but `apiVersion`, or call
+//! the conversion webhook of their definition. Readers of entries of such a kind pass them
 //! through [`shown`] first; everything after that works as if they had been stored in the
 //! requested version.
 
@@ -112,7 +112,7 @@ pub(crate) async fn shown(
     Ok(entries)
 }
 
-/// The same for one.
+/// The same as [`shown`] for one entry.
 pub(crate) async fn shown_one(
     api: &Api,
     served: &ServedKind,
@@ -125,7 +125,7 @@ pub(crate) async fn shown_one(
     entries.pop().ok_or_else(|| ApiError::internal("a conversion lost its object"))
 }
 
-/// An object as it is to be stored; nothing if no webhook has to be asked for that.
+/// An object in the storage version; `None` if no webhook has to convert it.
 pub(crate) async fn stored(
     api: &Api,
     served: &ServedKind,

@@ -1,5 +1,6 @@
-//! Logging in with a token of somebody else's OpenID Connect issuer. Pure: where keys come
-//! from is the caller's business.
+//! Verification of ID tokens of an OpenID Connect issuer. Pure: the caller fetches the issuer's
+//! keys. Tokens of other issuers are left to other authenticators; names and groups that begin
+//! with `system:` are refused.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ pub struct OidcConfig {
     pub issuer: String,
     pub client_id: String,
     pub username_claim: String,
-    /// In front of names; none means that of the issuer, unless the claim is `email`.
+    /// Prefix of user names; `None` means the URL of the issuer, unless the claim is `email`.
     pub username_prefix: Option<String>,
     pub groups_claim: Option<String>,
     pub groups_prefix: String,
@@ -48,10 +49,10 @@ pub struct OidcConfig {
     pub algorithms: Vec<OidcAlgorithm>,
 }
 
-/// Why a token is not believed.
+/// Why a token is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OidcError {
-    /// Another authenticator may know it.
+    /// Another authenticator may accept it.
     #[error("token is not of the configured issuer")]
     NotTheirs,
     #[error("oidc: unknown key {key:?}")]
@@ -93,7 +94,8 @@ impl OidcKeys {
     }
 }
 
-/// Whether a token claims to be of `issuer`, and which key it names. Nothing is checked.
+/// The key ID of a token, if it has one; `None` if the token does not claim to be of `issuer`. The
+/// signature is not verified.
 pub fn claims_to_be_of(token: &str, issuer: &str) -> Option<Option<String>> {
     let claims: Value = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
     (claims.get("iss")?.as_str()? == issuer).then_some(())?;
@@ -187,7 +189,7 @@ impl OidcConfig {
         let groups: Vec<String> =
             groups.into_iter().map(|group| format!("{}{group}", self.groups_prefix)).collect();
         let name = format!("{prefix}{name}");
-        // Trust in parts of the cluster must not depend on what another server writes.
+        // Another server must not be able to issue identities of the control plane.
         let reserved = groups.iter().chain([&name]).find(|name| name.starts_with("system:"));
         if let Some(name) = reserved {
             return Err(OidcError::Reserved { name: name.clone() });

@@ -1,8 +1,8 @@
-//! The state of a node, read from its objects: pure.
+//! The state of a node, read from its objects, and the patches of its status and taints: pure.
 //!
-//! A node lives while its lease is renewed. One that does not is unknown, not dead: its guests
-//! may run on, so nothing is started elsewhere before it is declared lost (`lifecycle`), or a
-//! person marks it with the taint `node.kubernetes.io/out-of-service`.
+//! A node is alive while its lease is renewed. Without renewals its state is unknown, and its
+//! guests may be running, so nothing is started elsewhere before it is declared lost
+//! (`lifecycle`), or a person marks it with the taint `node.kubernetes.io/out-of-service`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use super::lifecycle::NodeLife;
 use crate::condition::{self, Condition};
 use crate::object::{self, annotation, int, list, name, text};
 
-/// For a lease that does not say how long it is valid, and a node that has none yet.
+/// The duration of a lease without `leaseDurationSeconds`, and of a node without a lease.
 const GRACE: Duration = Duration::from_secs(40);
-/// The conditions that a silent node leaves behind.
+/// The conditions that become `Unknown` when a node does not renew its lease.
 const TOLD: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 const NODE_LOST: (&str, &str) = (
     "NodeLost",
@@ -30,8 +30,8 @@ const NODE_LOST: (&str, &str) = (
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// How many nodes are asked about a silent one. In most clusters these are all others, the storage
-/// peers of its guests among them.
+/// How many nodes observe one that does not renew its lease. In most clusters these are all others,
+/// the storage peers of its guests among them.
 pub(super) const OBSERVERS: usize = 8;
 
 /// How long the lease of a node is valid.
@@ -66,7 +66,7 @@ pub(crate) fn observers(nodes: &[&Value], suspect: &str) -> Vec<String> {
     all.into_iter().take(OBSERVERS).map(|(_, name)| name.to_owned()).collect()
 }
 
-/// The answers of observers to a question about `suspect`.
+/// The reports of observers about `suspect`.
 pub(crate) fn sightings(
     nodes: &BTreeMap<&str, &Value>,
     asked: &Suspicion,
@@ -80,13 +80,13 @@ pub(crate) fn sightings(
     asked.observers.iter().map(of).collect()
 }
 
-/// The patch that asks observers about a node.
+/// The patch that requests reports about a node from its observers.
 pub(crate) fn ask(asked: &Suspicion) -> Value {
     json!({"metadata": {"annotations": {SUSPECT: asked.encode()}}})
 }
 
-/// The patch that makes the status of a silent node say so. A node that is alive speaks for
-/// itself.
+/// The patch of the status of a node that does not renew its lease. A node that is alive writes its
+/// status itself.
 pub(crate) fn status(node: &Value, life: NodeLife, now: Timestamp) -> Option<Value> {
     let (reason, message) = match life {
         NodeLife::Alive | NodeLife::Suspected { .. } => return None,
@@ -110,14 +110,14 @@ pub(crate) fn status(node: &Value, life: NodeLife, now: Timestamp) -> Option<Val
         .then(|| json!({"metadata": object::version(node), "status": {"conditions": conditions}}))
 }
 
-/// The patch that gives a node the taints of its life and takes those of others away. With its
-/// declaration a node gets a token, and with its return all marks of the silence go.
+/// The patch that sets the taints of the state of a node and removes those of other states. A node
+/// that is declared lost gets a token, and its return removes the token and all observations.
 pub(crate) fn taints(node: &Value, life: NodeLife, now: Timestamp) -> Option<Value> {
     let wanted: &[&str] = match life {
         NodeLife::Lost => &[UNREACHABLE, LOST],
         NodeLife::Unreachable(_) => &[UNREACHABLE],
         NodeLife::Alive if condition::is(node, "Ready", "True") => &[],
-        // Before it has told of itself it is neither.
+        // A node that has not reported a status yet has neither taint.
         NodeLife::Alive if condition::is(node, "Ready", "False") => &[NOT_READY],
         NodeLife::Alive | NodeLife::Suspected { .. } => return None,
     };
@@ -165,7 +165,7 @@ fn marks(node: &Value, life: NodeLife, now: Timestamp) -> Map<String, Value> {
     marks
 }
 
-/// The patch that makes an instance on a silent node say that nobody knows how it is.
+/// The patch that makes an instance not ready, since the state of its node is unknown.
 pub(crate) fn instance(vmi: &Value, node: &str, now: Timestamp) -> Option<Value> {
     if text(vmi, "/status/phase") != "Running" || condition::is(vmi, "Ready", "False") {
         return None;

@@ -1,4 +1,4 @@
-//! Through which phases a memory dump goes, and what is done in each: pure.
+//! The phases of a memory dump, and the changes of the machine and the claim in each: pure.
 //!
 //! ```text
 //!  Associating ─► InProgress ─┬► Unmounting ─► Completed
@@ -111,7 +111,7 @@ pub(super) fn plan(
     }
 }
 
-/// The volume of an earlier dump has to go before that of this one comes.
+/// The volume of an earlier dump is removed before that of this one is added.
 fn associate(request: &Request, seen: &Observed<'_>) -> MemoryDumpPlan {
     let claim = request.claim_name.as_str();
     let clash = seen.volumes.iter().any(|own| own.name == claim && own.memory_dump.is_none());

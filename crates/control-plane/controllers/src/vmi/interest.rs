@@ -1,4 +1,5 @@
-//! Which instances and nodes a change concerns.
+//! The event mapper of instances: which instances, pods and nodes are reconciled after a change of
+//! an object. It also stores the instances that wait for free resources or for a quota.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +15,13 @@ pub(crate) enum VmiKey {
     Instance(ObjectKey),
     /// A pod that is being deleted, or is gone.
     Pod(ObjectKey),
-    /// A node that may be lost, with all that has a place there.
+    /// A node that may be lost, with all instances on it.
     Node(Arc<str>),
-    /// Instances may have gone without being seen.
+    /// All instances: some may have been deleted while events were missed.
     Recount,
 }
 
-/// The objects that instances wait for; shared with the scheduler, which finds them out.
+/// Instances that wait for free resources or a quota; shared with the scheduler, which adds them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiting {
     pub(crate) storage: Dependents,
@@ -108,7 +109,7 @@ impl EventMapper for Waiting {
 }
 
 impl Waiting {
-    /// A pod that changes may have given room; one that is deleted ends its instance.
+    /// A pod that changes may have freed resources; one that is deleted ends its instance.
     fn pod(&self, pod: &ObjectKey, state: ObjectState) -> Vec<VmiKey> {
         if launcher::instance_of(&pod.name).is_none() {
             return Vec::new();

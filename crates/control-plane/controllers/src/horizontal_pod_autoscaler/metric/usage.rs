@@ -1,4 +1,5 @@
-//! Usage, requests and metrics of pods: pure.
+//! The ratio of the usage of pods to its target, from `metrics.k8s.io` and the requests of the
+//! pods, with the rules of kube-controller-manager for unready pods and missing metrics. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -172,7 +173,7 @@ impl<'a> PodGroups<'a> {
     }
 }
 
-/// Whether the CPU usage of a pod says nothing yet.
+/// Whether the CPU usage of a pod is not representative yet.
 fn is_unready(pod: &Pod, metrics: &PodMetrics, now: Timestamp) -> bool {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());

@@ -1,4 +1,4 @@
-//! Engines and replicas as objects: how they are made, and what is wanted of them. Pure.
+//! Engine and Replica objects of a volume: new objects, and the desired spec of an engine. Pure.
 
 use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ pub(super) fn engine(volume: &Value) -> Value {
     })
 }
 
-/// The `index`th replica that is made at `now`.
+/// A new Replica; `index` numbers those that are created at the same `now`.
 pub(super) fn replica(
     volume: &Value,
     place: &ReplicaPlacement,
@@ -44,7 +44,7 @@ pub(super) fn replica(
     index: usize,
     now: Timestamp,
 ) -> Value {
-    // Names must differ from all before, and be the same for the same look at the world.
+    // Names must differ from all earlier ones, and be the same if the same plan is made twice.
     let seed = format!("{}/{}/{index}", uid(volume), now.as_nanosecond());
     let mark = &Uuid::new_v5(&Uuid::NAMESPACE_OID, seed.as_bytes()).simple().to_string()[..8];
     let own = name(volume);
@@ -67,7 +67,7 @@ pub(super) fn replica(
     replica
 }
 
-/// The wanted engine of a detached volume; its node is kept until it has stopped.
+/// The desired engine of a detached volume; its node is kept until it has stopped.
 pub(super) fn engine_at_rest(engine: &Value, size: &str, still: bool) -> Value {
     let mut spec = json!({"desireState": "stopped", "volumeSize": size});
     if still {
@@ -77,7 +77,7 @@ pub(super) fn engine_at_rest(engine: &Value, size: &str, still: bool) -> Value {
     json!({"spec": spec})
 }
 
-/// The wanted engine of an attached volume. `None` before all replicas that it needs are running.
+/// The desired engine of an attached volume. `None` until all replicas that it needs are running.
 pub(super) fn engine_at_work(
     engine: &Value,
     census: &ReplicaSet<'_>,
@@ -102,7 +102,7 @@ pub(super) fn engine_at_work(
             addresses.insert(own.name.to_owned(), json!(address(own)));
         }
     }
-    // The last copies stay listed even if they are gone for now.
+    // The last replicas stay listed even if they are down.
     if addresses.is_empty() {
         return None;
     }
@@ -112,7 +112,7 @@ pub(super) fn engine_at_work(
     }}))
 }
 
-/// Where a replica is reached; empty for one that is only reached on its own node.
+/// The network address of a replica; empty for one that is used on its own node only.
 fn address(replica: &Replica<'_>) -> String {
     let port = int(replica.object, "/status/port").unwrap_or_default();
     let host = match text(replica.object, "/status/storageIP") {
@@ -130,7 +130,7 @@ fn difference(engine: &Value, mut wanted: Map<String, Value>) -> Value {
     Value::Object(wanted)
 }
 
-/// The patch that makes an object so, if it is not.
+/// The patch, unless the object has all of its values already.
 pub(super) fn unless_so(object: &Value, patch: Value) -> Option<Value> {
     (!is_merged(object, &patch)).then_some(patch)
 }

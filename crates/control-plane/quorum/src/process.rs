@@ -1,7 +1,8 @@
-//! The etcd process of this node. It outlives ours: a restart of the API server costs no election.
+//! The etcd process of this node: starting, finding and stopping it. It keeps running when `sheaf`
+//! ends, so that a restart of the API server causes no election.
 //!
-//! A process is found again by its command line, which names the data directory: unlike a file with
-//! its number, that is true from its first moment to its last.
+//! A running process is found by its command line, which names the data directory. A PID file could
+//! be missing just after the start, or name another process after the end.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -20,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::members::TlsFiles;
 
-/// The log is begun anew when it is larger.
+/// A log that is larger is truncated at the next start.
 const LOG_LIMIT: u64 = 16 << 20;
 const OOM_SCORE: &str = "-900";
 /// Guests that use all processors must not cost the cluster its leader.
@@ -45,7 +46,7 @@ pub enum InitialCluster {
     New,
     /// Members as `(name, peer URL)`, this one included.
     Existing(Vec<(String, String)>),
-    /// This member alone, with its data: all others are removed, asked or not.
+    /// This member alone, with its data: all others are removed (`--force-new-cluster`).
     Forced,
 }
 
@@ -68,7 +69,7 @@ pub struct EtcdProcess {
     spec: EtcdSpec,
 }
 
-/// A process that ran when it was looked at.
+/// A process that was running when it was found.
 #[derive(Debug)]
 pub struct RunningEtcd {
     pidfd: AsyncFd<OwnedFd>,
@@ -99,7 +100,7 @@ impl EtcdProcess {
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         numbers.filter(|number| serves(*number, &data)).find_map(|number| {
             let pidfd = pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
-            // Looked at again now that the descriptor has fixed whose number it is.
+            // Checked again, since the PID may have been reused before the pidfd was opened.
             serves(number, &data).then(|| RunningEtcd::new(pidfd, number).ok()).flatten()
         })
     }
@@ -111,7 +112,7 @@ impl EtcdProcess {
         }
         let path = self.spec.root.join("etcd.log");
         let log = open_log(&path).map_err(|source| ProcessError::File { path, source })?;
-        // Replaces itself by etcd; without the right to a higher priority it goes on without.
+        // `nice` executes etcd, also if it has no right to raise the priority.
         let mut command = Command::new("nice");
         command.args(["-n", NICENESS, "etcd"]);
         command.args(arguments(&self.spec, cluster)).arg("--data-dir").arg(self.data());
@@ -137,7 +138,7 @@ impl EtcdProcess {
         Err(ProcessError::Stop)
     }
 
-    /// Puts the data out of the way; it is not deleted.
+    /// Renames the data directory; nothing is deleted.
     pub fn set_aside(&self, to: &str) -> Result<(), ProcessError> {
         let path = self.data();
         match std::fs::rename(&path, self.spec.root.join(to)) {
@@ -146,7 +147,7 @@ impl EtcdProcess {
         }
     }
 
-    /// Copies the data of a process that does not run; nothing may be there yet.
+    /// Copies the data of a process that does not run; the target must not exist.
     pub fn back_up(&self, to: &str) -> Result<PathBuf, ProcessError> {
         let target = self.spec.root.join(to);
         let outcome = copy_dir(&self.data(), &target);
@@ -154,7 +155,7 @@ impl EtcdProcess {
         Ok(target)
     }
 
-    /// Deletes data that never counted.
+    /// Deletes the data of a move into etcd that was not completed.
     pub fn discard(&self) -> Result<(), ProcessError> {
         let path = self.data();
         match std::fs::remove_dir_all(&path) {
@@ -188,14 +189,14 @@ impl RunningEtcd {
     /// Resolves when the process has ended.
     pub async fn ended(&self) {
         let _ = self.pidfd.readable().await;
-        // A child leaves a trace until it is waited for; the process of an earlier start of ours
-        // may be somebody else's child.
+        // A child stays a zombie until it is waited for. A process that an earlier `sheaf` started is
+        // not our child.
         let child = WaitId::PidFd(self.pidfd.get_ref().as_fd());
         let _ = waitid(child, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
 }
 
-/// A process's descriptor as something to wait for: it becomes readable when the process ends.
+/// An asynchronous pidfd, which becomes readable when the process ends.
 #[expect(unsafe_code, reason = "tokio wants a promise about the descriptor")]
 fn exit_signal(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` gives out one descriptor for all its life, and closes it only when

@@ -1,5 +1,5 @@
-//! Requests to the Kubernetes API in the name of the user who asked: their rights decide, and
-//! the API server checks them.
+//! Requests to the Kubernetes API with the identity of the authenticated user (impersonation), so
+//! that the API server authorizes them with the user's rights.
 
 use bytes::{Bytes, BytesMut};
 use client::Caller;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::error::SteveError;
 
-/// Rows with the object in each: columns and object in one answer.
+/// The media type of tables whose rows contain the objects.
 pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const JSON: &str = "application/json";
 
@@ -34,7 +34,7 @@ impl Session<'_> {
         self.send(Method::GET, path, JSON, &[], JSON).await
     }
 
-    /// One object, or nothing if there is none.
+    /// One object, or `None` if it does not exist.
     pub(crate) async fn find(&self, path: &str) -> Result<Option<Value>, SteveError> {
         match self.get(path).await {
             Ok(found) => Ok(Some(found)),
@@ -53,7 +53,7 @@ impl Session<'_> {
         self.send(Method::PATCH, path, "application/merge-patch+json", &bytes, JSON).await
     }
 
-    /// Asks for something that is answered without an object.
+    /// Sends a request whose answer has no object.
     pub(crate) async fn act(&self, path: &str, body: &Value) -> Result<(), SteveError> {
         let bytes = serde_json::to_vec(body).unwrap_or_default();
         self.exchange(Method::PUT, path, JSON, &bytes, JSON).await.map(drop)
@@ -115,7 +115,7 @@ impl Session<'_> {
         Ok(bytes)
     }
 
-    /// A request in the caller's name.
+    /// A request with the headers that impersonate the caller.
     fn request(
         &self,
         method: Method,

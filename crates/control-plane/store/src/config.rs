@@ -10,7 +10,7 @@ use crate::seal::Sealing;
 pub struct Config {
     pub engine: Engine,
     pub retention: Retention,
-    /// How values are kept; plain unless told otherwise.
+    /// Encryption of values; none by default.
     pub sealing: Arc<Sealing>,
 }
 
@@ -80,20 +80,20 @@ pub struct EtcdTls {
 /// tables with few changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// Events older than this may go.
+    /// Events older than this may be dropped.
     pub age: Duration,
-    /// Events go earlier when what only they still hold exceeds this many bytes per
+    /// Events are dropped earlier when the values that only they refer to exceed this many bytes per
     /// table.
     pub bytes: usize,
-    /// Events older than this may go when they hold more than `calm` bytes per table.
+    /// Events older than this may be dropped when they hold more than `calm` bytes per table.
     pub fresh: Duration,
     pub calm: usize,
-    /// This many events per table stay whatever the other two say.
+    /// The minimum of events per table, which the other limits do not drop.
     pub events: usize,
 }
 
 impl Retention {
-    /// How often to look for what may go.
+    /// How often events that may be dropped are searched for.
     pub(crate) fn pace(&self) -> Duration {
         (self.age.min(self.fresh) / 10).clamp(Duration::from_millis(50), Duration::from_secs(15))
     }

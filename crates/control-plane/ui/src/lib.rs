@@ -45,7 +45,7 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// `folder` is read with each request instead of what was built in: for developing pages.
+    /// `folder` is read with each request instead of the built-in files, for work on the pages.
     pub fn new(folder: Option<PathBuf>) -> Self {
         Self { assets: Assets { folder } }
     }
@@ -67,7 +67,7 @@ impl Dashboard {
             _ if name.starts_with(HASHED) => {
                 text(StatusCode::NOT_FOUND, "this file is not part of the dashboard")
             }
-            // The page itself finds out what a path below the dashboard shows.
+            // Paths below the dashboard are routed by the page itself.
             _ => self.page(),
         }
     }

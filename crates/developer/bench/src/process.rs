@@ -15,7 +15,7 @@ use crate::client::Client;
 pub(crate) struct Server {
     child: Child,
     pub(crate) client: Client,
-    /// From exec to the first yes of `/readyz`.
+    /// From exec to the first success of `/readyz`.
     pub(crate) started_in: Duration,
 }
 
@@ -28,7 +28,7 @@ pub(crate) async fn tool(program: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Removes the network of a node that is gone.
+/// Removes the bridge of a node that has ended.
 pub(crate) fn remove_bridge(bridge: &str) {
     let table = format!("sheaf_{bridge}");
     let commands: [&[&str]; 4] = [
@@ -174,7 +174,7 @@ impl Etcd {
             .spawn()
             .context("cannot start etcd; is it installed?")?;
         let etcd = Self { _child: child, _dir: dir, url };
-        // Its first election takes most of a second, which is not the server's.
+        // The first election takes most of a second, which must not be counted as the server's.
         etcd.connect().await?;
         Ok(etcd)
     }

@@ -1,4 +1,5 @@
-//! Which crate may name which.
+//! The dependencies between our crates: the table of allowed edges, the folders as layers, the
+//! longest chain and the share of one crate. An edge that is not in the table is an error.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +53,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The files of the dashboard; requests of its pages go through the API like those of any
     // client.
     ("ui", &["base"]),
-    // Makes the objects of one node real, as a client like any other.
+    // Realizes the objects of one node, as an ordinary client.
     (
         "agent",
         &["backup", "base", "block", "client", "hci", "kinds", "net", "qemu", "types", "virt"],
@@ -136,7 +137,7 @@ fn the_table_itself_keeps_the_invariants() {
         }
         seen
     };
-    // Controllers must be able to run against somebody else's Kubernetes.
+    // Controllers must be able to run in another Kubernetes cluster.
     for client in ["controllers", "client", "agent", "gateway", "steve"] {
         for hidden in ["apiserver", "store", "auth", "sheaf"] {
             assert!(!reach(client).contains(&hidden), "{client} can reach {hidden}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Workloads(Arc<Mutex<BTreeMap<&'static str, Arc<Workload>>>>);
 
 impl Workloads {
-    /// The numbers of the queue called `name`, from nought if it is new.
+    /// The counters of the queue called `name`; zero if it is new.
     pub fn of(&self, name: &'static str) -> Arc<Workload> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(name).or_default())
@@ -22,26 +22,26 @@ impl Workloads {
     }
 }
 
-/// The numbers of one queue.
+/// The counters of one queue.
 #[derive(Debug, Default)]
 pub struct Workload {
     added: AtomicU64,
     ready: AtomicU64,
     retried: AtomicU64,
-    /// From being ready to being worked on.
+    /// From the moment that a key is ready until its reconcile starts.
     pub waited: Durations,
-    /// From then to the end.
+    /// Duration of the reconcile.
     pub worked: Durations,
 }
 
 impl Workload {
-    /// How many were ever added, and how many are ready.
+    /// Sets the number of keys that were ever added, and the number of those that are ready.
     pub fn report(&self, (added, ready): (u64, usize)) {
         self.added.store(added, Ordering::Relaxed);
         self.ready.store(ready as u64, Ordering::Relaxed);
     }
 
-    /// Something failed and will be tried again.
+    /// Counts a reconcile that failed and will be retried.
     pub fn retried(&self) {
         self.retried.fetch_add(1, Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ impl Workload {
 /// Upper bounds in seconds; longer durations are in no bucket.
 const ENDS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0];
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Durations {
     count: AtomicU64,
@@ -73,7 +73,7 @@ impl Durations {
         }
     }
 
-    /// How many took at most as long as each end, in seconds.
+    /// The upper bounds of the buckets in seconds, each with the number of durations up to it.
     pub fn up_to(&self) -> impl Iterator<Item = (f64, u64)> {
         let mut below = 0;
         ENDS.iter().zip(&self.buckets).map(move |(end, bucket)| {
@@ -82,7 +82,7 @@ impl Durations {
         })
     }
 
-    /// How many there were, and how many seconds they took together.
+    /// The number of durations, and their sum in seconds.
     pub fn sum(&self) -> (u64, f64) {
         let load = |atomic: &AtomicU64| atomic.load(Ordering::Relaxed);
         (load(&self.count), load(&self.nanos) as f64 / 1e9)

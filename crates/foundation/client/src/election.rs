@@ -1,8 +1,8 @@
 //! Leader election on a Lease, as every Kubernetes controller does it: the holder renews,
 //! the others wait until it has not done so for the whole lease.
 //!
-//! A holder that comes back under the same identity goes on at once, so that a restart
-//! costs no pause; identities must therefore be unique among those running.
+//! A holder that restarts with the same identity leads again at once, so that a restart
+//! causes no delay; identities must therefore be unique among running candidates.
 
 mod fence;
 mod plan;
@@ -23,14 +23,14 @@ use self::fence::TermFence;
 use self::plan::{ElectionStep, LeaseRecord};
 use crate::fault::Fault;
 
-/// For how long a lease holds and how often it is renewed.
+/// Duration, renewal and retry intervals of a lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     pub lease: Duration,
     /// A holder that could not renew for this long stops leading.
     pub give_up: Duration,
     pub renew: Duration,
-    /// How often those who wait look.
+    /// How often waiting candidates check the lease.
     pub retry: Duration,
 }
 
@@ -54,7 +54,7 @@ pub struct Election {
     pub timing: Timing,
 }
 
-/// Says when a term of leadership is over; cheap to clone.
+/// A term of leadership, which ends when the lease is lost; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Term {
     over: watch::Receiver<bool>,
@@ -67,14 +67,14 @@ impl Term {
         let _ = self.over.wait_for(|over| *over).await;
     }
 
-    /// A client whose writes are refused here as soon as another may lead.
+    /// A client whose writes are refused locally as soon as another candidate may lead.
     pub fn fenced(&self, client: Client) -> Client {
         self.fence.clone().guard(client)
     }
 }
 
 /// Runs for the lease until `stop`; calls `lead` for each term won and waits for it to
-/// return after the term is over. Gives the lease up at the end.
+/// return after the term is over. Releases the lease at the end.
 pub async fn campaign<F: Future<Output = ()>>(
     client: Client,
     election: Election,
@@ -91,7 +91,7 @@ pub async fn campaign<F: Future<Output = ()>>(
         let work = lead(Term { over: term, fence: candidate.fence.clone() });
         tokio::pin!(work);
         tokio::select! {
-            // The work has no reason to end by itself; if it does, somebody else may try.
+            // The work should not end by itself; if it does, another candidate may lead.
             () = &mut work => {}
             () = candidate.hold() => {
                 warn!(lease = candidate.election.name, "leadership lost");
@@ -161,7 +161,7 @@ impl Candidate {
         }
     }
 
-    /// One look at the lease and what follows from it; true if it is ours now.
+    /// Reads the lease and takes the planned step; true if the lease is ours now.
     async fn attempt(&mut self) -> Result<bool, Fault> {
         let found = self.leases.get_opt(&self.election.name).await?;
         let record = found.as_ref().map(plan::read);
@@ -203,7 +203,7 @@ impl Candidate {
         };
         match result {
             Ok(_) => Ok(true),
-            // Somebody else was faster; the next look says who.
+            // Another candidate was faster; the next attempt reads the new holder.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
             Err(failure) => Err(Fault(failure)),
         }

@@ -15,10 +15,10 @@ pub const LAST_RUN: &str = "sheaf.io/last-schedule-time";
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// A Monday, from which schedules are compared: 2024-01-01, midnight.
 const REFERENCE: Timestamp = Timestamp::constant(1_704_067_200, 0);
-/// How many runs are looked at to tell how close they are.
+/// How many runs are compared to find the shortest time between two.
 const COMPARED_RUNS: usize = 50;
 
-/// When something is done again and again.
+/// A parsed schedule.
 #[derive(Debug, Clone)]
 pub struct Schedule(CronField);
 
@@ -41,10 +41,10 @@ pub enum ScheduleError {
     Field { why: String },
 }
 
-/// The runs of a schedule, seen from one moment.
+/// The runs of a schedule at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScheduleTimes {
-    /// The run that is to be done now: of several that were missed, the last.
+    /// The run that is due now: of several that were missed, the last.
     pub due: Option<Timestamp>,
     /// When the next one is due.
     pub next: Option<Timestamp>,
@@ -108,8 +108,8 @@ impl Schedule {
 
     /// The times of the schedule after the run `last`, or since the schedule exists.
     ///
-    /// A last run in the future was noted by a clock that has been put back. The schedule begins
-    /// anew then, so that it does not stand still until that time has come again.
+    /// A last run in the future was recorded by a clock that has been set back since. The schedule
+    /// starts again at `now` then, instead of waiting until that time.
     pub fn times(&self, last: Timestamp, now: Timestamp) -> ScheduleTimes {
         if last.duration_since(now) > SKEW {
             return ScheduleTimes { due: None, next: self.next_after(now), mark: Some(now) };
@@ -119,7 +119,7 @@ impl Schedule {
         ScheduleTimes { due, next: next.or_else(|| self.next_after(now)), mark: due }
     }
 
-    /// The shortest time between two runs; nothing if there are not two.
+    /// The shortest time between two runs; `None` if there are fewer than two.
     pub fn granularity(&self) -> Option<Duration> {
         let mut last = self.next_after(REFERENCE)?;
         let mut shortest = None;

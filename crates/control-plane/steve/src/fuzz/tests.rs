@@ -1,5 +1,5 @@
-//! Ten thousand requests that make no sense, against a Kubernetes API that knows little: each is
-//! answered, in the right shape, and never with a code that clients repeat for minutes.
+//! Ten thousand invalid requests, against a small fake of the Kubernetes API: each is answered in
+//! the form of Steve, and never with a status code that clients retry for minutes.
 
 use std::convert::Infallible;
 use std::io;
@@ -142,7 +142,7 @@ fn cluster() -> kube::Client {
     client::in_process(service, |_| {})
 }
 
-/// Numbers that are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -228,7 +228,7 @@ async fn ten_thousand_broken_requests_are_answered_in_shape() {
         let body = body.map_err(|never: Infallible| -> io::Error { match never {} }).boxed_unsync();
         let reply = steve.answer(SteveRequest { head, body }).await;
         let status = reply.status();
-        // Harvester's actions tell with 500 that they are impossible now; clients do not repeat them.
+        // Harvester's actions answer 500 if they are not possible now; clients do not retry them.
         assert!(status.as_u16() < 500 || is_action && status == 500, "{status} {about}");
         let is_text = reply
             .headers()

@@ -1,9 +1,9 @@
 //! Killing a process that writes, again and again.
 //!
-//! The process is this test binary itself, told to run one more test, `the_writer`,
-//! which takes its orders from standard input. It prints each write it is going to
-//! make and each that was acknowledged; the test kills it at a random moment and then
-//! compares with what the store says.
+//! The process is this test binary itself, started with the filter `the_writer`, a test
+//! that reads its configuration from standard input. It prints each write before it is
+//! made and after it was acknowledged; the test kills it at a random moment and then
+//! compares the output with the content of the store.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -44,7 +44,7 @@ async fn survive(world: World, rounds: usize, seed: u64) {
         let mut writer = start(&world.config(), round);
         let acks = 1 + random.below(300);
         let lines = listen(&mut writer, acks);
-        // Anywhere within a few commits after the last line was heard.
+        // Within a few commits after the last line was read.
         tokio::time::sleep(Duration::from_micros(random.below(3000))).await;
         writer.kill().unwrap();
         let rest = lines.join().unwrap();
@@ -66,7 +66,7 @@ struct Book {
     /// Which write each acknowledged revision belongs to.
     revisions: BTreeMap<Revision, String>,
     acknowledged: usize,
-    /// Where the store stood when the writer was started: everything it does comes after.
+    /// The revision of the store when the writer was started: all of its writes have later ones.
     floor: Revision,
 }
 
@@ -101,7 +101,7 @@ impl Book {
             let Some((acknowledged, attempted)) = self.keys.get(&*entry.name) else { continue };
             assert!(number >= *acknowledged, "{} is {number}, not {acknowledged}", entry.name);
             assert!(number <= *attempted, "{} is {number}, after {attempted}", entry.name);
-            // A revision we were told belongs to the write it was told for.
+            // A revision that the writer printed must have the value of that write.
             if let Some(write) = self.revisions.get(&entry.revision) {
                 assert_eq!(*write, format!("{} {number}", entry.name));
             }
@@ -113,8 +113,8 @@ impl Book {
     }
 }
 
-/// Reads the writer's words, at least until it has acknowledged something `acks`
-/// times, and then in the background until it ends.
+/// Reads the writer's output until it has printed `acks` acknowledgements, and then in
+/// the background until it ends.
 fn listen(writer: &mut Child, acks: u64) -> std::thread::JoinHandle<Vec<String>> {
     let mut output = BufReader::new(writer.stdout.take().unwrap());
     let (mut lines, mut heard) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! A private place for one test to keep a store in, and short words for using it.
+//! A private directory or etcd for the store of one test, and short functions for its use.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl World {
         Self { directory, etcd, tls: None }
     }
 
-    /// An etcd that talks only to bearers of a certificate.
+    /// An etcd that requires client certificates.
     pub(crate) async fn etcd_with_tls() -> Self {
         let directory = TempDir::new().unwrap();
         let [ca, cert, key] = certificates(directory.path());
@@ -87,7 +87,7 @@ impl World {
     }
 }
 
-/// An authority and one certificate of it, good for server and client alike.
+/// A CA and one certificate that is valid for servers and clients.
 fn certificates(directory: &Path) -> [PathBuf; 3] {
     let [ca_key, key] = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
     let mut ca = rcgen::CertificateParams::new(vec![]).unwrap();
@@ -144,7 +144,7 @@ pub(crate) fn delete(table: &str, name: &str, expect: Expect) -> Write {
     Write { table: table.into(), name: name.into(), expect, change: WriteChange::Delete }
 }
 
-/// Writes whatever was there, and says as which revision.
+/// Writes without an expectation, and returns the revision.
 pub(crate) async fn set(store: &Plainly, table: &str, name: &str, value: &str) -> Revision {
     store.write(put(table, name, value.to_owned(), Expect::Any)).await.unwrap().revision
 }

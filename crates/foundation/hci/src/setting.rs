@@ -1,4 +1,5 @@
-//! Longhorn's settings: their defaults, and which values they take.
+//! Longhorn's settings: their defaults and the values that they accept. Pure; values that a setting
+//! does not accept are refused with the valid ones.
 
 use serde_json::Value;
 
@@ -10,13 +11,13 @@ pub enum SettingType {
     /// A whole number within bounds, both included.
     Number(i64, i64),
     OneOf(&'static [&'static str]),
-    /// JSON with a whole number per data engine: `{"v1":"3","v2":"3"}`; a plain number stands
-    /// for both.
+    /// JSON with a whole number per data engine: `{"v1":"3","v2":"3"}`; a plain number applies to
+    /// both.
     NumberByEngine(i64, i64),
     BoolByEngine,
 }
 
-/// A setting as it is before anybody changes it.
+/// A setting with its default.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub name: &'static str,
@@ -187,7 +188,7 @@ fn wanted_number(value: &str, least: i64, most: i64) -> Option<String> {
     })
 }
 
-/// Each engine's value is judged alone.
+/// Checks the value of each engine.
 fn by_engine(value: &str, judge: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let Ok(Value::Object(engines)) = serde_json::from_str(value) else {
         return judge(value);
@@ -199,7 +200,7 @@ fn by_engine(value: &str, judge: &dyn Fn(&str) -> Option<String>) -> Option<Stri
     })
 }
 
-/// The value that holds for an engine, of a setting that may differ between them.
+/// The value for one engine of a setting that may have a value for each.
 pub fn for_engine(value: &str, engine: &str) -> Option<String> {
     match serde_json::from_str(value) {
         Ok(Value::Object(engines)) => match engines.get(engine)? {

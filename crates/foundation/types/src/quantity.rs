@@ -12,10 +12,10 @@ use serde_json::Value;
 
 const NANO: i128 = 1_000_000_000;
 
-/// Largest binary quantity; larger ones are taken for this one.
+/// Largest binary quantity; larger ones are reduced to it.
 const MOST: i128 = i64::MAX as i128 * NANO;
 
-/// More digits than this do not fit upstream's fast path, which alone keeps texts.
+/// The most digits of upstream's fast path, which is the only one that keeps texts unchanged.
 const DIGITS: usize = 18;
 
 /// Why a text is no quantity. The texts are upstream's.
@@ -155,7 +155,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// A quantity's text, cut into pieces.
+/// The parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
     /// Without leading zeros, but never empty.
@@ -197,7 +197,7 @@ impl<'a> Parts<'a> {
         self.whole.len() + places <= DIGITS && power >= -9
     }
 
-    /// Whether upstream keeps the text instead of printing the amount anew.
+    /// Whether upstream keeps the text instead of formatting the amount.
     fn is_canonical(&self, format: Format, exponent: i32, digits: &str) -> bool {
         if !self.is_quick(format, exponent) {
             return false;
@@ -235,7 +235,7 @@ fn suffix(text: &str) -> Option<(Base, i32, Format)> {
         "Ei" => (Base::Two, 60, Format::Binary),
         _ => {
             let exponent = text.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // Beyond this nothing but zero has an amount that can be held.
+            // With a larger exponent, only zero is in the range of `nanos`.
             (Base::Ten, i32::clamp(exponent, -100, 100), Format::Exponent)
         }
     })

@@ -35,10 +35,10 @@ const TICK: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a renewal may take.
 const RENEW_TIMEOUT: Duration = Duration::from_secs(3);
-/// As many events as are taken together.
+/// The most events that are handled together.
 const BATCH: usize = 256;
 
-/// How often neighbours are told of an address that has come to this node.
+/// How many gratuitous ARP announcements are sent for an address that this node has taken.
 const TELLS: u8 = 3;
 
 /// An address that this node announces.
@@ -46,7 +46,7 @@ const TELLS: u8 = 3;
 struct HeldAddress {
     /// When the last renewal that succeeded was sent.
     renewed: Instant,
-    /// How often neighbours were told of it.
+    /// How many gratuitous ARP announcements were sent.
     told: u8,
 }
 
@@ -152,7 +152,7 @@ impl AnnounceReconciler {
                 return Some(RETRY);
             }
         };
-        // An address that the kernel has removed is news again.
+        // An address that the kernel has removed has to be announced again.
         self.held.retain(|address, _| seen.announced.iter().any(|(own, _)| own == address));
         let held = self.held.iter().map(|(address, held)| (*address, held.renewed.elapsed()));
         let since_renewal: BTreeMap<Ipv4Addr, Duration> = held.collect();
@@ -219,7 +219,7 @@ impl AnnounceReconciler {
         }
     }
 
-    /// Only after the address is gone from all interfaces.
+    /// Releases a lease. Called only after the address was removed from all interfaces.
     async fn give_back(&mut self, lease: &AnnouncementLease) {
         self.held.remove(&lease.address);
         let is_gone =
@@ -279,7 +279,7 @@ enum RenewError {
     Refused(#[source] Fault),
 }
 
-/// Writes the time into a lease, unless it has changed; returns when that was sent.
+/// Renews a lease, unless another writer has changed it; returns when the request was sent.
 async fn renew(
     client: &Client,
     node: &str,

@@ -1,7 +1,7 @@
 //! Removing a backup, and the blocks that no other backup of its volume refers to.
 //!
-//! The configuration goes first, so that no backup is left whose blocks are missing. Blocks stay
-//! whenever it is not certain that nobody needs them; the next deletion finds them.
+//! The configuration is removed first, so that no backup is left whose blocks are missing. Blocks are
+//! kept unless it is certain that no backup refers to them; the next deletion checks them again.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl BackupStore {
     pub async fn delete(&self, volume: &str, backup: &str) -> Result<(), DeleteError> {
         layout::check_name(backup).map_err(StoreError::from)?;
         if self.volume(volume).await?.is_none() {
-            // Nothing was ever begun, or another cluster removed all of it.
+            // The backup was never started, or another cluster removed it.
             return Ok(());
         }
         let mut lock = self.lock(volume, LockKind::Deletion).await?;
@@ -46,7 +46,7 @@ impl BackupStore {
             lock.keep().await?;
             match self.backup(volume, name).await {
                 Ok(Some(config)) if config.is_complete() => left.push(config),
-                // One under way, or one that cannot be read, may refer to any block.
+                // A backup in progress, or one that cannot be read, may refer to any block.
                 Ok(_) | Err(StoreError::Config { .. }) => {
                     return Ok(self.note_last(volume, &left, None).await?);
                 }
@@ -75,7 +75,7 @@ impl BackupStore {
         Ok(self.note_last(volume, &left, Some(count)).await?)
     }
 
-    /// Writes down which backup is the last now.
+    /// Writes the name of the latest backup into the configuration of the volume.
     async fn note_last(
         &self,
         volume: &str,
@@ -100,7 +100,7 @@ impl BackupStore {
     }
 
     async fn delete_volume_locked(&self, volume: &str) -> Result<(), StoreError> {
-        // Configurations first: blocks without them are nobody's.
+        // Configurations first: without them no backup refers to the blocks.
         for at in [self.layout.backups(volume), self.layout.blocks(volume)] {
             for path in self.all_below(&at).await? {
                 self.remove(&path).await?;

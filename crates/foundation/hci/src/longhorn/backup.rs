@@ -1,4 +1,5 @@
-//! Backups, where they are kept, and what is known of them.
+//! Longhorn's kinds of backups: BackupTarget, BackupVolume, Backup, BackupBackingImage, SystemBackup
+//! and SystemRestore.
 
 use crd::atom::{Map, ObjectMeta};
 use crd::record::record;

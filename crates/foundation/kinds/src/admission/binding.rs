@@ -1,4 +1,5 @@
-//! Bindings of admission policies to what they apply to.
+//! ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding: defaults, validation and
+//! columns.
 
 use jiff::Timestamp;
 use schema::{FieldError, Path};

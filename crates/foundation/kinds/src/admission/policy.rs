@@ -1,4 +1,5 @@
-//! Admission policies written in CEL.
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: defaults, validation (expressions are
+//! compiled) and columns.
 
 use jiff::Timestamp;
 use schema::cel::{Declarations, ExpectedType};

@@ -1,4 +1,5 @@
-//! Ingresses.
+//! Ingresses: validation and columns. Stored for clients that expect the kind; no controller acts on
+//! them.
 
 use jiff::Timestamp;
 use schema::{FieldError, Path};

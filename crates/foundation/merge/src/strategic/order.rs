@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{PATCH, StrategicError, wrong_type};
 
-/// How items of a list are told apart.
+/// The identity of an item of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ItemIdentity<'a> {
     Scalar,
@@ -58,7 +58,7 @@ pub(super) fn arrange(
     let mut ours = ours.into_iter().peekable();
     for item in theirs {
         let at = place(&live, &item);
-        // An item of ours goes first unless the live order says otherwise.
+        // An item of the patch is first unless the live order says otherwise.
         while let Some(before) = ours.next_if(|our| match (at, place(&live, our)) {
             (Some(at), Some(our)) => at >= our,
             _ => true,
@@ -71,9 +71,9 @@ pub(super) fn arrange(
     Ok(arranged)
 }
 
-/// The live order that `$setElementOrder` is weighed against. Upstream edits the live list in
-/// place, so that new items fill the room that deleted ones leave and thereby get a place in
-/// the live order. Clients see the outcome, so we do the same.
+/// The live order that `$setElementOrder` is compared with. Upstream edits the live list in
+/// place, so that new items take the positions of deleted ones and thereby a position in the
+/// live order. Clients see the result, so we do the same.
 pub(super) fn after_edit(
     live: &[Value],
     patch: &[Value],
@@ -96,7 +96,7 @@ pub(super) fn after_edit(
     order
 }
 
-/// Checks that the items of a patch occur in the wanted order; deletions aside.
+/// Checks that the items of a patch, except deletions, are in the order of `$setElementOrder`.
 pub(super) fn check(
     patch: &[Value],
     wanted: &[Value],

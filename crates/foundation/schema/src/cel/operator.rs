@@ -1,4 +1,5 @@
-//! Operators whose operands are all evaluated first.
+//! CEL operators whose operands are all evaluated first: comparison, arithmetic, `in`, indexing.
+//! Short-circuit operators (`&&`, `||`, `?:`) are elsewhere.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -116,8 +117,8 @@ impl<'a> Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Lists one after the other; sets without repetition, list maps with the right one's
-    /// items in place of the left one's.
+    /// Concatenates lists. Sets get no duplicates, and in list maps items of the right operand
+    /// replace those of the left one.
     fn concatenate(&self, left: &Val<'a>, right: &Val<'a>) -> Result<Vec<Val<'a>>, Error> {
         let (mut all, added) = (compare::items(left), compare::items(right));
         let Val::Array(_, Some(node)) = left else {

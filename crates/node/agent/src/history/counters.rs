@@ -13,7 +13,7 @@ const QMP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Sector size of the kernel's counters, for every disk.
 const SECTOR: u64 = 512;
 
-/// Counted since the subject began; nothing where it is not counted.
+/// Counters since the start of a host or machine; `None` where there is no counter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct UsageCounters {
     pub(super) cpu_nanoseconds: u64,
@@ -45,7 +45,7 @@ pub(super) fn of_node() -> UsageCounters {
     UsageCounters::of(usage::node(), disk_bytes(&disks, is_disk), port_bytes(&networks, is_port))
 }
 
-/// Of a machine; nothing if its process is gone.
+/// The counters of a machine; `None` if its process has ended.
 pub(super) async fn of_machine(live: &LiveMachine) -> Option<UsageCounters> {
     let usage = usage::process(live.running.process().pid)?;
     let disk = tokio::time::timeout(QMP_TIMEOUT, guest_disks(live)).await.ok().flatten();
@@ -58,7 +58,7 @@ async fn guest_disks(live: &LiveMachine) -> Option<(u64, u64)> {
     Some((read, stats.iter().map(|disk| disk.write_bytes).sum()))
 }
 
-/// Bytes sent by a tap are received by the guest. Without taps nothing is counted.
+/// Bytes sent by a tap are received by the guest. `None` without taps.
 fn guest_networks(live: &LiveMachine) -> Option<(u64, u64)> {
     let attachments = live.attachments();
     let taps = attachments.iter().filter_map(|attachment| match &attachment.place {

@@ -1,5 +1,5 @@
-//! The network of the node's own guests: one bridge with DHCP and DNS, and what is known of the
-//! guests on it.
+//! The guest network of the node: one bridge with NAT, DHCP and DNS, and the state of the guests on
+//! it for services, policies and other nodes. Refuses a bridge that another server of the host uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -53,7 +53,7 @@ impl Nat {
         wanted.name = bridge.clone();
         wanted.host_tcp.clone_from(host_tcp);
         if bridge.as_str() != "sheaf0" {
-            // A second server on one host must not take the first one's taps for its leftovers.
+            // A second server on one host must not remove the taps of the first one as unused.
             let (prefix, table) = plan::names(bridge.as_str());
             wanted.tap_prefix =
                 prefix.parse().map_err(|why: net::LinkNameError| why.to_string())?;
@@ -100,7 +100,7 @@ impl Nat {
         self.network.bridge().tap_name(&format!("{} {interface}", vmi.uid)).to_string()
     }
 
-    /// Lets DHCP and DNS know a guest.
+    /// Adds a guest to DHCP and DNS.
     pub(super) fn introduce(
         &self,
         vmi: &Vmi,

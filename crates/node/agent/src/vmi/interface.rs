@@ -1,5 +1,5 @@
-//! The interfaces of a running guest: those that come and go, and those of a guest that was
-//! found, whose networks know nothing of it yet.
+//! The interfaces of a running guest: hot plug and unplug, and the reconnection of a guest that was
+//! adopted after a restart of the agent.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::translate;
 use crate::network::{Attachment, NetworkLocation, RECORD, binding};
 
 impl VmiActor {
-    /// Gives a guest that was found its name, its lease and its open ports back: only its tap
-    /// has outlived the process that made them.
+    /// Restores the DNS name, the DHCP lease and the open ports of an adopted guest: of these only
+    /// its tap survived the restart of the agent.
     pub(super) async fn reconnect(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) {
         self.unknown_to_networks = false;
         let machine = live.running.spec().machine;
@@ -66,8 +66,8 @@ impl VmiActor {
         record(live, |machine| machine.nics.push(nic))
     }
 
-    /// Connects a new interface. The chosen network is on disk before it is set up, and forgotten
-    /// if that fails: its network may have changed by the next try.
+    /// Connects a new interface. The chosen network is written to disk before it is set up, and
+    /// removed if that fails: the network may have changed by the next attempt.
     async fn connect_further(
         &self,
         vmi: &Arc<Vmi>,

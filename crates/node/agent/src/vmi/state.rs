@@ -1,9 +1,9 @@
 //! State of a machine besides its disks: the firmware's variables and the TPM.
 //!
-//! It lies in the folder of the run and ends with it, unless the object requests persistence: then
-//! it lies in `agent/state/<namespace>.<machine>/` and is found again by the next run. State that
-//! no machine needs any more is removed when the agent starts and once an hour. State of a guest
-//! that migrates moves with it, and nothing of it stays on the node that it has left.
+//! It is in the directory of the run and is removed with it, unless the object requests persistence:
+//! then it is in `agent/state/<namespace>.<machine>/` and is used again by the next run. State of
+//! deleted machines is removed when the agent starts and once an hour. State of a guest that
+//! migrates moves with it, and is removed from the source node.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ use crate::context::Context;
 
 const SWEEP: std::time::Duration = std::time::Duration::from_secs(3600);
 
-/// Where the state of one machine lies.
+/// The paths of the state of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StateDir {
     pub(super) nvram: PathBuf,
@@ -50,7 +50,7 @@ impl StateDir {
         }
     }
 
-    /// Makes what is not there yet.
+    /// Creates missing files.
     pub(super) fn provide(
         &self,
         host: &HostCapabilities,
@@ -78,13 +78,13 @@ impl StateDir {
         ignore_missing(std::fs::remove_dir_all(&self.tpm))?;
         ignore_missing(std::fs::remove_file(&self.nvram))?;
         if let Some(folder) = &self.folder {
-            // There may be more than this in it.
+            // Fails if the folder has other files, which are kept.
             let _ = std::fs::remove_dir(folder);
         }
         Ok(())
     }
 
-    /// Puts variables of the firmware in place that the machine had elsewhere. The file exists.
+    /// Writes the firmware variables that the machine had on another node. The file exists.
     pub(super) fn restore_variables(&self, bytes: &[u8]) -> std::io::Result<()> {
         use std::io::Write as _;
         let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(&self.nvram)?;
@@ -128,7 +128,7 @@ async fn sweep_once(context: &Context) {
                     warn!(error = %Chain(&failure), "cannot remove a machine's state");
                 }
             }
-            // Not now is not never: nothing is removed in doubt.
+            // The API may be unavailable for a moment only: nothing is removed in doubt.
             Err(_) => return,
         }
     }

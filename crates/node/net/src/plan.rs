@@ -1,7 +1,7 @@
-//! How to get from the network that is to the one that is wanted. Pure.
+//! The steps from the observed network of a node to the desired one. Pure.
 //!
-//! The order makes every step safe to stop after: rules are in force before a tap joins a bridge,
-//! and a tap is gone before the rules that held it back.
+//! The order makes it safe to stop after every step: rules are in force before a tap joins a bridge,
+//! and a tap is removed before the rules that restrict it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -79,7 +79,7 @@ pub enum LinkKind {
     Tap {
         owner: Option<u32>,
         queues: Queues,
-        /// Somebody has it open, a QEMU.
+        /// A process has it open: QEMU.
         is_open: bool,
         is_isolated: bool,
     },
@@ -144,7 +144,7 @@ pub enum NetworkAction {
 }
 
 impl NetworkAction {
-    /// The tap that a step is about, when it is about nothing else.
+    /// The tap of a step that changes nothing else.
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             Self::DeleteTap { tap } | Self::CreateTap { tap, .. } | Self::Attach { tap, .. } => {
@@ -154,7 +154,7 @@ impl NetworkAction {
         }
     }
 
-    /// Whether a step is about services only, so that guests do without them when it fails.
+    /// Whether a step changes services only, so that guests start without them when it fails.
     pub fn is_about_services(&self) -> bool {
         matches!(self, Self::ReplaceServices(_) | Self::ReplaceReroute(_))
     }
@@ -185,12 +185,11 @@ pub enum Conflict {
     Unfiltered { tap: LinkName, bridge: LinkName },
 }
 
-/// Decides what would make `seen` what `want` says; does nothing itself. An empty plan means that
-/// all is as it should be.
+/// Decides the steps from `seen` to `want`. An empty plan means that both agree.
 ///
-/// A port whose foreign bridge is missing is reported and left out; it does not hold up the others.
-/// A tap that is not wanted goes once nobody has it open: a guest never loses its network because
-/// somebody forgot to name it.
+/// A port whose foreign bridge is missing is reported and left out; it does not block the others.
+/// A tap that is not desired is removed when no process has it open: a running guest never loses its
+/// network because its port is missing in `want`.
 pub fn plan(want: &DesiredNetwork, seen: &ObservedNetwork) -> (Vec<NetworkAction>, Vec<Conflict>) {
     let mut conflicts = Vec::new();
     if let Some(link) = seen.links.get(&want.bridge.name)
@@ -232,7 +231,7 @@ pub fn plan(want: &DesiredNetwork, seen: &ObservedNetwork) -> (Vec<NetworkAction
     (actions, conflicts)
 }
 
-/// The rules for policies, where they are not in force.
+/// The rules of policies, if they are not in force yet.
 fn policies(want: &DesiredNetwork, seen: &ObservedNetwork) -> Option<PolicyRules> {
     let wanted = match (&want.policies, &seen.policies) {
         (GuestPolicies::Unenforced, _) | (GuestPolicies::Unknown, Some(_)) => return None,
@@ -265,7 +264,7 @@ fn services(
     actions
 }
 
-/// Everything of ours that goes when the network does, whoever uses it.
+/// All taps that are removed with the network, also those in use.
 pub(crate) fn taps_to_remove(want: &DesiredNetwork, seen: &ObservedNetwork) -> Vec<LinkName> {
     let none = DesiredNetwork::new(want.bridge.clone(), vec![]);
     unwanted_taps(&none, seen).into_iter().map(|(tap, _)| tap.clone()).collect()
@@ -302,7 +301,7 @@ fn obstructed(port: &Port, seen: &ObservedNetwork) -> Option<Conflict> {
         Some(link) if link.kind != LinkKind::Bridge => {
             Some(Conflict::NotABridge { tap: tap(), bridge: name.clone() })
         }
-        // A guest that was meant for a VLAN must not find itself beside all others.
+        // A guest of a VLAN must not be connected to the untagged network.
         Some(link) if !link.filters_vlans && *vlans != PortVlan::untagged() => {
             Some(Conflict::Unfiltered { tap: tap(), bridge: name.clone() })
         }
@@ -310,7 +309,7 @@ fn obstructed(port: &Port, seen: &ObservedNetwork) -> Option<Conflict> {
     }
 }
 
-/// Taps of ours that no port asks for.
+/// Taps of ours without a port in `want`.
 fn unwanted_taps<'a>(
     want: &DesiredNetwork,
     seen: &'a ObservedNetwork,
@@ -350,8 +349,8 @@ fn bridge(bridge: &Bridge, seen: &ObservedNetwork) -> Vec<NetworkAction> {
     actions
 }
 
-/// An existing tap is adopted. One with the wrong owner is made anew, unless a guest uses it: the
-/// owner does not matter to a process that has it open.
+/// An existing tap is adopted. One with the wrong owner is created again, unless a guest uses it:
+/// the owner does not matter to a process that has it open.
 fn create_tap(port: &Port, seen: &ObservedNetwork) -> Option<Vec<NetworkAction>> {
     let (tap, owner, queues) = (port.tap.clone(), port.owner, port.queues);
     let create = NetworkAction::CreateTap { tap: tap.clone(), owner, queues };

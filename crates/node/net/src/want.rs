@@ -46,7 +46,7 @@ pub struct Bridge {
     /// TCP ports that guests may reach on the host besides DHCP, DNS and ping: the API's port, at
     /// least.
     pub host_tcp: BTreeSet<u16>,
-    /// Destinations that know the way back to a guest's own address, so that it is kept.
+    /// Destinations with a route back to guests, for which source addresses are not translated.
     pub direct: Vec<Ipv4Net>,
 }
 
@@ -91,8 +91,8 @@ pub struct Port {
 pub enum Attachment {
     /// To our own bridge, with an address that we chose.
     Nat { address: Ipv4Addr, inbound: InboundPolicy },
-    /// To a bridge of an uplink, or one that somebody else made. A bridge that does not filter VLANs
-    /// takes ports of the untagged network only.
+    /// To a bridge of an uplink, or one that the administrator created. A bridge that does not filter
+    /// VLANs accepts ports of the untagged network only.
     Bridge { name: LinkName, guard: SpoofGuard, vlans: PortVlan },
 }
 
@@ -132,7 +132,7 @@ pub struct SpoofGuard {
     pub access_port: bool,
 }
 
-/// Why a wanted network is refused.
+/// Why a desired network is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WantError {
     #[error("table name {table:?} must begin with a letter and have letters, digits and '_' only")]
@@ -162,7 +162,7 @@ impl DesiredNetwork {
         Self { bridge, ports, services: None, policies, overlay, dhcp: BTreeMap::new() }
     }
 
-    /// Whether all of it can be made at once.
+    /// Checks each part, and that no two parts conflict.
     pub fn check(&self) -> Result<(), WantError> {
         self.bridge.check()?;
         for (index, port) in self.ports.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! From a service to an address that answers for it.
+//! Resolves a service to the address of one of its endpoints, for webhooks and aggregated servers.
 //!
-//! Nobody forwards service addresses on this machine, so a request goes to an endpoint at
-//! once: a ready one of the service's EndpointSlices, or of its Endpoints.
+//! The node may have no rules for service addresses (`--guest-network user`, no agent), so a
+//! request is sent to a ready endpoint of the service's EndpointSlices, or of its Endpoints.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ const ENDPOINTS: &str = "services/endpoints";
 const SLICES: &str = "endpointslices";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// Why a service leads nowhere.
+/// Why a service cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResolveError {
     #[error("service {0:?} not found")]

@@ -1,4 +1,5 @@
-//! The storage of a replica: a model, or the real store.
+//! The storage of a simulated replica: a model of a disk, or the real store on simulated files. Both
+//! support the faults of `nemesis`: power cuts, damage, full disks.
 
 use std::collections::BTreeSet;
 
@@ -34,17 +35,17 @@ impl Disk {
         self.description().promised
     }
 
-    /// The newest in-sync set that it was told of.
+    /// The newest in-sync set that it has stored.
     pub(crate) fn epoch(&mut self) -> Epoch {
         self.description().epoch
     }
 
-    /// The newest flush that it durably knows of.
+    /// The newest flush mark that it has made durable.
     pub(crate) fn flushed(&mut self) -> FlushMark {
         self.description().marks.unwrap_or_default().flushed
     }
 
-    /// The newest flush that it durably knows every member to have carried out.
+    /// The newest durable mark of a flush that every member has carried out.
     pub(crate) fn completed(&mut self) -> FlushMark {
         self.description().marks.unwrap_or_default().complete
     }

@@ -1,4 +1,6 @@
-//! Faults.
+//! Fault injection of the simulation: crashes, power cuts, partitions, damaged and replaced files,
+//! restores of the control plane. Damaged and replaced files never hit the last good copy, since no
+//! engine could recover from that.
 
 use super::Time;
 use super::hosts::Copied;
@@ -7,7 +9,7 @@ use super::world::{Start, What, World};
 use crate::ids::{BootId, ReplicaId};
 use crate::repl::engine::{Command, Engine, Event};
 
-/// No fault lasts longer.
+/// The longest duration of a fault.
 const LONGEST_FAULT: Time = Time::from_millis(700);
 
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +27,7 @@ enum Fault {
     /// A page of a replica's map is damaged.
     DamagedMap,
     Rival,
-    /// A rival on the other side of a network that fell apart.
+    /// A second engine on the other side of a network partition.
     Partition,
     Migration,
     Close,
@@ -188,7 +190,7 @@ impl World {
         match self.plan.faults.rot_many {
             true if isr.contains(&last.replica) => Some(self.rng.index(self.hosts.len() - 1)),
             true => None,
-            // Any other copy will do.
+            // Any other copy is sufficient.
             false => (isr.len() > 1).then_some(0),
         }
     }
@@ -199,7 +201,7 @@ impl World {
     fn restore_copy(&mut self) {
         let many = self.plan.faults.rollback_many && self.rng.chance(500);
         let chosen = if many { self.hosts.len() - 1 } else { 1 };
-        // One that is on its way out of the set may be gone by the time that the copy is found.
+        // A member that is being removed from the set may be out of it when the copy is detected.
         let engines = || self.servers.iter().filter_map(|it| it.engine.as_ref());
         let keeps = |engine: &Engine, id: &ReplicaId| {
             engine.is_over() || engine.status().isr.contains(id) && !engine.is_leaving(*id)
@@ -269,7 +271,7 @@ impl World {
         self.after(delay, What::StartEngine(Box::new(start)));
     }
 
-    /// A guest that goes on with another engine is alive.
+    /// Whether the guest continues with another engine.
     fn lives_elsewhere(&self, server: usize) -> bool {
         let goes_on = |(at, it): (usize, &super::hosts::EngineHost)| {
             at != server && it.busy && it.engine.as_ref().is_some_and(|engine| !engine.is_over())
@@ -293,7 +295,7 @@ impl World {
         self.forget_requests(server);
         for wire in self.net.of_engine(server) {
             self.lose_unsent(wire);
-            // Sometimes nobody tells the replica.
+            // Sometimes the replica does not notice that the connection was lost.
             if self.rng.chance(700) {
                 self.hang_up_later(wire);
             }
@@ -335,7 +337,7 @@ impl World {
         self.after(length, What::Heal { engine_host, replica });
     }
 
-    /// Somebody must serve the volume: when nobody does, another engine is started.
+    /// Starts another engine when no engine serves the volume.
     pub(crate) fn supervise(&mut self) {
         for server in 0..self.servers.len() {
             let faulted = self.servers[server].engine.as_ref().is_some_and(|it| it.is_faulted());

@@ -1,4 +1,5 @@
-//! One queue of a guest: requests are taken from it and answers put back.
+//! One virtqueue of a guest: takes requests from the available ring, and puts answers into the used
+//! ring. Requests in flight are recorded, so that the next process completes them after a crash.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -14,7 +15,7 @@ use super::config::MAX_RING;
 use super::request::{self, Kind, Room, Status, Table};
 use super::{Memory, Setup, inflight};
 
-/// Why a ring cannot go on.
+/// Why a virtqueue cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RingError {
     #[error("the guest's ring is not where it says")]
@@ -28,7 +29,7 @@ pub(crate) enum RingError {
 /// A request that was taken.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// Names it in its ring.
+    /// Index of the first descriptor, which identifies the request in its queue.
     pub(crate) head: u16,
     pub(crate) kind: Kind,
 }
@@ -44,12 +45,12 @@ pub(crate) struct Ring {
     open: BTreeMap<u16, Room>,
     /// Requests that another process had taken and not answered; they are taken first.
     left: VecDeque<u16>,
-    /// Answers were put in since the guest was last told.
+    /// Whether the guest has been notified of all answers.
     told: bool,
-    /// The guest kicks when it has something.
+    /// Whether the guest kicks when it adds requests.
     listening: bool,
     pub(crate) durable: bool,
-    /// Takes nothing more.
+    /// Takes no more requests.
     closed: bool,
     /// Waits for the last answer, and receives the index of the next request.
     draining: Option<mpsc::Sender<u16>>,
@@ -98,13 +99,13 @@ impl Ring {
         })
     }
 
-    /// Takes note that the guest has something.
+    /// Clears the kick eventfd.
     pub(crate) fn rest(&self) {
         let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
     }
 
-    /// The next request. None: to be asked to [`listen`](Self::listen) for more. Until then the
-    /// guest does not kick, which costs it more than the request itself.
+    /// The next request. After `None`, call [`listen`](Self::listen) to be notified of more. Until
+    /// then the guest does not kick, since a kick costs it more than the request itself.
     pub(crate) fn take(&mut self) -> Result<Option<Taken>, RingError> {
         if self.closed {
             return Ok(None);
@@ -124,7 +125,7 @@ impl Ring {
         self.begin(head).map(Some)
     }
 
-    /// From now on the guest kicks when it has something. Says whether it has already.
+    /// From now on the guest kicks when it adds requests. Returns whether there are some already.
     pub(crate) fn listen(&mut self) -> Result<bool, RingError> {
         if self.closed {
             return Ok(false);
@@ -140,7 +141,7 @@ impl Ring {
         Ok(Taken { head, kind })
     }
 
-    /// Answers a request. False if the ring knows of no such.
+    /// Answers a request. False if there is no such request.
     pub(crate) fn answer(&mut self, head: u16, data: &[u8], status: Status) -> bool {
         let Some(room) = self.open.remove(&head) else { return false };
         let written = room.put(&self.memory, data, status);
@@ -169,32 +170,32 @@ impl Ring {
         self.drained();
     }
 
-    /// Tells the guest that there are answers, if it wants to know.
+    /// Notifies the guest of new answers, unless it has disabled notifications.
     pub(crate) fn tell(&mut self) {
         if std::mem::replace(&mut self.told, true) {
             return;
         }
         let wanted = self.queue.needs_notification(&*self.memory).unwrap_or(true);
         if let Some(call) = self.call.as_ref().filter(|_| wanted) {
-            // Fails only when it would overflow, and then the guest knows.
+            // Fails only when the eventfd would overflow, and then a notification is pending.
             let _ = rustix::io::write(call, &1u64.to_ne_bytes());
         }
     }
 
-    /// Takes nothing more; `done` is told where the next request begins, once everything that
-    /// was taken has been answered.
+    /// Takes no more requests; `done` gets the index of the next request when all requests that
+    /// were taken have been answered.
     pub(crate) fn drain(&mut self, done: mpsc::Sender<u16>) {
         self.closed = true;
         self.draining = Some(done);
         self.drained();
     }
 
-    /// Takes nothing more.
+    /// Takes no more requests.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Whether whoever wanted it drained has been told.
+    /// Whether [`drain`](Self::drain) has completed.
     pub(crate) fn is_drained(&self) -> bool {
         self.draining.is_some() && self.open.is_empty()
     }
@@ -248,7 +249,7 @@ mod tests {
         fn with_ring(event_idx: bool) -> (Self, Ring) {
             let memory = Memory::from_ranges(&[(GuestAddress(0), 0x1_0000)]).unwrap();
             let memory = Arc::new(memory);
-            // One that its maker waits for, which nobody here may do.
+            // A blocking eventfd, which the ring must make non-blocking.
             let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
             let ring = Ring::new(Setup {
                 memory: memory.clone(),

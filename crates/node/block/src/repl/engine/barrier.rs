@@ -7,7 +7,7 @@
 //! ```
 //!
 //! While it drains and is sent, changes of the guest are held back, so that every member does it at
-//! the same point of the volume's history. Reads go on, except for a revert.
+//! the same point of the volume's history. Reads are still served, except during a revert.
 //!
 //! A snapshot holds changes back for a round trip and not for a disk: slow work is done before
 //! (files are created) and after (its content becomes durable), while the guest writes. The
@@ -24,7 +24,7 @@ pub(super) struct Barrier {
     pub(super) guest: GuestId,
     request: Request,
     step: BarrierStep,
-    /// The snapshot that is taken back, and why.
+    /// The reason why a snapshot is deleted again.
     undoes: Option<Refusal>,
 }
 
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// The call that does it; an error is an answer that needs no call.
+    /// The request to the members; `Err` is a result that needs no request.
     fn barrier_request(&self, request: GuestRequest) -> Result<Request, Result<(), GuestError>> {
         let known = |id| self.snapshots.iter().any(|info| info.id == id);
         let learning = self
@@ -100,7 +100,7 @@ impl Engine {
             GuestRequest::Revert { to: id } | GuestRequest::DeleteSnapshot { id } if !known(id) => {
                 Err(Err(GuestError::NoSnapshot))
             }
-            // A rebuild walks along the snapshots; they must stay where they are.
+            // A rebuild copies snapshot by snapshot, so they must not change meanwhile.
             GuestRequest::DeleteSnapshot { .. } | GuestRequest::Revert { .. } if learning => {
                 Err(Err(GuestError::Busy))
             }
@@ -148,7 +148,7 @@ impl Engine {
         self.reply(barrier.guest, result);
     }
 
-    /// Every member has done it.
+    /// Every member has carried out the change.
     fn changed_as_a_whole(&mut self, request: Request) {
         // A replica that was replaced by a copy from before lacks the flush that follows.
         self.flush.regions.note_all();
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// The change tracking of replicas outside refers to another head.
+    /// Stops the change tracking of replicas outside of the in-sync set: it refers to another head.
     fn untrack(&mut self) {
         for member in &mut self.members {
             if matches!(member.role, Role::Outside | Role::Leaving) {

@@ -1,8 +1,8 @@
 //! Requests of the guest, and when they may start.
 //!
 //! A request waits until the engine is active, nothing that overlaps it is under way, its region
-//! is reconciled, no barrier stands, and, for reads, every member has lately proven that no other
-//! engine was promised anything. Requests that overlap start in the order they came.
+//! is reconciled, no barrier is active, and, for reads, every member has lately proven that it
+//! promised no newer generation. Requests that overlap start in the order of their arrival.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,13 @@ pub(super) const SECTOR: u64 = 512;
 /// Ranges without data are cut into pieces of this size, so that none blocks others for long.
 const MAX_RANGE: u64 = 64 << 20;
 
-/// A map is told for so much at once.
+/// The longest range of one map request.
 const MAP: u64 = MAX_DATA as u64;
 
 /// How often a read is tried before the block counts as unreadable.
 const ATTEMPTS: u8 = 4;
 
-/// A request that has not started, or that is carried along while it is under way.
+/// A request that has not started, or is kept for a retry while it is in progress.
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
     pub(super) guest: GuestId,
@@ -46,7 +46,7 @@ pub(super) enum What {
     WriteZeroes { span: Span, fua: bool },
 }
 
-/// A request that was cut into several.
+/// A request that was split into several parts.
 #[derive(Debug)]
 pub(super) struct Parts {
     left: usize,
@@ -67,7 +67,7 @@ impl Waiting {
         }
     }
 
-    /// Needs nothing of what is there already.
+    /// Whether it covers whole blocks, so that no block has to be read first.
     fn is_whole(&self) -> bool {
         let exact = match &self.what {
             What::Read(span)
@@ -122,7 +122,7 @@ impl Engine {
             GuestRequest::Map { offset, length } => {
                 let end = offset.saturating_add(length).min(offset / MAP * MAP + MAP);
                 match self.phase {
-                    // Not known, and data can always be read.
+                    // The map is not known; data can always be read.
                     Phase::Standby => {
                         let extent = Extent { length, hole: false };
                         self.reply(id, Ok(GuestReply::Map(vec![extent])));
@@ -182,7 +182,7 @@ impl Engine {
         self.out.push(Action::Reply { id, result });
     }
 
-    /// Starts what may start.
+    /// Starts all queued requests that may start.
     pub(super) fn pump(&mut self) {
         if self.queue.is_empty() {
             return;

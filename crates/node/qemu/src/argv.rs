@@ -1,14 +1,14 @@
-//! The QEMU command line of a machine. Pure: it opens nothing and looks at nothing.
+//! The QEMU command line of a machine. Pure: it neither opens files nor reads the state of the host.
 //!
 //! The layout of the PCI bus is fixed by the order of this file, because guests name their
 //! interfaces after it and a migration must find it again: every device that can be unplugged
-//! sits behind a root port of its own, interfaces first, so that the first one is `enp1s0` in
+//! is behind a root port of its own, interfaces first, so that the first one is `enp1s0` in
 //! most Linux guests. `spare_ports` empty ports follow, called `hot0`, `hot1`, …. A machine that
-//! comes from another node has the layout that it has there instead.
+//! migrates from another node gets the layout that it has there instead.
 //!
 //! QEMU gets its sockets from us as open file descriptors, so it needs no right to create
-//! anything in the machine's folder, and we can connect before it is up. Only the one that
-//! QEMU 7.2 insists on opening itself (VNC) is a path, in a folder of its own.
+//! files in the machine's folder, and we can connect before it is up. Only the socket of VNC is
+//! a path, in a folder of its own, since QEMU 7.2 accepts no descriptor for it.
 //!
 //! A guest that powers off stops the processors but not the process (`-action shutdown=pause`): a
 //! power-off can be told from a crash later, even if nothing watched the machine when it happened.
@@ -31,7 +31,7 @@ use line::Line;
 /// Files that the launcher opened for a machine, and paths that QEMU is to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wiring {
-    /// Also how a process is recognised as this machine's, so it is an absolute path.
+    /// An absolute path, by which a process is also recognised as that of this machine.
     pub pid_file: PathBuf,
     pub qmp: RawFd,
     pub serial: RawFd,
@@ -86,7 +86,7 @@ fn general(line: &mut Line, machine: &Machine, wiring: &Wiring) {
         "-sandbox",
         "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
     );
-    // Even a machine that is to run at once waits until the console is being read.
+    // Every machine starts paused, until its console is read.
     line.flag("-S");
     let reboot = match machine.on_reboot {
         crate::machine::OnReboot::Reset => "reset",

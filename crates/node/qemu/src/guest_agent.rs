@@ -1,10 +1,10 @@
-//! Speaking with the agent inside the guest.
+//! Client of the QEMU guest agent.
 //!
-//! The channel has no notion of a connection: the agent may be absent, may answer a question that
-//! was asked minutes ago, or may die in the middle of a word. So each exchange begins with a
-//! number that must be returned, and everything before it is discarded. One task owns the channel
-//! and sends one question at a time; callers wait only for the time limit that they gave. The
-//! channel stays open between questions, because agents poll a closed one.
+//! The channel has no notion of a connection: the agent may be absent, may answer a command that
+//! was sent minutes ago, or may end in the middle of an answer. So each exchange begins with a
+//! number that must be returned (`guest-sync-delimited`), and everything before it is discarded. One
+//! task owns the channel and sends one command at a time; callers wait only for the time limit that
+//! they gave. The channel stays open between commands, because agents poll a closed one.
 
 mod commands;
 mod types;
@@ -28,10 +28,10 @@ pub use types::{
 };
 use wire::Channel;
 
-/// Questions that may wait for their turn.
+/// Commands that may wait in the queue.
 const QUEUE: usize = 32;
 
-/// Why there is no answer from inside the guest.
+/// Why a command of the guest agent failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AgentError {
     #[error("the guest agent did not answer to {command} within {} s", limit.as_secs_f32())]
@@ -47,12 +47,12 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// The agent is there but does not know or does not allow the command.
+    /// Whether the agent answered that it does not know or does not allow the command.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Refused { class, .. } if class == "CommandNotFound")
     }
 
-    /// The channel was open, and was closed by the other side instead of an answer.
+    /// Whether the other side closed the open channel instead of answering.
     fn is_hang_up(&self) -> bool {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         let kind = match self {
@@ -88,7 +88,7 @@ impl GuestAgent {
         Self { questions }
     }
 
-    /// Asks one question. `limit` includes the time that others take before us.
+    /// Executes one command. `limit` includes the time in the queue.
     pub async fn execute<T: DeserializeOwned>(
         &self,
         command: &str,
@@ -140,7 +140,7 @@ async fn connect(dir: &RunDir) -> std::io::Result<Channel<UnixStream>> {
     Ok(Channel::new(dir.connect(AGENT).await?))
 }
 
-/// Asks once; leaves no channel behind whose state is unknown.
+/// Sends one command; closes the channel if its state is unknown afterwards.
 async fn answer(
     dir: &RunDir,
     channel: &mut Option<Channel<UnixStream>>,

@@ -33,10 +33,10 @@ pub(crate) struct Preparation {
     pub(crate) limits: Vec<(Resource, u64)>,
 }
 
-/// A child that opens that many files is out of its mind.
+/// The limit of open files of a child: far above the need of any QEMU.
 const MOST_FILES: u64 = 65_536;
 
-/// Makes `command` run as somebody else, if there is somebody, within these limits.
+/// Makes `command` run as another user, if one is given, within these limits.
 pub(crate) fn confine(
     command: &mut Command,
     identity: Option<ProcessUser>,
@@ -47,7 +47,7 @@ pub(crate) fn confine(
     prepare(command, preparation);
 }
 
-/// Makes `command` run as somebody else, if there is somebody, with these descriptors.
+/// Makes `command` run as another user, if one is given, with these descriptors.
 pub(crate) fn confine_with(
     command: &mut Command,
     identity: Option<ProcessUser>,
@@ -105,7 +105,7 @@ fn become_child(
     rustix::thread::set_no_new_privs(true)
 }
 
-/// Becomes another user for good. The order matters: each step needs what the next gives up.
+/// Changes to another user for good. The order matters: each step needs rights that the next drops.
 fn drop_privileges(
     identity: &ProcessUser,
     groups: &[rustix::process::Gid],
@@ -114,7 +114,7 @@ fn drop_privileges(
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            // The kernel knows no more of them.
+            // The kernel has no further capabilities.
             Err(rustix::io::Errno::INVAL) => break,
             Err(error) => return Err(error),
         }
@@ -126,7 +126,7 @@ fn drop_privileges(
     rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
 
-/// A process's descriptor as something to wait for: it becomes readable when the process ends.
+/// An asynchronous pidfd, which becomes readable when the process ends.
 #[expect(unsafe_code, reason = "tokio wants a promise about the descriptor")]
 pub(super) fn exit_signal(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` gives out one descriptor for all its life, and closes it only when
@@ -149,8 +149,8 @@ const IFF_MULTI_QUEUE: u16 = 0x0100;
 /// `_IOW('T', 202, int)`.
 const TUNSETIFF: u32 = 0x4004_54ca;
 
-/// How long a tap may look taken because of a child of ours, which has a copy of every
-/// descriptor from the fork until it becomes a QEMU; on a busy host that is a while.
+/// How long a tap may be busy because of another child of ours, which has copies of all
+/// descriptors between fork and exec; on a busy host that takes a while.
 const SHADOW: Duration = Duration::from_secs(2);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
@@ -166,7 +166,7 @@ pub fn open_tap(ifname: &str, queues: u16) -> io::Result<Vec<OwnedFd>> {
     if queues > 1 {
         request.flags |= IFF_MULTI_QUEUE;
     }
-    // Otherwise the kernel would make a new one of that name.
+    // Otherwise the kernel would create a new tap of that name.
     if !std::path::Path::new("/sys/class/net").join(ifname).exists() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "no such interface"));
     }
@@ -197,7 +197,7 @@ fn set_interface(tun: &File, request: &mut TapRequest) -> rustix::io::Result<()>
     }
 }
 
-/// As many descriptors of the kernel's packet mover as there are queues.
+/// One descriptor of `/dev/vhost-net` for each queue.
 pub fn open_vhost_net(queues: u16) -> io::Result<Vec<OwnedFd>> {
     let open = |_| OpenOptions::new().read(true).write(true).open("/dev/vhost-net");
     (0..queues.max(1)).map(open).map(|file| file.map(OwnedFd::from)).collect()

@@ -1,4 +1,5 @@
-//! `sheaf storage`: the storage process of a node, and asking it.
+//! `sheaf storage`: runs the storage process of a node, or sends requests to a running one. Refuses
+//! to listen outside of the loopback without TLS.
 
 mod confine;
 
@@ -18,7 +19,7 @@ use super::print;
 use crate::cli::{LogFormat, Output, StorageAction, StorageArgs};
 use crate::logging;
 
-/// The name of this node in the records of volumes that no other node knows.
+/// The name of this node in the records of volumes without replicas on other nodes.
 const NODE: &str = "local";
 
 pub(super) fn run(args: StorageArgs) -> Result<()> {
@@ -33,7 +34,8 @@ fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
     let confined = confine::confine();
     logging::start(LogFormat::Text, "info")?;
     if let Err(error) = confined {
-        // Volumes are worth more: a kernel without capabilities serves them as it did.
+        // Serving volumes is more important than confinement, for instance on a kernel without
+        // capabilities.
         tracing::warn!(%error, "storage process keeps the rights of its user");
     }
     let listen = args.listen.map(Address::Tcp);

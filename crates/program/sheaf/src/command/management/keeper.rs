@@ -1,9 +1,10 @@
-//! On the management node whose member leads etcd, or on one of them if the witness leads: takes the seat of a voter that is lost for long,
-//! so that a node that stands by gets it. `quorum::replaceable` decides. The Node of a server that lost
-//! its seat is marked as one that waits for another.
+//! Replacement of lost etcd voters: removes the member of a lost voter, so that a management node on
+//! standby becomes a voter. Runs on the management node whose member leads etcd, or on one of them
+//! if the witness leads. `quorum::replaceable` decides. The Node of a server that is no voter any
+//! more is marked as one on standby.
 //!
-//! Silence is counted by the clock of this process and from the moment that it leads: another leader
-//! begins anew, and clocks of other machines are not compared.
+//! The time without contact is measured by the clock of this process, from the moment that it leads:
+//! another leader starts at zero, and clocks of other machines are not compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,14 +22,14 @@ use tracing::{debug, info, warn};
 
 use super::{ManagedEtcd, NodeFeed, plan};
 
-/// How often members are asked how they are: etcd does not tell when one stops answering.
+/// How often the status of members is read: etcd does not report when one stops answering.
 const LOOK_INTERVAL: Duration = Duration::from_secs(15);
 
 pub(in crate::command) struct VoterKeeper {
-    /// Reads and marks Nodes.
+    /// Reads and patches Nodes.
     pub(in crate::command) client: Client,
     pub(in crate::command) managed: ManagedEtcd,
-    /// How long a voter may be silent.
+    /// How long a voter may be unreachable.
     pub(in crate::command) patience: Duration,
 }
 
@@ -85,7 +86,7 @@ impl VoterKeeper {
     }
 }
 
-/// The patch of the Node of a server that lost its seat: it serves no API, and may vote again.
+/// The patch of the Node of a former voter: it serves no API, and may become a voter again.
 fn stands_by() -> Value {
     json!({"metadata": {
         "labels": {CONTROL_PLANE: null, MANAGEMENT_ROLE: "true"},
@@ -93,7 +94,7 @@ fn stands_by() -> Value {
     }})
 }
 
-/// Notes since when neither the etcd of a member nor the agent of its node was heard.
+/// Records since when neither the etcd of a member nor the agent of its node has answered.
 fn note_silence(
     silent: &mut BTreeMap<String, Instant>,
     members: &[MemberInfo],

@@ -1,4 +1,5 @@
-//! Networks of machines as people read them, and as they are created. Pure.
+//! The output of `sheaf network list` and `show`, and the object that `sheaf network create` writes.
+//! Pure.
 
 use std::fmt::Write as _;
 
@@ -20,7 +21,7 @@ pub(super) struct NetworkView<'a> {
     name: &'a str,
     config: NetworkConfig,
     kind: String,
-    /// Nodes that have it, with whether they are ready.
+    /// Nodes with the bridge of the network, and whether they are ready.
     nodes: Vec<(&'a str, bool)>,
     guests: Vec<GuestInterface<'a>>,
 }

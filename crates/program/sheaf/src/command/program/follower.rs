@@ -1,5 +1,6 @@
-//! Follows the requests of the control plane for programs, and reports how far this node is.
-//! `plan` is pure; the rest carries out what it says.
+//! Carries out the requests of an upgrade on this node: fetches and checks a program, runs it on
+//! trial, replaces the storage process, and reports the progress in an annotation of the Node.
+//! `plan` is pure and decides.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -26,7 +27,7 @@ use crate::command::management::{EndRequest, NodeFeed, ProcessEnd};
 use crate::command::version;
 use crate::data_dir::Layout;
 
-/// How long a new program may look at the data of this node.
+/// Timeout of `sheaf preflight`, which a new program runs on the data of this node.
 const PREFLIGHT_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a storage process may take to be replaced.
 const STORAGE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,7 +58,7 @@ struct ProgramFacts {
     running: ProgramDigest,
     is_trial: bool,
     is_storage_outdated: bool,
-    /// Whether the file of the program that is asked for is here.
+    /// Whether the file of the requested program is on this node.
     has_file: bool,
 }
 
@@ -75,7 +76,7 @@ fn plan(state: &ProgramState, facts: &ProgramFacts, request: &ProgramRequest) ->
         }
         ProgramStep::Prepare => ProgramAction::Prepare,
         ProgramStep::Run if is_running => ProgramAction::Nothing,
-        // A program that ran here before needs no second look.
+        // A program that ran here before needs no second preflight.
         ProgramStep::Run if facts.has_file && state.needs(wanted) => ProgramAction::Try,
         ProgramStep::Run if is_installed(state, wanted) => ProgramAction::Try,
         ProgramStep::Run => ProgramAction::Prepare,
@@ -115,7 +116,7 @@ impl ProgramFollower {
 
     async fn follow(&self, node: &Node) -> Result<()> {
         let request = annotation::<ProgramRequest>(node, REQUEST);
-        // Nodes that were never asked for anything save themselves the work.
+        // Nodes without any request so far have nothing to report.
         if request.is_none() && !self.layout.programs_record().exists() {
             return Ok(());
         }
@@ -169,7 +170,7 @@ impl ProgramFollower {
         }
     }
 
-    /// Fetches a program, and has it look at the data of this node.
+    /// Fetches a program, and runs its preflight on the data of this node.
     async fn prepare(
         &self,
         state: &ProgramState,

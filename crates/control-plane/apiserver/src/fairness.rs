@@ -1,5 +1,5 @@
-//! A flood from one leaves the others served: requests are told apart by FlowSchemas, and
-//! wait for seats in the queues of their priority level.
+//! API priority and fairness: a flood of one flow does not delay the others. Requests are
+//! classified by FlowSchemas, and wait for seats in the queues of their priority level.
 //!
 //! Seats are few. Reading takes nothing but processors, so more readers at once than there
 //! are processors to serve them only stand in each other's way, in a queue that is not ours;

@@ -1,4 +1,4 @@
-//! Putting a server together.
+//! Starts the API server: connects its parts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Add-ons report whether the feature that they stand for exists here.
+//! Add-ons report whether their feature exists here.
 
 use base::clock;
 use jiff::Timestamp;

@@ -1,5 +1,4 @@
-//! Certificates that were asked for: approves those of nodes for themselves, and signs what
-//! has been approved.
+//! CertificateSigningRequests: approves those of nodes for themselves, and signs approved ones.
 
 mod join;
 mod plan;

@@ -1,4 +1,4 @@
-//! From a path to what is meant. Pure.
+//! Parses a path of KubeVirt's subresources. Pure.
 
 use http::{Method, request};
 use percent_encoding::percent_decode_str;

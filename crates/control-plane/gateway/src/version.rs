@@ -1,4 +1,4 @@
-//! Which KubeVirt we speak, for `virtctl version` and its check after a failure.
+//! The version of KubeVirt that we report, for `virtctl version` and its check after a failure.
 
 use http::StatusCode;
 use serde_json::json;

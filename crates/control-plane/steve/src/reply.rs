@@ -1,4 +1,4 @@
-//! Answers as bytes: JSON or YAML, as the client asks.
+//! Answers as bytes: JSON or YAML, as the client accepts.
 
 use std::convert::Infallible;
 

@@ -1,5 +1,5 @@
-//! Writing again what is not kept as it would be written now: after a first key, a new key,
-//! or the decision to do without.
+//! Rewrites all values that are not encrypted with the current configuration: after a first key, a
+//! new key, or when encryption was turned off.
 
 use std::sync::Arc;
 use std::time::Duration;

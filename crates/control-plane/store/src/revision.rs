@@ -1,4 +1,4 @@
-//! The one clock of the store.
+//! Revisions: the only sequence of numbers for all writes of the store.
 
 use std::fmt;
 

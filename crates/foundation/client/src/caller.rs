@@ -1,5 +1,5 @@
-//! Requests in the name of the user who asked for them: their rights decide, and the API server
-//! checks them.
+//! Requests with the identity of another user (impersonation), so that the API server authorizes
+//! them with that user's rights.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A failed request, told briefly.
+//! The error of a failed request, as a short text.
 
 use std::error::Error;
 use std::fmt;

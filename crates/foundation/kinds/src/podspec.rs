@@ -1,4 +1,4 @@
-//! Pod specs, wherever they stand: in pods and in the templates of workloads.
+//! Pod specs, in pods and in the templates of workloads: defaults and validation.
 //!
 //! Nothing here runs pods. Charts and other clients apply workloads and read back what
 //! they would read from any cluster, so specs are filled in and judged like upstream's;

@@ -1,12 +1,12 @@
-//! Guests that could be running elsewhere stand still.
+//! Pauses guests whose volumes another node may have taken over.
 //!
-//! On a node that is cut off, the storage process hears nothing from the replicas on other nodes,
-//! and cannot have them taken out of the volume's record either: after seconds the volume may belong
-//! to an engine elsewhere. The storage process says so (`unproven`), and here the guest is paused. It
-//! goes on when the replicas answer in the same generation. If the volume was taken over it stays
-//! paused, and the task of its machine kills it when the API says that its instance is over.
+//! On a node that is cut off, the replicas on other nodes do not answer the storage process, and it
+//! cannot remove them from the volume's record either: after seconds the volume may belong to an
+//! engine on another node. The storage process reports this (`unproven`), and the guest is paused.
+//! It is resumed when the replicas answer in the same generation. If the volume was taken over it
+//! stays paused, and the task of its machine kills it when the API says that its instance has ended.
 //!
-//! Nothing here asks the API. That a guest was paused by the guard is a file in its folder.
+//! Nothing here reads from the API. A file in the folder of a guest records that it was paused.
 
 mod plan;
 

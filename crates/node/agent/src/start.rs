@@ -1,4 +1,4 @@
-//! Putting the agent's parts together.
+//! Starts the agent: connects its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,4 +1,4 @@
-//! Speaking to nftables through `nft`, whose transactions are all or nothing.
+//! Runs `nft`, whose transactions are applied as a whole or not at all.
 //!
 //! The rules go in as text, which is what an operator sees with `nft list table`; answers come
 //! back as JSON.

@@ -1,4 +1,4 @@
-//! Looking at what is there: links, addresses, neighbours, sysctls, rules. Changes nothing.
+//! Reads the state of the network: links, addresses, neighbours, sysctls, rules. Changes nothing.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,8 +1,8 @@
-//! Memory that a burst of work needed goes back to the system when the work is done.
+//! Returns memory that was used for a burst of work to the system.
 //!
-//! The allocator keeps what each thread has freed until that thread comes to need it again,
-//! which in a server that has nothing to do may be never: after its first start most of its
-//! memory would be such leftovers. So threads look into it as they go to sleep.
+//! The allocator keeps the freed memory of each thread until that thread allocates again, which
+//! in an idle server may be never: after its first start most of its memory would be unused. So
+//! threads return freed memory when they become idle.
 
 mod code;
 

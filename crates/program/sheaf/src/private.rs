@@ -1,5 +1,5 @@
-//! State that nobody but the user of the process can read: the umask, and directories that an
-//! earlier version has left open.
+//! Permissions of files: the umask, and directories that an earlier version has left readable for
+//! other users.
 
 use std::fs::{self, Permissions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Whether a user may do what a request asks for.
+//! Authorization of a request: whether its user may do it.
 
 mod node;
 

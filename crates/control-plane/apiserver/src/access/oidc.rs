@@ -1,5 +1,5 @@
-//! Logging in with tokens of somebody else's issuer: fetching its keys, and again when a token
-//! names one that is not known yet.
+//! Authentication with ID tokens of an OpenID Connect issuer: fetches the issuer's keys, and
+//! fetches them again when a token names an unknown one. `auth::token::oidc` verifies the tokens.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

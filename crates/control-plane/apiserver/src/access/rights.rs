@@ -1,5 +1,5 @@
-//! The policy that is in force: built from roles and bindings when somebody asks who is
-//! affected by a change since it was last built, and not before.
+//! The RBAC policy in force. It is rebuilt from roles and bindings by the first authorization after
+//! a change of them, and not before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A write as those outside of this server are told of it: webhooks and policies.
+//! The attributes of a write that webhooks and policies see.
 
 use std::sync::Arc;
 

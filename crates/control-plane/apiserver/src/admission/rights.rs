@@ -1,4 +1,5 @@
-//! Nobody grants rights that they do not hold.
+//! Prevention of privilege escalation: a write that grants rights is refused if its user does not
+//! hold them.
 
 use auth::rbac::escalation::{self, EscalationError};
 use http::StatusCode;

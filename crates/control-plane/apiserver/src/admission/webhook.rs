@@ -1,5 +1,4 @@
-//! Webhooks: those that change an object are asked one after the other, those that only
-//! judge it all at once.
+//! Admission webhooks: mutating ones are called one after the other, validating ones in parallel.
 
 mod review;
 

@@ -1,4 +1,5 @@
-//! Whether other servers answer: asked now and then, told in the condition `Available`.
+//! Availability of aggregated API servers: checked at intervals, and written into the condition
+//! `Available`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! OpenAPI documents: built when somebody asks, kept compressed until what they describe
-//! changes.
+//! OpenAPI documents: built at the first request, and cached compressed until the served kinds
+//! change.
 //!
 //! `document.rs` builds them from descriptions of the served kinds and is pure; this module
 //! knows the catalog, HTTP and caching. Idle, it holds nothing.

@@ -1,4 +1,4 @@
-//! Counting what is asked and answered, and telling it as upstream's dashboards expect it.
+//! Counters of requests and answers, as metrics with upstream's names.
 
 mod process;
 pub(crate) mod timing;

@@ -1,4 +1,4 @@
-//! The seats of one kind, of those who read or of those who write, and who is told of them.
+//! The seats of readers, or those of writers, and their assignment to waiting requests.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

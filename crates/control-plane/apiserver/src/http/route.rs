@@ -1,4 +1,4 @@
-//! From a URL to what is meant: which resource, which object, which verb.
+//! Parses a URL: which resource, which object, which verb.
 //!
 //! Groups and kinds come and go with CustomResourceDefinitions, so paths are
 //! parsed, not matched against a routing table.

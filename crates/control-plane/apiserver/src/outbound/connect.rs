@@ -1,4 +1,4 @@
-//! TCP and TLS to one place.
+//! Outgoing TCP and TLS connections to one address.
 
 use std::io;
 use std::pin::Pin;

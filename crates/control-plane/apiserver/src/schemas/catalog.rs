@@ -1,4 +1,5 @@
-//! All kinds that are served at this moment; replaced as a whole when one comes or goes.
+//! The catalog: all kinds that are served now. It is replaced as a whole when a kind is added or
+//! removed.
 
 use std::collections::HashMap;
 use std::sync::Arc;

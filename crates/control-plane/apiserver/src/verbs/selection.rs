@@ -1,4 +1,4 @@
-//! Which objects of a table a list, a watch or a delete-collection is about.
+//! Selects the objects of a list, a watch or a deletion of a collection.
 //!
 //! Selectors are evaluated on the object in the requested version. A conversion webhook may change
 //! every field but the identity of an object, labels included, so entries of such a kind are converted

@@ -1,5 +1,4 @@
-//! Certificates that somebody else makes and looks after, given as files: for a server that
-//! stands in for another one and is started as that would be.
+//! Certificates and keys that are given as files and managed elsewhere, for `sheaf kube-apiserver`.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! When a certificate is to be replaced. Pure: the clock comes in as an argument.
+//! When a certificate is to be replaced. Pure: the time is an argument.
 
 use jiff::{SignedDuration, Timestamp};
 

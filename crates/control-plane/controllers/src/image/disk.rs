@@ -1,4 +1,4 @@
-//! On which disk the data of an image goes. Pure.
+//! The disk for the data of an image. Pure.
 
 use serde_json::{Value, json};
 

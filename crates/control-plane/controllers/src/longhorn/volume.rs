@@ -1,5 +1,5 @@
-//! Longhorn's volumes: each gets an engine and its replicas, is attached where somebody wants
-//! it, kept whole, and taken apart when it goes.
+//! Longhorn's volumes: creates the engine and the replicas of each, attaches it by its tickets,
+//! replaces failed replicas, and removes everything when the volume is deleted.
 //!
 //! Nothing here accesses data. Nodes carry out the specs of their engines and replicas, and report
 //! their status; `volume/plan.rs` decides the next steps.

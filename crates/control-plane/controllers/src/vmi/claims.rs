@@ -1,4 +1,4 @@
-//! Reading the claims of an instance and what stands behind them.
+//! Reads the claims of an instance and the volumes behind them.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! How often somebody may try passwords.
+//! Limits the rate of failed logins.
 //!
 //! Failures are counted by address and user together: an attacker who guesses a password is slowed
 //! down, while the user can still log in from elsewhere. The clock is an argument.

@@ -1,4 +1,5 @@
-//! Claims: classes that are not for people, and volumes that somebody uses.
+//! Admission of claims: internal storage classes are refused, and so is the deletion of claims in
+//! use.
 
 use serde_json::Value;
 

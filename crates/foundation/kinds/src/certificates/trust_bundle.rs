@@ -1,4 +1,4 @@
-//! ClusterTrustBundles: certificates that a cluster tells its inhabitants to trust.
+//! ClusterTrustBundles: CA certificates for the workloads of a cluster.
 
 use schema::{FieldError, Path};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! StorageVersionMigrations: somebody wants every object of a resource to be stored again.
+//! StorageVersionMigrations: requests to store every object of a resource again.
 
 use schema::{FieldError, Path};
 use serde_json::Value;

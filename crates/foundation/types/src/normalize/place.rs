@@ -1,4 +1,4 @@
-//! Where a value stands: for Go's errors and for the report of unknown fields.
+//! The path of a value, for Go's error texts and for the report of unknown fields.
 
 use std::fmt;
 

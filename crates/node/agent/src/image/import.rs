@@ -1,5 +1,5 @@
-//! From what is fetched to a complete image: taken in, checked, unpacked, turned into a raw disk
-//! where it is none, put into its place; and what is left to do when it is in use.
+//! The steps from a download to a complete image: receive, verify, decompress, convert to a raw
+//! disk, move into place; and the steps that follow while it is in use already.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! An image on its way in, taken apart as it comes.
+//! Receives an image and writes the data of its disk while it is downloaded.
 //!
 //! Data of the disk is written to its place there at once, the rest stays at its place in
 //! `download`, which is as long as the received data: reading that file again shows which parts

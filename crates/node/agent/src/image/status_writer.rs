@@ -1,4 +1,4 @@
-//! Saying how an image on a disk is.
+//! Writes the state of an image on a disk into its BackingImage.
 
 use std::pin::Pin;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Damage in snapshots that no replica can repair, as objects tell of it. Pure.
+//! Damage in snapshots that no replica can repair, as reported in objects. Pure.
 //!
 //! It is known after a scrub. The result of an earlier engine stays in the objects until the next
 //! scrub is complete: it is stored nowhere else.

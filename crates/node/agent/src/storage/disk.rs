@@ -1,4 +1,5 @@
-//! This node's disks, as its longhorn Node object has them: looked at, and told.
+//! The disks of this node: checks the disks of its Longhorn Node object, and reports their state
+//! and free space.
 //!
 //! A disk is a directory with `longhorn-disk.cfg`, which names it for good: a file system that is
 //! not mounted has none, and nothing is put into the empty directory below it.

@@ -1,7 +1,7 @@
-//! Speaking to the storage process without holding up anybody.
+//! Requests to the storage process, none of which blocks another.
 //!
-//! Each question has a connection of its own, so that one that takes long (a volume that is let
-//! go while its last writes are under way) is waited for by nobody else.
+//! Each request has a connection of its own, so that a slow one (the detach of a volume whose last
+//! writes are in progress) does not delay the others.
 
 use std::io;
 use std::path::Path;

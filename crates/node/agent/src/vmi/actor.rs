@@ -1,8 +1,8 @@
-//! The task of one machine: asks `plan` what to do, does it, waits for news, asks again.
+//! The task of one machine: calls `plan`, carries out the step, waits for a change, and repeats.
 //!
-//! It owns everything about the machine and is the only one to write its status. Between two
-//! steps it may be stopped, or killed with the whole process; the next one goes on from what
-//! lies in the folder and in the API.
+//! It owns all state of the machine and is the only writer of its status. Between two steps it may
+//! be stopped, or killed with the whole process; the next one continues from the files in the
+//! folder of the machine and from the API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

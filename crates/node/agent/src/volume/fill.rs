@@ -1,4 +1,4 @@
-//! Filling a claim: fetching what belongs onto its disk, and telling how that goes.
+//! Fills the volume of a claim with its content, and reports the progress.
 //!
 //! The progress is written to the claim in CDI's annotations; data volumes repeat it. A temporary
 //! failure is retried forever, and reported; a failure caused by the image is final.

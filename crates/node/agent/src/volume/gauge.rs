@@ -1,4 +1,5 @@
-//! How far a filling is and what holds it up, shared between who does the work and who tells.
+//! The progress of a fill and the reason of a delay, shared between the task that works and the one
+//! that reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

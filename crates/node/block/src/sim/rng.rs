@@ -1,4 +1,4 @@
-//! Chance, from a seed.
+//! Random numbers of the simulation, from a seed.
 
 use std::time::Duration;
 

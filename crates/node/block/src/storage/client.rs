@@ -1,4 +1,4 @@
-//! Speaking to a storage process.
+//! Client of the control socket of a storage process.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! Volumes of this node: attached, asked, let go.
+//! The volumes of this node: attaches, queries and detaches them.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,8 +1,9 @@
-//! Telling QEMU that a device has changed: its second socket, which we speak on first.
+//! Notifies QEMU that the configuration of a device has changed, over the back-end channel of
+//! vhost-user.
 //!
-//! QEMU hands the socket over in a message of the conversation. The handler of that conversation
-//! knows no notice of a changed configuration, so the socket is looked at before it does: a peek
-//! leaves the message where it is and gives a descriptor of our own.
+//! QEMU sends the socket of this channel as a descriptor in a message. The library that handles
+//! messages cannot send this notification, so the message is read with `MSG_PEEK` before: the
+//! library still receives it, and we get a descriptor of our own.
 //!
 //! ```text
 //! message: request (u32) · flags (u32), 1 is the version · length of the body (u32) · body

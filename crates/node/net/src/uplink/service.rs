@@ -1,4 +1,4 @@
-//! The uplinks of this node: makes them as wanted, and tells when links change.
+//! The uplinks of this node: creates and changes them, and reports changes of links.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,10 +1,9 @@
-//! Where the parts of an image belong on the disk that it holds, told while it comes. Pure.
+//! Finds where the parts of an image belong on its disk, while the image is downloaded. Pure.
 //!
-//! An image that comes in order is mostly data whose place is known when it comes: a raw disk
-//! always, a qcow2 image if its tables lie before what they speak of, as they do where
-//! `qemu-img convert` or a machine that only grew it has written them. Such data can go to its
-//! place at once and need not be written twice. A qcow2 image where anything is not so is to be
-//! converted by who knows all of the format; [`Layout::is_complete`] says that.
+//! The position on the disk of most data is known when it is received: of a raw disk always, of a
+//! qcow2 image if its tables are before the data that they refer to, as `qemu-img convert` writes
+//! them. Such data is written to its position at once, and not twice. Any other qcow2 image has to
+//! be converted by `qemu-img`; [`Layout::is_complete`] reports that.
 //!
 //! The verdict on a part depends only on the parts before it, so a second read of the parts that
 //! were not moved shows again which parts were.

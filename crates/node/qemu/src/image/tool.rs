@@ -1,4 +1,4 @@
-//! Running qemu-img where it can do no harm: as somebody else, with bounds.
+//! Runs qemu-img as an unprivileged user, with limits.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,4 @@
-//! `sheaf alarm`: its words.
+//! `sheaf alarm`: its arguments.
 
 use clap::Subcommand;
 

@@ -1,4 +1,4 @@
-//! Flags that say what is written down of requests.
+//! Flags of the audit log.
 
 use std::path::PathBuf;
 use std::time::Duration;

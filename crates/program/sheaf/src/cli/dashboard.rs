@@ -1,4 +1,4 @@
-//! Where browsers are served.
+//! Flags of the dashboard's listener.
 
 use std::net::SocketAddr;
 use std::str::FromStr;

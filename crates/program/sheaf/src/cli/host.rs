@@ -1,4 +1,4 @@
-//! `sheaf host`: its words.
+//! `sheaf host`: its arguments.
 
 use std::path::PathBuf;
 

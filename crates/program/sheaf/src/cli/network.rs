@@ -1,4 +1,4 @@
-//! `sheaf network`: its words.
+//! `sheaf network`: its arguments.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;

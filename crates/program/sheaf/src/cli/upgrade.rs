@@ -1,4 +1,4 @@
-//! `sheaf upgrade`: its words.
+//! `sheaf upgrade`: its arguments.
 
 use clap::{Args, Subcommand};
 

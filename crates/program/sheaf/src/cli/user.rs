@@ -1,4 +1,4 @@
-//! `sheaf user`: its words.
+//! `sheaf user`: its arguments.
 
 use clap::{Subcommand, ValueEnum};
 

@@ -1,4 +1,4 @@
-//! `sheaf witness`: its words.
+//! `sheaf witness`: its arguments.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

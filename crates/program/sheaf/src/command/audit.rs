@@ -1,4 +1,4 @@
-//! From flags to what is written down of requests.
+//! The configuration of the audit log, from its flags.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! `sheaf controllers`: our controllers as a guest in somebody else's cluster, which they
-//! know by a kubeconfig and by nothing else.
+//! `sheaf controllers`: our controllers in another Kubernetes cluster, which they reach by a
+//! kubeconfig.
 
 use anyhow::{Context as _, Result, bail};
 use base::{Tasks, Workloads};

@@ -1,5 +1,5 @@
-//! Keys for what is encrypted at rest: from a configuration that somebody keeps, or from a
-//! file of our own in the data directory.
+//! Keys for encryption at rest: from a provider configuration, or from a file of our own in the
+//! data directory.
 //!
 //! The file has one key per line, `NAME BASE64`; the first one seals, all of them open.
 

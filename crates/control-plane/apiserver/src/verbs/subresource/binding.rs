@@ -1,4 +1,4 @@
-//! `/pods/N/binding`: somebody who places pods says where one goes.
+//! `/pods/N/binding`: a scheduler assigns a pod to a node.
 
 use base::clock;
 use http::StatusCode;

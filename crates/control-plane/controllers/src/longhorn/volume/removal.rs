@@ -1,5 +1,5 @@
-//! A volume goes in an order in which nothing is left behind: engine, replicas, snapshots, and
-//! then the object. Pure.
+//! Removal of a volume in an order in which nothing is left behind: engine, replicas, snapshots,
+//! and then the object. Pure.
 //!
 //! Nodes keep the finalizers of their instances until files and sockets are gone. Instances that
 //! are on no node, or on one that is gone, are released here.

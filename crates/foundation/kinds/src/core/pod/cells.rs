@@ -1,4 +1,4 @@
-//! How a pod is doing, in one line.
+//! The columns of `kubectl get pods`.
 
 use jiff::Timestamp;
 use serde_json::Value;

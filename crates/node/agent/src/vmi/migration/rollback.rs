@@ -1,4 +1,4 @@
-//! A migration that failed: the guest stays, or goes on, at the source.
+//! A migration that failed: the guest stays at the source, or is resumed there.
 
 use std::sync::Arc;
 use std::time::Duration;

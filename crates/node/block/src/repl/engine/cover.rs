@@ -1,4 +1,4 @@
-//! Between what a guest addresses and what is stored.
+//! Translation between the addresses of the guest and those of the volume, and encryption.
 //!
 //! An encrypted volume begins with its header: the guest's first byte comes after it, and what it
 //! writes is encrypted on its way to the replicas. Until the volume is unlocked only its header

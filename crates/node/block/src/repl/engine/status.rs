@@ -1,4 +1,4 @@
-//! The engine as others see it.
+//! The status that an engine reports.
 
 use super::damage::ScrubResult;
 use super::member::Role;

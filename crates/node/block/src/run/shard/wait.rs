@@ -1,4 +1,4 @@
-//! How a shard waits for what comes next.
+//! How a shard waits for the next event.
 //!
 //! A write is answered when the last of its replicas has answered. To wake up for each of them
 //! costs a lone write more than anything else, so while there is only one request, the shard

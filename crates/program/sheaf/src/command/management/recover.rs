@@ -1,4 +1,4 @@
-//! `sheaf cluster recover`: a management node goes on alone after the majority was lost for good.
+//! `sheaf cluster recover`: a management node continues alone after the majority was lost for good.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;

@@ -1,5 +1,5 @@
-//! A voter whose seat another node got while it was away: it keeps its keys and its Node, and stands
-//! by from then on.
+//! A former voter that another node has replaced while it was down: it keeps its keys and its Node,
+//! and is on standby.
 
 use anyhow::{Context as _, Result};
 use auth::pki::{CertificateFacts, NodeFiles};

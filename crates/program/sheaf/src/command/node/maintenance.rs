@@ -1,4 +1,5 @@
-//! `sheaf node maintenance`: asks for it by the annotations of the node, and shows how far it is.
+//! `sheaf node maintenance`: requests maintenance by the annotations of the node, and shows its
+//! progress.
 
 use anyhow::{Context as _, Result, bail};
 use futures_util::TryStreamExt as _;

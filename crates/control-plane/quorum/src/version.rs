@@ -1,4 +1,4 @@
-//! Which releases of etcd are used.
+//! The supported releases of etcd.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Which file of a target is where. Pure.
+//! The paths of all files on a backup target. Pure.
 
 use object_store::path::Path;
 use sha2::{Digest as _, Sha512};

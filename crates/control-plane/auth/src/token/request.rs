@@ -1,4 +1,4 @@
-//! The spec of a TokenRequest: its defaults and what is wrong with it.
+//! The spec of a TokenRequest: defaults and validation.
 
 use schema::FieldError;
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
-//! Whether a machine that joins gets the certificate of a node, and what is recorded about it.
-//! Pure.
+//! Whether a joining machine gets the certificate of a node, and the records of that. Pure.
 //!
 //! ```text
 //!   Reserve ─► CreateNode ─► Complete ─► Approve        each step can be repeated after a crash

@@ -1,4 +1,4 @@
-//! Where the content of a data volume comes from, and whether its claim can be made now: pure.
+//! The source of a DataVolume's content, and whether its claim can be created now: pure.
 
 use serde_json::Value;
 use virt::reason::FillFailure;

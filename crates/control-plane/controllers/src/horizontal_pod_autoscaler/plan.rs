@@ -1,4 +1,4 @@
-//! The replica count that an autoscaler asks for, and what its status says about it: pure.
+//! The desired replica count of an autoscaler, and its status: pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v1::Scale;

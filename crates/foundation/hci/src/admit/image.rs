@@ -1,4 +1,4 @@
-//! Images: where their data comes from, what may change, who uses them.
+//! Admission of images: sources, immutable fields, and refusal to delete images in use.
 
 mod clone;
 

@@ -1,4 +1,4 @@
-//! Public keys must be public keys.
+//! Admission of key pairs: only public keys are accepted.
 
 use super::{AdmissionResult, Refusal, Write, text};
 use crate::public_key;

@@ -1,4 +1,4 @@
-//! Longhorn's settings, volumes and nodes.
+//! Admission of Longhorn's settings, volumes and nodes.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Which machines maintenance of a node concerns, and what is in the way of each.
+//! The machines on a node that maintenance concerns, and the obstacles of each.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
-//! Why no disk takes a replica, in words: each node and disk that could have, and what is wrong
-//! with it.
+//! The reasons why no disk accepts a replica, as text: for each candidate node and disk.
 
 use super::{
     Disk, PlacementError, PlacementPolicy, PlacementRequest, StorageNode, fits, has_room, percent,

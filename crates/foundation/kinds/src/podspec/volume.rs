@@ -1,4 +1,4 @@
-//! Volumes of a pod: their names, and that each comes from one place.
+//! Volumes of a pod: unique names, and exactly one source each.
 
 use schema::{FieldError, Path};
 use serde_json::Value;

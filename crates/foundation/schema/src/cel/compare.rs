@@ -1,4 +1,4 @@
-//! Equality and order.
+//! Equality and order of CEL values.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Fields, keys, indexes and membership.
+//! Access to fields, keys, indexes and membership in CEL.
 
 use serde_json::Value;
 

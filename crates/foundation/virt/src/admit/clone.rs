@@ -1,4 +1,4 @@
-//! Clones of machines.
+//! Admission of VirtualMachineClones.
 
 use serde_json::Value;
 

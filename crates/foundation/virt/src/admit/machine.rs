@@ -1,4 +1,4 @@
-//! Virtual machines.
+//! Admission of VirtualMachines.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Migrations and their policies.
+//! Admission of migrations and migration policies.
 
 use super::{Causes, Denial, Write};
 use crate::condition;

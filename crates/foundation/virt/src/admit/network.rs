@@ -1,4 +1,4 @@
-//! Networks and interfaces.
+//! Admission of the networks and interfaces of an instance.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Probes of a guest.
+//! Admission of the probes of a guest.
 
 use super::Causes;
 use super::spec::CheckedSpec;

@@ -1,4 +1,4 @@
-//! Sizes and preferences.
+//! Admission of instance types and preferences.
 
 use super::{Causes, Denial, Write};
 use crate::instancetype::{CpuSpread, TOPOLOGIES, spread};

@@ -1,4 +1,4 @@
-//! Volumes behind disks.
+//! Admission of the volumes behind disks.
 
 use std::collections::BTreeMap;
 

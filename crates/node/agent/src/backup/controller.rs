@@ -1,5 +1,5 @@
-//! Following targets, backups and volumes, and doing what the plan says: one task owns what is
-//! known, and one task per job works on it.
+//! The controller of backups on this node: watches targets, backups and volumes, and carries out
+//! the plan. One task owns the state, and each job has a task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Following backing images, and doing what the plan says: one task owns what is known, and one
-//! task per image works on it.
+//! The controller of images on this node: watches backing images and carries out the plan. One task
+//! owns the state, and each image has a task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! How a machine ends: the power button, the kill, what is told of it, and what is taken away.
+//! The end of a machine: shutdown, kill, the reported result, and cleanup.
 
 use std::sync::Arc;
 use std::time::Duration;

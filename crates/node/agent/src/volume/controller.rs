@@ -1,5 +1,5 @@
-//! Following claims and volumes, and doing what the plan says: one task owns what is known,
-//! and one task per volume works on it.
+//! The controller of local volumes: watches claims and volumes and carries out the plan. One task
+//! owns the state, and each volume has a task.
 
 mod jobs;
 

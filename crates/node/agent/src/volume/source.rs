@@ -1,5 +1,4 @@
-//! Where the content of a claim comes from, as CDI's annotations and the claim itself say it.
-//! Pure.
+//! The source of a claim's content, from CDI's annotations and the claim itself. Pure.
 
 use std::collections::BTreeMap;
 

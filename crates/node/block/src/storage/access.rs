@@ -1,5 +1,5 @@
-//! Access to a volume: only for the owners of its socket, and for nobody before its passphrase
-//! arrived.
+//! Access to a volume: only for the owner of its socket, and not before its passphrase was
+//! received.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;

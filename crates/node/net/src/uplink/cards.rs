@@ -1,4 +1,4 @@
-//! Which cards a bond takes and gives up, and which links of ours nobody wants any more. Pure.
+//! The cards that a bond adds and removes, and links of ours that are not needed any more. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Ctrl-C while a command waits: the user learns what goes on in the cluster.
+//! Ctrl-C while a command waits: prints which work continues in the cluster.
 
 use anyhow::{Context as _, Result};
 

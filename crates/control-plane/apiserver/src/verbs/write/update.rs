@@ -1,5 +1,5 @@
-//! The loop that every change of an existing object goes through: read, change,
-//! judge, compare-and-swap, and again if somebody else was faster.
+//! The loop of every change of an existing object: read, change, validate, compare-and-swap, and
+//! again if another write was faster.
 
 use http::StatusCode;
 use schema::FieldError;

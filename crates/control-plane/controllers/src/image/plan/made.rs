@@ -1,4 +1,5 @@
-//! The objects that an image gets. Pure.
+//! The objects that an image gets: its BackingImage, the clone of an exported claim, and its
+//! StorageClass. Pure.
 
 use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The owners of the addresses of pools.
+//! Allocation of the addresses of pools to load balancers.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Volumes that begin as an image. Pure.
+//! Provisioning of volumes whose content is an image. Pure.
 
 use serde_json::Value;
 

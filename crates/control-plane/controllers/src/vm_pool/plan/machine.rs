@@ -1,4 +1,4 @@
-//! One machine of a pool: the template with what is its own numbered.
+//! One machine of a pool: the template with numbered names.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The records of what a pool's machines were made from, by which it is told what a newer
-//! template changes: pure.
+//! The ControllerRevisions of a pool's templates, which are compared to find the changes of a newer
+//! template: pure.
 
 use std::collections::BTreeSet;
 

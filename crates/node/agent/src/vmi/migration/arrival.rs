@@ -1,4 +1,4 @@
-//! A guest that was given to this node: its volumes are claimed, and it goes on, once.
+//! A guest that was handed over to this node: its volumes are claimed, and it is resumed, once.
 
 use std::time::Duration;
 

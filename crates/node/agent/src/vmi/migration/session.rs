@@ -1,5 +1,5 @@
-//! The incoming migrations of a node, each reachable by the node that it comes from and by no
-//! other: every node can read the UID of a migration.
+//! The incoming migrations of a node, each accessible only for its source node: every node can read
+//! the UID of a migration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

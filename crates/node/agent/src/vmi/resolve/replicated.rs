@@ -1,5 +1,5 @@
-//! Replicated volumes: asked for with a ticket, reached through a socket that only the machine's
-//! user may connect to.
+//! Replicated volumes of a machine: requested with an attachment ticket, and connected through a
+//! socket that only the machine's user may open.
 //!
 //! Which volumes a machine holds is on disk before the first of them is asked for, so that none
 //! stays attached for a machine that is gone.

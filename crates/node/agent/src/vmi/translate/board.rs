@@ -1,4 +1,4 @@
-//! Processor, memory, firmware, clock and what SMBIOS tells.
+//! Processor, memory, firmware, clock and SMBIOS fields of a machine.
 
 use qemu::machine::{
     Backing, Clock, Cpu, CpuFeature, CpuModel, Efi, Features, Firmware, HyperV, Memory, Smbios,

@@ -1,4 +1,4 @@
-//! Between what a session asks of a disk and what a store understands.
+//! Translation of requests of a session into operations of the store.
 
 use bytes::Bytes;
 

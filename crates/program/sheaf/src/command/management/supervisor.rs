@@ -1,5 +1,5 @@
-//! Keeps the member of etcd on this node running, and its certificate good. The process goes on
-//! when this one ends.
+//! Supervises the etcd process of this node and renews its certificate. etcd keeps running when
+//! this process ends.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `sheaf vm why`: fetches what is around a machine and prints `virt::diagnosis`.
+//! `sheaf vm why`: reads the objects around a machine and prints the findings of `virt::diagnosis`.
 
 use anyhow::{Result, bail};
 use serde_json::Value;

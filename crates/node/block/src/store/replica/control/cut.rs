@@ -1,4 +1,4 @@
-//! The two halves of a snapshot: it is cut, and then it is sealed. And what comes before.
+//! The phases of a snapshot: preparation, the cut, and the seal that makes it durable.
 
 use super::change::Effect;
 use super::{Change, Replica, Running};

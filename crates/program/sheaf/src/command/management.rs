@@ -2,7 +2,6 @@
 //! a member of etcd, follows the other servers, and moves the objects of a single node into etcd.
 
 pub(super) mod candidate;
-mod keeper;
 mod keys;
 mod member_join;
 mod mover;
@@ -10,10 +9,11 @@ mod node_feed;
 mod peers;
 mod plan;
 pub(super) mod recover;
-mod stand_by;
+mod standby;
 mod store;
 mod supervisor;
 pub(super) mod view;
+mod voter_replacement;
 
 use std::path::Path;
 
@@ -26,15 +26,15 @@ use tokio::sync::watch;
 use super::join::Membership;
 use crate::data_dir::Layout;
 
-pub(super) use keeper::VoterKeeper;
 pub(super) use keys::{KEYS_PATH, ManagementKeys};
 pub(super) use member_join::MemberJoin;
 pub(super) use mover::{MoveWatch, warn_if_outdated};
 pub(super) use node_feed::NodeFeed;
 pub(super) use peers::{PeerFollower, api_urls, read_servers};
-pub(super) use stand_by::{REMOVAL, stand_by};
+pub(super) use standby::{REMOVAL, stand_by};
 pub(super) use store::{ManagedEtcd, open as open_store};
 pub(super) use supervisor::EtcdSupervisor;
+pub(super) use voter_replacement::VoterReplacer;
 
 /// Why this process ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -70,7 +70,12 @@ fn voter_candidate(node: &Node) -> VoterCandidate<'_> {
 
 /// Whether the member `own` looks after the voters: the leader of etcd does, or, if that is a witness
 /// or not ready, the first member of a server that is.
-pub(super) fn is_keeper(own: u64, leader: u64, members: &[MemberInfo], nodes: &[Node]) -> bool {
+pub(super) fn is_voter_replacer(
+    own: u64,
+    leader: u64,
+    members: &[MemberInfo],
+    nodes: &[Node],
+) -> bool {
     let serves = |member: &&MemberInfo| {
         let name = Some(node_of(&member.name));
         let node = nodes.iter().find(|node| node.metadata.name.as_deref() == name);
@@ -194,7 +199,7 @@ mod tests {
         ];
         for (leader, expected) in [(3, 3), (2, 2), (1, 2), (0, 2)] {
             let found: Vec<u64> =
-                (1..=3).filter(|own| is_keeper(*own, leader, &members, &nodes)).collect();
+                (1..=3).filter(|own| is_voter_replacer(*own, leader, &members, &nodes)).collect();
             assert_eq!(found, [expected], "{leader}");
         }
     }

@@ -15,7 +15,7 @@ use store::{EtcdConfig, EtcdTls};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::stand_by::{Standing, stand_by, standing};
+use super::standby::{Standing, stand_by, standing};
 use crate::data_dir::Layout;
 
 const PREFIX: &str = "/registry";

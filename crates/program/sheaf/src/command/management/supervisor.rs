@@ -7,7 +7,7 @@ use base::{Backoff, Chain, Stop};
 use quorum::{EtcdProcess, InitialCluster};
 use tracing::{error, info, warn};
 
-use super::stand_by::{Standing, standing};
+use super::standby::{Standing, standing};
 use super::{EndRequest, ProcessEnd};
 use crate::data_dir::Layout;
 

@@ -15,7 +15,7 @@ use super::{identities, names};
 use crate::cli::{ServerArgs, StoreKind};
 use crate::command::join::Membership;
 use crate::command::management::{
-    EndRequest, EtcdSupervisor, ManagedEtcd, MoveWatch, PeerFollower, ProcessEnd, VoterKeeper,
+    EndRequest, EtcdSupervisor, ManagedEtcd, MoveWatch, PeerFollower, ProcessEnd, VoterReplacer,
 };
 use crate::data_dir::Layout;
 use crate::in_process;
@@ -93,12 +93,12 @@ pub(super) fn start(
         let process = managed.process.clone();
         let supervisor = EtcdSupervisor { layout: layout.clone(), process, end: end.clone() };
         tasks.spawn("etcd supervisor", supervisor.run(tasks.stop_signal()));
-        let keeper = VoterKeeper {
+        let replacer = VoterReplacer {
             client: in_process::client(api.clone(), identities::controllers()),
             managed: managed.clone(),
-            patience: args.replace_voter_after.unsigned_abs(),
+            replace_after: args.replace_voter_after.unsigned_abs(),
         };
-        tasks.spawn("voters", keeper.run(tasks.stop_signal()));
+        tasks.spawn("voters", replacer.run(tasks.stop_signal()));
         let follower = PeerFollower { client, layout, node };
         tasks.spawn("peers", follower.run(tasks.stop_signal()));
     } else if args.store == StoreKind::Sqlite && !advertise.ip().is_loopback() {

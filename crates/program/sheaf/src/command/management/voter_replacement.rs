@@ -25,20 +25,20 @@ use super::{ManagedEtcd, NodeFeed, plan};
 /// How often the status of members is read: etcd does not report when one stops answering.
 const LOOK_INTERVAL: Duration = Duration::from_secs(15);
 
-pub(in crate::command) struct VoterKeeper {
+pub(in crate::command) struct VoterReplacer {
     /// Reads and patches Nodes.
     pub(in crate::command) client: Client,
     pub(in crate::command) managed: ManagedEtcd,
     /// How long a voter may be unreachable.
-    pub(in crate::command) patience: Duration,
+    pub(in crate::command) replace_after: Duration,
 }
 
-impl VoterKeeper {
+impl VoterReplacer {
     pub(in crate::command) async fn run(self, mut stop: Stop) {
         let mut feed = NodeFeed::all(self.client.clone());
         let mut nodes = None;
         let mut silent = BTreeMap::new();
-        let mut looks = tokio::time::interval(LOOK_INTERVAL.min(self.patience / 4));
+        let mut looks = tokio::time::interval(LOOK_INTERVAL.min(self.replace_after / 4));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -60,24 +60,24 @@ impl VoterKeeper {
         let members = self.managed.members().await?;
         let own = members.status().await?;
         let (listed, states) = self.managed.states().await?;
-        if !plan::is_keeper(own.id, own.leader, &listed, nodes) {
+        if !plan::is_voter_replacer(own.id, own.leader, &listed, nodes) {
             silent.clear();
             return Ok(());
         }
         let now = Instant::now();
-        note_silence(silent, &listed, &states, nodes, now);
+        record_unreachable(silent, &listed, &states, nodes, now);
         let silence = silent.iter().map(|(node, since)| (node.clone(), now - *since)).collect();
         let healthy: Vec<u64> = states.iter().flatten().map(|state| state.id).collect();
         let candidates = plan::voter_candidates(nodes);
         let name = &self.managed.record.member;
-        let found = replaceable(&listed, &healthy, name, &candidates, &silence, self.patience);
+        let found = replaceable(&listed, &healthy, name, &candidates, &silence, self.replace_after);
         if let Some((id, node)) = found {
             warn!(node, "voter of etcd is lost; another node takes its place");
             members.remove(id).await?;
             return Ok(());
         }
         for node in plan::former_servers(nodes, &listed) {
-            let patch = Patch::Merge(stands_by());
+            let patch = Patch::Merge(standby_patch());
             let api = Api::<Node>::all(self.client.clone());
             api.patch(node, &PatchParams::default(), &patch).await?;
             info!(node, "management node without a seat stands by");
@@ -87,7 +87,7 @@ impl VoterKeeper {
 }
 
 /// The patch of the Node of a former voter: it serves no API, and may become a voter again.
-fn stands_by() -> Value {
+fn standby_patch() -> Value {
     json!({"metadata": {
         "labels": {CONTROL_PLANE: null, MANAGEMENT_ROLE: "true"},
         "annotations": {API_URL: null, ETCD_URL: null},
@@ -95,7 +95,7 @@ fn stands_by() -> Value {
 }
 
 /// Records since when neither the etcd of a member nor the agent of its node has answered.
-fn note_silence(
+fn record_unreachable(
     silent: &mut BTreeMap<String, Instant>,
     members: &[MemberInfo],
     states: &[Option<MemberStatus>],
@@ -155,11 +155,11 @@ mod tests {
         let nodes = [node("n1", "Unknown"), node("n2", "True"), node("n3", "Unknown")];
         let states = [state(), None, None, None];
         let (mut silent, first) = (BTreeMap::new(), Instant::now());
-        note_silence(&mut silent, &members, &states, &nodes, first);
+        record_unreachable(&mut silent, &members, &states, &nodes, first);
         // A node that was deleted is not heard either.
         assert_eq!(silent.keys().collect::<Vec<_>>(), ["n3", "n4"]);
         let later = first + Duration::from_secs(60);
-        note_silence(&mut silent, &members, &[state(), None, None, state()], &nodes, later);
+        record_unreachable(&mut silent, &members, &[state(), None, None, state()], &nodes, later);
         assert_eq!(silent, BTreeMap::from([("n3".to_owned(), first)]));
     }
 }

@@ -5,9 +5,9 @@
 //! for the instance is kept in step.
 
 mod claims;
+mod event_mapper;
 mod failover;
 mod hand_over;
-mod interest;
 mod launcher;
 mod ledger;
 mod limits;
@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use virt::reason::InstanceFailure;
 use virt::{ClusterConfig, OverheadRatio};
 
-pub(crate) use self::interest::{VmiKey, Waiting};
+pub(crate) use self::event_mapper::{VmiKey, WaitingInstances};
 use self::ledger::CapacityLedger;
 use self::node::NodeState;
 use self::plan::VmiStage;
@@ -50,7 +50,7 @@ const SOURCE: &str = "virtualmachine-controller";
 
 pub(crate) struct VmiReconciler {
     objects: Objects,
-    waiting: Waiting,
+    waiting: WaitingInstances,
     ledger: CapacityLedger,
     /// Since when nodes are missing that instances are placed on.
     absent: Mutex<BTreeMap<String, Instant>>,
@@ -74,7 +74,7 @@ impl Reconciler for VmiReconciler {
 }
 
 impl VmiReconciler {
-    pub(crate) fn new(client: Client, waiting: Waiting) -> Self {
+    pub(crate) fn new(client: Client, waiting: WaitingInstances) -> Self {
         let absent = Mutex::default();
         Self { objects: Objects(client), waiting, ledger: CapacityLedger::default(), absent }
     }
@@ -89,7 +89,7 @@ impl VmiReconciler {
         let stage = plan::stage(&vmi);
         if stage != VmiStage::Unplaced {
             self.ledger.note(&vmi);
-            self.waiting.has_room(key);
+            self.waiting.was_scheduled(key);
         }
         if matches!(stage, VmiStage::Abandoned | VmiStage::Over) {
             self.waiting.forget(key);
@@ -124,12 +124,12 @@ impl VmiReconciler {
         if let Some(wait) = &storage.wait {
             return self.wait(key, vmi, &needs, &storage, wait).await;
         }
-        self.waiting.wait_for_room(key);
+        self.waiting.wait_for_resources(key);
         let nodes = self.nodes().await?;
         let vmi = &requests::with_ratio(vmi, self.overhead_ratio().await?);
         match self.ledger.take(vmi, &storage.reach, &nodes) {
             Ok(node) => {
-                self.waiting.has_room(key);
+                self.waiting.was_scheduled(key);
                 let result = self.hand_over(vmi, &node, &needs).await;
                 match result {
                     Ok(ReconcileResult::Done) => self.ledger.confirm(key),
@@ -153,14 +153,14 @@ impl VmiReconciler {
         wait: &Wait,
     ) -> Result<ReconcileResult, ReconcileError> {
         if !storage.unassigned.is_empty() && !matches!(wait, Wait::Missing(_)) {
-            self.waiting.wait_for_room(key);
+            self.waiting.wait_for_resources(key);
             let nodes = self.nodes().await?;
             let sized = requests::with_ratio(vmi, self.overhead_ratio().await?);
             let node = match self.ledger.look(&sized, &storage.reach, &nodes) {
                 Ok(node) => node,
                 Err(reason) => return self.unschedulable(vmi, reason).await,
             };
-            self.waiting.has_room(key);
+            self.waiting.was_scheduled(key);
             for claim in &storage.unassigned {
                 let patch = storage::assignment(&node);
                 let written = self.objects.merge(CLAIMS, &key.namespace, claim, &patch).await;

@@ -16,7 +16,7 @@ impl Started<'_> {
     pub(super) fn machines(&self, uploads: Option<UploadProxy>, outlets: &mut Vec<ChangeOutlet>) {
         let client = || self.client.clone();
         self.operations(outlets);
-        let waiting = vmi::Waiting::default();
+        let waiting = vmi::WaitingInstances::default();
         let placer = vmi::VmiReconciler::new(client(), waiting.clone());
         outlets.push(self.add("vmi", waiting, placer));
         let claimed = guest_address::AddressMapper::default();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use virt::api::atom::Map;
 
 use super::ledger::CapacityLedger;
-use super::{VmiReconciler, Waiting, storage};
+use super::{VmiReconciler, WaitingInstances, storage};
 use crate::object::{self, text};
 use crate::reconcile::{ErrorContext, ReconcileError};
 use crate::resource::{NODES, VMIS};
@@ -15,7 +15,7 @@ pub(crate) struct TargetFinder(VmiReconciler);
 
 impl TargetFinder {
     pub(crate) fn new(client: Client) -> Self {
-        Self(VmiReconciler::new(client, Waiting::default()))
+        Self(VmiReconciler::new(client, WaitingInstances::default()))
     }
 
     /// The best node, or in the scheduler's words why there is none.

@@ -36,7 +36,7 @@ impl World {
         let fake = Fake::new();
         fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
         fake.create("/nodes", "", node(memory));
-        let placer = VmiReconciler::new(fake.client(), Waiting::default());
+        let placer = VmiReconciler::new(fake.client(), WaitingInstances::default());
         Self { fake, placer }
     }
 

@@ -23,19 +23,19 @@ pub(crate) enum VmiKey {
 
 /// Instances that wait for free resources or a quota; shared with the scheduler, which adds them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingInstances {
     pub(crate) storage: Dependents,
     room: Arc<Mutex<BTreeSet<ObjectKey>>>,
     /// Those whose pods were refused, by a quota for instance.
     refused: Arc<Mutex<BTreeSet<ObjectKey>>>,
 }
 
-impl Waiting {
-    pub(crate) fn wait_for_room(&self, key: &ObjectKey) {
+impl WaitingInstances {
+    pub(crate) fn wait_for_resources(&self, key: &ObjectKey) {
         lock(&self.room).insert(key.clone());
     }
 
-    pub(crate) fn has_room(&self, key: &ObjectKey) {
+    pub(crate) fn was_scheduled(&self, key: &ObjectKey) {
         lock(&self.room).remove(key);
     }
 
@@ -55,7 +55,7 @@ impl Waiting {
     }
 
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        self.has_room(key);
+        self.was_scheduled(key);
         self.accepted(key);
         self.storage.forget(key);
     }
@@ -69,7 +69,7 @@ fn lock(keys: &Mutex<BTreeSet<ObjectKey>>) -> MutexGuard<'_, BTreeSet<ObjectKey>
     keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl EventMapper for Waiting {
+impl EventMapper for WaitingInstances {
     type Key = VmiKey;
 
     fn keys(&mut self, touch: &ObjectChange) -> Vec<VmiKey> {
@@ -108,7 +108,7 @@ impl EventMapper for Waiting {
     }
 }
 
-impl Waiting {
+impl WaitingInstances {
     /// A pod that changes may have freed resources; one that is deleted ends its instance.
     fn pod(&self, pod: &ObjectKey, state: ObjectState) -> Vec<VmiKey> {
         if launcher::instance_of(&pod.name).is_none() {
@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken_by_what_it_waits_for() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingInstances::default();
         let key = |name: &str| ObjectKey::new("n", name);
         waiting.storage.set(&key("a"), [key("c")].into());
-        waiting.wait_for_room(&key("b"));
+        waiting.wait_for_resources(&key("b"));
         let mut names = |touch: ObjectChange| -> Vec<String> {
             let show = |work: VmiKey| match work {
                 VmiKey::Instance(key) => key.name.to_string(),
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_changed_quota_wakes_the_refused_instances_of_its_namespace() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingInstances::default();
         let key = ObjectKey::new("n", "v");
         waiting.wait_for_quota(&key);
         let quota = |namespace: &str| touch("resourcequotas", namespace, "q", ObjectState::Live);

@@ -47,7 +47,7 @@ use admission_queues::{EXEMPT, QueueAdmission};
 pub(crate) use objects::all as first_objects;
 use pool::{Pool, attend};
 use rules::{FlowAttributes, FlowRules, RequestKind, Schema};
-pub(crate) use seat::{Seat, elsewhere, sitting};
+pub(crate) use seat::{Seat, with_seat, without_seat};
 pub(crate) use seated::seated;
 pub(crate) use ticket::RequestTicket;
 

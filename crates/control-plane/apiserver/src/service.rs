@@ -141,7 +141,7 @@ impl Api {
                 };
                 let work =
                     std::pin::pin!(self.resource(parts, body, asked.query, *target, &user, limit));
-                let (reply, seat) = fairness::sitting(seat, work).await;
+                let (reply, seat) = fairness::with_seat(seat, work).await;
                 let reply = reply?;
                 // The stream of a watch costs little, and lasts.
                 let seat = seat.filter(|_| asked.verb != "watch");

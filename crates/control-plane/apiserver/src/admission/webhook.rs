@@ -104,7 +104,7 @@ pub(super) async fn mutate(
         let invocation = Invocation { webhook, configuration: owner, index, seen };
         let outcome = {
             let asking = ask(attributes, &invocation, WebhookType::Mutate, &mut versions);
-            fairness::elsewhere(std::pin::pin!(asking)).await
+            fairness::without_seat(std::pin::pin!(asking)).await
         };
         let round = usize::from(rounds.second);
         let changed = match outcome {
@@ -155,7 +155,7 @@ pub(super) async fn validate(
     if asked.is_empty() {
         return Ok(());
     }
-    let outcomes = fairness::elsewhere(futures_util::future::join_all(asked)).await;
+    let outcomes = fairness::without_seat(futures_util::future::join_all(asked)).await;
     for (invocation, outcome) in invocations.iter().zip(outcomes) {
         settle(attributes, invocation, outcome.map(|()| None::<Value>), "validating", 0)?;
     }

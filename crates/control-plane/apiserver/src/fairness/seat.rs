@@ -43,7 +43,7 @@ impl Seat {
     }
 
     /// Taking a seat again never waits: the request that has it now will finish soon.
-    fn take_again(&mut self) {
+    fn reacquire(&mut self) {
         self.pool.away.add_permits(1);
         if let Some(admission) = &self.admission {
             self.pool.doors.lock().resume(admission);
@@ -72,7 +72,7 @@ impl Drop for Seat {
 
 /// Executes a request that has a seat; returns the seat with the result. Futures are pinned, here
 /// and below, because they are large and would be stored twice.
-pub(crate) async fn sitting<T>(
+pub(crate) async fn with_seat<T>(
     seat: Option<Seat>,
     work: impl Future<Output = T> + Unpin,
 ) -> (T, Option<Seat>) {
@@ -84,11 +84,11 @@ pub(crate) async fn sitting<T>(
 }
 
 /// Waits for `others`, which need none of our processors, and releases the seat meanwhile.
-pub(crate) async fn elsewhere<T>(others: impl Future<Output = T> + Unpin) -> T {
+pub(crate) async fn without_seat<T>(others: impl Future<Output = T> + Unpin) -> T {
     let left = OWN.try_with(|own| own.lock().as_mut().is_some_and(Seat::release));
     let done = others.await;
     if matches!(left, Ok(true)) {
-        OWN.with(|own| own.lock().as_mut().into_iter().for_each(Seat::take_again));
+        OWN.with(|own| own.lock().as_mut().into_iter().for_each(Seat::reacquire));
     }
     done
 }
@@ -117,10 +117,10 @@ mod tests {
         let first = fairness.enter(Some(&place), true, 1).await.unwrap();
         let (answer, asked) = oneshot::channel::<()>();
         let busy = std::pin::pin!(async {
-            elsewhere(asked).await.unwrap();
+            without_seat(asked).await.unwrap();
             assert_eq!(taken(&fairness), 2, "it does not wait for its own seat");
         });
-        let mut work = std::pin::pin!(sitting(first, busy));
+        let mut work = std::pin::pin!(with_seat(first, busy));
         assert!(futures_util::poll!(work.as_mut()).is_pending());
         assert_eq!(taken(&fairness), 0);
 
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(taken(&fairness), 1, "the seat was free");
         // The number of requests without a seat is bounded.
         let (_never, unanswered) = oneshot::channel::<()>();
-        let waiting = std::pin::pin!(elsewhere(unanswered));
-        let mut other = std::pin::pin!(sitting(second, waiting));
+        let waiting = std::pin::pin!(without_seat(unanswered));
+        let mut other = std::pin::pin!(with_seat(second, waiting));
         assert!(futures_util::poll!(other.as_mut()).is_pending());
         assert_eq!(taken(&fairness), 1);
 
@@ -145,7 +145,7 @@ mod tests {
         for _ in 0..3 {
             let seat = fairness.enter(Some(&place(&fairness)), true, 1).await.unwrap();
             let (_never, unanswered) = oneshot::channel::<()>();
-            let mut work = Box::pin(sitting(seat, Box::pin(elsewhere(unanswered))));
+            let mut work = Box::pin(with_seat(seat, Box::pin(without_seat(unanswered))));
             assert!(futures_util::poll!(work.as_mut()).is_pending());
             assert_eq!(taken(&fairness), 0);
         }

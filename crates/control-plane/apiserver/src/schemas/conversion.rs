@@ -164,7 +164,7 @@ async fn ask(
     let uid = uuid::Uuid::new_v4().to_string();
     let question = review::question(review_version, &uid, version, &objects);
     let asking = std::pin::pin!(webhook.hook.convert(api, &question, TIME));
-    let answer = fairness::elsewhere(asking).await;
+    let answer = fairness::without_seat(asking).await;
     let answer = answer.map_err(|error| failed(format!("failed: {error}")))?;
     review::answer(review_version, &uid, version, &objects, answer).map_err(failed)
 }

@@ -181,7 +181,8 @@ impl NodeReconciler {
             observers: plan::observers(&heard, name(node)),
         };
         info!(node = name(node), observers = ?asked.observers, "node is silent; asking others");
-        let written = self.objects.merge(NODES, "", name(node), &plan::ask(&asked)).await;
+        let written =
+            self.objects.merge(NODES, "", name(node), &plan::request_observation(&asked)).await;
         written.doing("ask about a silent node")?;
         self.memory().asked(name(node), asked, Instant::now());
         Ok(())

@@ -21,7 +21,7 @@ use crate::object::{self, annotation, int, list, name, text};
 /// The duration of a lease without `leaseDurationSeconds`, and of a node without a lease.
 const GRACE: Duration = Duration::from_secs(40);
 /// The conditions that become `Unknown` when a node does not renew its lease.
-const TOLD: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+const UNKNOWN_CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 const NODE_LOST: (&str, &str) = (
     "NodeLost",
     "Neither the lease nor any other node reports this node: it is declared lost, and its machines \
@@ -81,7 +81,7 @@ pub(crate) fn sightings(
 }
 
 /// The patch that requests reports about a node from its observers.
-pub(crate) fn ask(asked: &Suspicion) -> Value {
+pub(crate) fn request_observation(asked: &Suspicion) -> Value {
     json!({"metadata": {"annotations": {SUSPECT: asked.encode()}}})
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn status(node: &Value, life: NodeLife, now: Timestamp) -> Option<Val
     };
     let mut conditions = condition::of(node);
     let before = conditions.clone();
-    for kind in TOLD {
+    for kind in UNKNOWN_CONDITIONS {
         let Some(index) = conditions.iter().position(|own| text(own, "/type") == kind) else {
             continue;
         };

@@ -26,7 +26,7 @@ use std::sync::{Arc, mpsc};
 
 pub(crate) use self::device::converse;
 pub(crate) use self::notice::Notice;
-pub(crate) use self::ring::{Ring, RingError, Taken};
+pub(crate) use self::ring::{Ring, RingError, TakenRequest};
 
 /// The memory of a guest.
 pub(crate) type Memory = vm_memory::GuestMemoryMmap<()>;

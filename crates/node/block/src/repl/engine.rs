@@ -283,7 +283,7 @@ impl Engine {
                 self.drive_rebuilds();
                 self.drive_barrier();
                 self.drive_flush();
-                self.pump();
+                self.start_ready();
             }
             Phase::Standby => self.pump_standby(),
             Phase::Opening { .. } => self.drive_opening(),

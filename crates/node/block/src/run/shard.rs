@@ -327,7 +327,7 @@ impl Shard {
             Source::NbdListener { .. } | Source::EngineListener(_) => self.accept(event.token),
             Source::GuestListener { .. } => self.accept_guest(event.token),
             Source::Ring(source) => {
-                source.ring.rest();
+                source.ring.clear_kick();
                 self.ring_ready(event.token);
             }
             Source::Client(_) => self.client_ready(event),

@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
 /// `VHOST_USER_SET_BACKEND_REQ_FD`.
-const HANDS_OVER: u32 = 21;
+const SET_BACKEND_REQ_FD: u32 = 21;
 
 /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`.
 const CONFIG_CHANGED: u32 = 2;
@@ -35,7 +35,7 @@ impl Notice {
         let mut header = [0; HEADER];
         let (count, _) = rustix::net::recv(stream, &mut header, RecvFlags::PEEK)?;
         let request = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-        if count < HEADER || request != HANDS_OVER {
+        if count < HEADER || request != SET_BACKEND_REQ_FD {
             return Ok(None);
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -88,7 +88,7 @@ mod tests {
     fn the_socket_is_taken_and_the_message_left() {
         let (qemu, ours) = UnixStream::pair().unwrap();
         let (mut hears, tells) = UnixStream::pair().unwrap();
-        say(&qemu, HANDS_OVER, Some(&tells));
+        say(&qemu, SET_BACKEND_REQ_FD, Some(&tells));
         drop(tells);
         let notice = Notice::peek(&ours).unwrap().expect("there is one in the message");
         notice.config_changed();

@@ -28,7 +28,7 @@ pub(crate) enum RingError {
 
 /// A request that was taken.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenRequest {
     /// Index of the first descriptor, which identifies the request in its queue.
     pub(crate) head: u16,
     pub(crate) kind: Kind,
@@ -46,7 +46,7 @@ pub(crate) struct Ring {
     /// Requests that another process had taken and not answered; they are taken first.
     left: VecDeque<u16>,
     /// Whether the guest has been notified of all answers.
-    told: bool,
+    is_notified: bool,
     /// Whether the guest kicks when it adds requests.
     listening: bool,
     pub(crate) durable: bool,
@@ -91,7 +91,7 @@ impl Ring {
             inflight,
             open: BTreeMap::new(),
             left,
-            told: true,
+            is_notified: true,
             listening: true,
             durable,
             closed: false,
@@ -100,13 +100,13 @@ impl Ring {
     }
 
     /// Clears the kick eventfd.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn clear_kick(&self) {
         let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
     }
 
     /// The next request. After `None`, call [`listen`](Self::listen) to be notified of more. Until
     /// then the guest does not kick, since a kick costs it more than the request itself.
-    pub(crate) fn take(&mut self) -> Result<Option<Taken>, RingError> {
+    pub(crate) fn take(&mut self) -> Result<Option<TakenRequest>, RingError> {
         if self.closed {
             return Ok(None);
         }
@@ -134,11 +134,11 @@ impl Ring {
         self.queue.enable_notification(&*self.memory).map_err(RingError::Queue)
     }
 
-    fn begin(&mut self, head: u16) -> Result<Taken, RingError> {
+    fn begin(&mut self, head: u16) -> Result<TakenRequest, RingError> {
         let table = Table { at: self.queue.desc_table(), count: self.queue.size() };
         let (kind, room) = request::take(&self.memory, table, head)?;
         self.open.insert(head, room);
-        Ok(Taken { head, kind })
+        Ok(TakenRequest { head, kind })
     }
 
     /// Answers a request. False if there is no such request.
@@ -166,13 +166,13 @@ impl Ring {
         if let Some(inflight) = &self.inflight {
             inflight.end(head, self.queue.next_used());
         }
-        self.told = false;
+        self.is_notified = false;
         self.drained();
     }
 
     /// Notifies the guest of new answers, unless it has disabled notifications.
-    pub(crate) fn tell(&mut self) {
-        if std::mem::replace(&mut self.told, true) {
+    pub(crate) fn notify(&mut self) {
+        if std::mem::replace(&mut self.is_notified, true) {
             return;
         }
         let wanted = self.queue.needs_notification(&*self.memory).unwrap_or(true);
@@ -298,7 +298,7 @@ mod tests {
     fn a_guest_does_not_kick_while_its_requests_are_served_and_is_heard_all_the_same() {
         for event_idx in [false, true] {
             let (mut driver, mut ring) = Driver::with_ring(event_idx);
-            ring.rest();
+            ring.clear_kick();
             assert!(!ring.listen().unwrap());
             driver.ask();
             assert!(driver.kicks(event_idx));

@@ -321,7 +321,7 @@ impl Engine {
                 self.drop_learners();
                 self.drive_barrier();
                 self.drive_flush();
-                self.pump();
+                self.start_ready();
                 let idle = self.queue.is_empty()
                     && self.fills.is_empty()
                     && self.syncs.is_empty()

@@ -32,13 +32,13 @@ const ATTEMPTS: u8 = 4;
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
     pub(super) guest: GuestId,
-    pub(super) what: What,
+    pub(super) what: GuestOperation,
     pub(super) since: Time,
     pub(super) attempts: u8,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum What {
+pub(super) enum GuestOperation {
     Read(Span),
     Map(Span),
     Write { offset: u64, data: Bytes, fua: bool },
@@ -57,11 +57,11 @@ impl Waiting {
     /// The blocks that it touches.
     pub(super) fn span(&self) -> Span {
         match &self.what {
-            What::Read(span)
-            | What::Map(span)
-            | What::Discard(span)
-            | What::WriteZeroes { span, .. } => span.aligned(BLOCK),
-            What::Write { offset, data, .. } => {
+            GuestOperation::Read(span)
+            | GuestOperation::Map(span)
+            | GuestOperation::Discard(span)
+            | GuestOperation::WriteZeroes { span, .. } => span.aligned(BLOCK),
+            GuestOperation::Write { offset, data, .. } => {
                 Span::new(*offset, data.len() as u64).aligned(BLOCK)
             }
         }
@@ -70,17 +70,17 @@ impl Waiting {
     /// Whether it covers whole blocks, so that no block has to be read first.
     fn is_whole(&self) -> bool {
         let exact = match &self.what {
-            What::Read(span)
-            | What::Map(span)
-            | What::Discard(span)
-            | What::WriteZeroes { span, .. } => *span,
-            What::Write { offset, data, .. } => Span::new(*offset, data.len() as u64),
+            GuestOperation::Read(span)
+            | GuestOperation::Map(span)
+            | GuestOperation::Discard(span)
+            | GuestOperation::WriteZeroes { span, .. } => *span,
+            GuestOperation::Write { offset, data, .. } => Span::new(*offset, data.len() as u64),
         };
         exact == self.span()
     }
 
     fn is_read(&self) -> bool {
-        matches!(self.what, What::Read(_) | What::Map(_))
+        matches!(self.what, GuestOperation::Read(_) | GuestOperation::Map(_))
     }
 }
 
@@ -102,22 +102,25 @@ impl Engine {
         };
         match request {
             GuestRequest::Read { offset, length } => {
-                self.enqueue(id, What::Read(Span::new(offset, u64::from(length))));
+                self.enqueue(id, GuestOperation::Read(Span::new(offset, u64::from(length))));
             }
             GuestRequest::Write { offset, data, fua } => {
-                self.enqueue(id, What::Write { offset, data, fua });
+                self.enqueue(id, GuestOperation::Write { offset, data, fua });
             }
             GuestRequest::Discard { offset, length } => {
                 // A hint: partial blocks stay unchanged.
                 let start = offset.next_multiple_of(BLOCK);
                 let end = (offset.saturating_add(length)) / BLOCK * BLOCK;
                 match start < end {
-                    true => self.cut(id, Span { start, end }, What::Discard),
+                    true => self.cut(id, Span { start, end }, GuestOperation::Discard),
                     false => self.reply(id, Ok(GuestReply::Done)),
                 }
             }
             GuestRequest::WriteZeroes { offset, length, fua } => {
-                self.cut(id, Span::new(offset, length), |span| What::WriteZeroes { span, fua });
+                self.cut(id, Span::new(offset, length), |span| GuestOperation::WriteZeroes {
+                    span,
+                    fua,
+                });
             }
             GuestRequest::Map { offset, length } => {
                 let end = offset.saturating_add(length).min(offset / MAP * MAP + MAP);
@@ -127,7 +130,7 @@ impl Engine {
                         let extent = Extent { length, hole: false };
                         self.reply(id, Ok(GuestReply::Map(vec![extent])));
                     }
-                    _ => self.enqueue(id, What::Map(Span { start: offset, end })),
+                    _ => self.enqueue(id, GuestOperation::Map(Span { start: offset, end })),
                 }
             }
             // Nothing was acknowledged here, so nothing can be missing.
@@ -139,11 +142,11 @@ impl Engine {
         }
     }
 
-    fn enqueue(&mut self, guest: GuestId, what: What) {
+    fn enqueue(&mut self, guest: GuestId, what: GuestOperation) {
         self.queue.push_back(Waiting { guest, what, since: self.now, attempts: 0 });
     }
 
-    fn cut(&mut self, guest: GuestId, span: Span, what: impl Fn(Span) -> What) {
+    fn cut(&mut self, guest: GuestId, span: Span, what: impl Fn(Span) -> GuestOperation) {
         let mut pieces = Vec::new();
         let mut start = span.start;
         while start < span.end {
@@ -183,7 +186,7 @@ impl Engine {
     }
 
     /// Starts all queued requests that may start.
-    pub(super) fn pump(&mut self) {
+    pub(super) fn start_ready(&mut self) {
         if self.queue.is_empty() {
             return;
         }
@@ -215,12 +218,14 @@ impl Engine {
     /// The size of the volume is known when the engine is active, not before.
     fn check(&self, waiting: &Waiting) -> Result<(), GuestError> {
         let (span, limit) = match &waiting.what {
-            What::Read(span) | What::Map(span) => (*span, u64::from(MAX_DATA)),
-            What::Write { offset, data, .. } => (
+            GuestOperation::Read(span) | GuestOperation::Map(span) => (*span, u64::from(MAX_DATA)),
+            GuestOperation::Write { offset, data, .. } => (
                 Span { start: *offset, end: offset.saturating_add(data.len() as u64) },
                 u64::from(MAX_DATA),
             ),
-            What::Discard(span) | What::WriteZeroes { span, .. } => (*span, MAX_RANGE),
+            GuestOperation::Discard(span) | GuestOperation::WriteZeroes { span, .. } => {
+                (*span, MAX_RANGE)
+            }
         };
         let whole = span.start % SECTOR == 0 && span.end % SECTOR == 0;
         match whole && span.end > span.start && span.end <= self.size && span.len() <= limit {
@@ -251,14 +256,14 @@ impl Engine {
             return self.reply(waiting.guest, Err(GuestError::Io));
         }
         match &waiting.what {
-            What::Read(_) | What::Map(_) => self.start_read(waiting),
-            What::Write { .. } => self.start_write(waiting),
-            What::Discard(span) => {
+            GuestOperation::Read(_) | GuestOperation::Map(_) => self.start_read(waiting),
+            GuestOperation::Write { .. } => self.start_write(waiting),
+            GuestOperation::Discard(span) => {
                 let (offset, length) = (span.start, length(*span));
                 let since = waiting.since;
                 self.issue_change(Request::Discard { offset, length }, waiting, since, None);
             }
-            What::WriteZeroes { .. } => self.start_zeroes(waiting),
+            GuestOperation::WriteZeroes { .. } => self.start_zeroes(waiting),
         }
     }
 
@@ -267,7 +272,9 @@ impl Engine {
         let Some(slot) = self.fastest() else { return self.queue.push_back(waiting) };
         let (view, offset, length) = (None, span.start, length(span));
         let request = match waiting.what {
-            What::Map(_) => Request::ReadMap { view, offset, length, verify: Verify::Suspect },
+            GuestOperation::Map(_) => {
+                Request::ReadMap { view, offset, length, verify: Verify::Suspect }
+            }
             _ => Request::Read { view, offset, length },
         };
         let owner = Owner::Read { waiting, since: self.now };
@@ -294,8 +301,8 @@ impl Engine {
     ) {
         self.locks.read_done(id);
         let span = match waiting.what {
-            What::Read(span) => span,
-            What::Map(span) => return self.map_answered(waiting, span, result),
+            GuestOperation::Read(span) => span,
+            GuestOperation::Map(span) => return self.map_answered(waiting, span, result),
             _ => return,
         };
         let blocks = waiting.span();

@@ -6,7 +6,7 @@
 //! Reads must not claim: the target reads before the guest has stopped at the source.
 
 use super::event::GuestError;
-use super::guest::{What, length};
+use super::guest::{GuestOperation, length};
 use super::member::Link;
 use super::notice::Notice;
 use super::ops::Owner;
@@ -59,7 +59,8 @@ impl Engine {
 
     pub(super) fn pump_standby(&mut self) {
         self.retry_control();
-        let changes = self.queue.iter().any(|waiting| !matches!(waiting.what, What::Read(_)));
+        let changes =
+            self.queue.iter().any(|waiting| !matches!(waiting.what, GuestOperation::Read(_)));
         if changes || !self.barriers.is_empty() {
             return self.claim();
         }

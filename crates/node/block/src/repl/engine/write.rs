@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::Engine;
 use super::event::{GuestError, Time};
-use super::guest::{Waiting, What, length};
+use super::guest::{GuestOperation, Waiting, length};
 use super::ops::{OneResult, Owner};
 use crate::repl::span::Span;
 use crate::wire::{BLOCK, Crcs, Reply, Request};
@@ -25,7 +25,7 @@ pub(super) struct Fill {
 
 impl Engine {
     pub(super) fn start_write(&mut self, waiting: Waiting) {
-        let What::Write { offset, data, fua } = &waiting.what else { return };
+        let GuestOperation::Write { offset, data, fua } = &waiting.what else { return };
         let span = waiting.span();
         if span.start == *offset && span.len() == data.len() as u64 {
             let data = self.cover(*offset, data.clone());
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     pub(super) fn start_zeroes(&mut self, waiting: Waiting) {
-        let What::WriteZeroes { span, fua } = waiting.what else { return };
+        let GuestOperation::WriteZeroes { span, fua } = waiting.what else { return };
         if span == waiting.span() {
             let request = Request::WriteZeroes { offset: span.start, length: length(span), fua };
             let since = waiting.since;
@@ -47,7 +47,7 @@ impl Engine {
         match usize::try_from(span.len()) {
             Ok(len) if span.len() <= u64::from(crate::wire::MAX_DATA) => {
                 let data = Bytes::from(vec![0; len]);
-                let what = What::Write { offset: span.start, data, fua };
+                let what = GuestOperation::Write { offset: span.start, data, fua };
                 self.begin_fill(Waiting { what, ..waiting });
             }
             _ => self.cut_zeroes(waiting, span, fua),
@@ -67,8 +67,10 @@ impl Engine {
             pieces.into_iter().filter(|piece| piece.start < piece.end).collect();
         self.add_parts(waiting.guest, pieces.len());
         for span in pieces.into_iter().rev() {
-            self.queue
-                .push_front(Waiting { what: What::WriteZeroes { span, fua }, ..waiting.clone() });
+            self.queue.push_front(Waiting {
+                what: GuestOperation::WriteZeroes { span, fua },
+                ..waiting.clone()
+            });
         }
     }
 
@@ -85,7 +87,7 @@ impl Engine {
 
     fn read_ends(&mut self, id: u64) {
         let Some(fill) = self.fills.get_mut(&id) else { return };
-        let What::Write { offset, data, .. } = &fill.waiting.what else { return };
+        let GuestOperation::Write { offset, data, .. } = &fill.waiting.what else { return };
         let (from, to) = (*offset, *offset + data.len() as u64);
         let mut ends = Vec::new();
         if from % BLOCK != 0 {
@@ -132,7 +134,7 @@ impl Engine {
 
     fn write_filled(&mut self, id: u64) {
         let Some(mut fill) = self.fills.remove(&id) else { return };
-        let What::Write { offset, data, fua } = &fill.waiting.what else { return };
+        let GuestOperation::Write { offset, data, fua } = &fill.waiting.what else { return };
         let at = usize::try_from(*offset - fill.span.start).expect("within a block");
         fill.buffer[at..at + data.len()].copy_from_slice(data);
         let data = self.cover(fill.span.start, fill.buffer.freeze());

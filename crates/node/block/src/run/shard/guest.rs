@@ -13,7 +13,9 @@ use super::sources::Source;
 use crate::repl::engine::{GuestError, GuestReply, GuestRequest, GuestResult};
 use crate::run::poll::{PollInterest, Token};
 use crate::vhost::request::{Kind, Status};
-use crate::vhost::{Attach, DeviceId, Memory, Notice, Ring, RingError, Setup, Taken, converse};
+use crate::vhost::{
+    Attach, DeviceId, Memory, Notice, Ring, RingError, Setup, TakenRequest, converse,
+};
 
 /// A disk of a guest.
 #[derive(Debug)]
@@ -102,7 +104,7 @@ impl Shard {
         if let Some(Source::Ring(source)) = self.sources.get_mut(token)
             && source.ring.is_drained()
         {
-            source.ring.tell();
+            source.ring.notify();
             self.end_ring(token);
         }
     }
@@ -170,9 +172,9 @@ impl Shard {
         }
     }
 
-    fn ring_asks(&mut self, token: Token, at: usize, taken: Taken) {
+    fn ring_asks(&mut self, token: Token, at: usize, taken: TakenRequest) {
         let Some(Source::Ring(source)) = self.sources.get_mut(token) else { return };
-        let Taken { head, kind } = taken;
+        let TakenRequest { head, kind } = taken;
         let durable = source.ring.durable;
         let request = match kind {
             Kind::Read { offset, length } => GuestRequest::Read { offset, length },
@@ -233,7 +235,7 @@ impl Shard {
     pub(super) fn ring_guests(&mut self) {
         for token in std::mem::take(&mut self.rung) {
             if let Some(Source::Ring(source)) = self.sources.get_mut(token) {
-                source.ring.tell();
+                source.ring.notify();
             }
             self.end_if_drained(token);
         }

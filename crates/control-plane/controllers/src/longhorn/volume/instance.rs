@@ -68,7 +68,7 @@ pub(super) fn replica(
 }
 
 /// The desired engine of a detached volume; its node is kept until it has stopped.
-pub(super) fn engine_at_rest(engine: &Value, size: &str, still: bool) -> Value {
+pub(super) fn detached_engine(engine: &Value, size: &str, still: bool) -> Value {
     let mut spec = json!({"desireState": "stopped", "volumeSize": size});
     if still {
         spec["nodeID"] = json!("");
@@ -78,7 +78,7 @@ pub(super) fn engine_at_rest(engine: &Value, size: &str, still: bool) -> Value {
 }
 
 /// The desired engine of an attached volume. `None` until all replicas that it needs are running.
-pub(super) fn engine_at_work(
+pub(super) fn attached_engine(
     engine: &Value,
     census: &ReplicaSet<'_>,
     size: &str,
@@ -131,6 +131,6 @@ fn difference(engine: &Value, mut wanted: Map<String, Value>) -> Value {
 }
 
 /// The patch, unless the object has all of its values already.
-pub(super) fn unless_so(object: &Value, patch: Value) -> Option<Value> {
+pub(super) fn patch_if_needed(object: &Value, patch: Value) -> Option<Value> {
     (!is_merged(object, &patch)).then_some(patch)
 }

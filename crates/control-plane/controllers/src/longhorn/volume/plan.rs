@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::copy::ResolvedSource;
-use super::instance::{self, unless_so};
+use super::instance::{self, patch_if_needed};
 use super::place::{NodeHealth, ReplicaPlacements};
 use super::replica::{Mode, ReplicaAction, ReplicaSet, wish};
 use super::state::{Instance, Robustness, VolumeFacts, VolumeState};
@@ -157,7 +157,7 @@ impl<'a> Draft<'a> {
     }
 
     fn patch(&mut self, resource: Resource, object: &Value, patch: Value) {
-        if let Some(patch) = unless_so(object, patch) {
+        if let Some(patch) = patch_if_needed(object, patch) {
             self.plan.actions.push(VolumeAction::Patch(resource, name(object).to_owned(), patch));
         }
     }
@@ -233,11 +233,11 @@ impl<'a> Draft<'a> {
     fn set_engine(&mut self, engine: &Value) {
         let size = text(self.seen.volume, "/spec/size");
         let patch = match self.node.filter(|_| self.state.is_up()) {
-            Some(node) => instance::engine_at_work(engine, &self.census, size, node),
+            Some(node) => instance::attached_engine(engine, &self.census, size, node),
             None => {
                 let still = engine_state(engine, self.seen.places).is_still();
                 self.report_for_lost_node(engine);
-                Some(instance::engine_at_rest(engine, size, still))
+                Some(instance::detached_engine(engine, size, still))
             }
         };
         if let Some(patch) = patch {
@@ -270,7 +270,7 @@ impl<'a> Draft<'a> {
                 .collect();
         let told = json!({"status": {"currentState": "stopped", "started": false, "ownerID": "",
             "endpoint": "", "replicaModeMap": modes}});
-        if let Some(told) = unless_so(engine, told) {
+        if let Some(told) = patch_if_needed(engine, told) {
             let name = name(engine).to_owned();
             self.plan.actions.push(VolumeAction::Tell(ENGINES, name, told));
         }

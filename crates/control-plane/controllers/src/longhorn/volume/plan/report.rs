@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Draft, VolumeAction, engine_state};
 use crate::condition;
 use crate::event::EventType;
-use crate::longhorn::volume::instance::unless_so;
+use crate::longhorn::volume::instance::patch_if_needed;
 use crate::longhorn::volume::state::{Instance, Robustness, VolumeState};
 use crate::longhorn::volume::{status, ticket};
 use crate::longhorn::{ATTACHMENTS, LONGHORN_VOLUMES};
@@ -65,7 +65,7 @@ impl Draft<'_> {
             expanding: self.seen.engine.is_some_and(|engine| self.is_short(engine)),
         };
         let patch = status::patch(volume, self.seen.engine, told, self.seen.now);
-        if let Some(patch) = unless_so(volume, patch) {
+        if let Some(patch) = patch_if_needed(volume, patch) {
             let events = status::events(volume, &patch);
             self.plan.actions.push(VolumeAction::Tell(
                 LONGHORN_VOLUMES,

@@ -39,7 +39,7 @@ const RENEW_TIMEOUT: Duration = Duration::from_secs(3);
 const BATCH: usize = 256;
 
 /// How many gratuitous ARP announcements are sent for an address that this node has taken.
-const TELLS: u8 = 3;
+const GRATUITOUS_ARPS: u8 = 3;
 
 /// An address that this node announces.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ struct HeldAddress {
     /// When the last renewal that succeeded was sent.
     renewed: Instant,
     /// How many gratuitous ARP announcements were sent.
-    told: u8,
+    announced: u8,
 }
 
 /// An event of one of the watches; boxed, since they differ much in size.
@@ -161,7 +161,7 @@ impl AnnounceReconciler {
         for step in steps {
             match step {
                 AnnounceStep::Withdraw { address, index } => self.withdraw(address, index).await,
-                AnnounceStep::GiveBack { lease } => self.give_back(&lease).await,
+                AnnounceStep::GiveBack { lease } => self.release_lease(&lease).await,
                 AnnounceStep::Renew { lease, link } => renewals.push((lease, link)),
             }
         }
@@ -198,17 +198,17 @@ impl AnnounceReconciler {
             warn!(error = %Chain(&failure), "cannot announce an address");
             return;
         }
-        let mut told = self.held.get(&address).map_or(0, |held| held.told);
-        if told == 0 {
+        let mut announced = self.held.get(&address).map_or(0, |held| held.announced);
+        if announced == 0 {
             info!(%address, interface = %link.name, "announces an address");
         }
-        if told < TELLS {
-            told += 1;
+        if announced < GRATUITOUS_ARPS {
+            announced += 1;
             if let Err(failure) = self.announcer.tell_neighbours(address, link) {
                 warn!(error = %Chain(&failure), "cannot tell neighbours of an address");
             }
         }
-        self.held.insert(address, HeldAddress { renewed: sent, told });
+        self.held.insert(address, HeldAddress { renewed: sent, announced });
     }
 
     async fn withdraw(&mut self, address: Ipv4Addr, index: u32) {
@@ -220,7 +220,7 @@ impl AnnounceReconciler {
     }
 
     /// Releases a lease. Called only after the address was removed from all interfaces.
-    async fn give_back(&mut self, lease: &AnnouncementLease) {
+    async fn release_lease(&mut self, lease: &AnnouncementLease) {
         self.held.remove(&lease.address);
         let is_gone =
             self.announcer.observe().await.is_ok_and(|seen| {

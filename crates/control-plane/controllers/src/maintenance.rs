@@ -131,14 +131,15 @@ impl MaintenanceReconciler {
         if let Err(refusal) = self.check(node).await? {
             warn!(node = object::name(node), %refusal, "maintenance refused");
             self.report(node, &plan::refused(&refusal)).await?;
-            self.tell(node, EventType::Warning, "MaintenanceRefused", refusal.to_string()).await;
+            self.record_event(node, EventType::Warning, "MaintenanceRefused", refusal.to_string())
+                .await;
             self.patch(node, &plan::refuse()).await?;
             return Ok(ReconcileResult::Done);
         }
         info!(node = object::name(node), forced = plan::is_forced(node), "maintenance begins");
         let node = self.patch(node, &plan::begin()).await?;
         let message = "node is cordoned, its machines leave".to_owned();
-        self.tell(&node, EventType::Normal, "MaintenanceStarted", message).await;
+        self.record_event(&node, EventType::Normal, "MaintenanceStarted", message).await;
         self.drain(&node).await
     }
 
@@ -184,7 +185,7 @@ impl MaintenanceReconciler {
         }
         info!(node = name, "maintenance: no machine is left on the node");
         let message = "no machine is left on the node".to_owned();
-        self.tell(node, EventType::Normal, "MaintenanceCompleted", message).await;
+        self.record_event(node, EventType::Normal, "MaintenanceCompleted", message).await;
         self.patch(node, &plan::complete()).await?;
         Ok(ReconcileResult::Done)
     }
@@ -208,8 +209,13 @@ impl MaintenanceReconciler {
         }
         self.start_machines(name, MaintenancePhase::Ended).await?;
         self.report(node, &plan::ended()).await?;
-        self.tell(node, EventType::Normal, "MaintenanceDisabled", "node is back in use".into())
-            .await;
+        self.record_event(
+            node,
+            EventType::Normal,
+            "MaintenanceDisabled",
+            "node is back in use".into(),
+        )
+        .await;
         Ok(ReconcileResult::Done)
     }
 
@@ -294,7 +300,7 @@ impl MaintenanceReconciler {
         written.map(drop).doing("write the status of the node")
     }
 
-    async fn tell(&self, node: &Value, kind: EventType, reason: &str, message: String) {
+    async fn record_event(&self, node: &Value, kind: EventType, reason: &str, message: String) {
         let about = About {
             api_version: "v1",
             kind: "Node",

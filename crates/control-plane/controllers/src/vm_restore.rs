@@ -140,7 +140,7 @@ impl VmRestoreReconciler {
             }
             TargetReadiness::Fail => {
                 let why = "Restore target VMI still exists";
-                self.tell(restore, EventType::Warning, ERROR, why.to_owned()).await;
+                self.record_event(restore, EventType::Warning, ERROR, why.to_owned()).await;
                 self.update_status(restore, &plan::failed(restore, why, clock::now())).await?;
                 Ok(Some(ReconcileResult::Done))
             }
@@ -236,7 +236,7 @@ impl VmRestoreReconciler {
         info!(namespace, machine = object::name(&machine), "machine restored");
         let done =
             format!("Successfully completed VirtualMachineRestore {}", object::name(restore));
-        self.tell(restore, EventType::Normal, COMPLETE, done).await;
+        self.record_event(restore, EventType::Normal, COMPLETE, done).await;
         self.update_status(restore, &plan::complete(restore, &former, clock::now())).await
     }
 
@@ -263,13 +263,13 @@ impl VmRestoreReconciler {
                 ERROR => format!("VirtualMachineRestore encountered error {why}"),
                 _ => why.to_owned(),
             };
-            self.tell(restore, EventType::Warning, reason, message).await;
+            self.record_event(restore, EventType::Warning, reason, message).await;
             self.update_status(restore, &patch).await?;
         }
         Ok(ReconcileResult::Again(LOOK_AGAIN))
     }
 
-    async fn tell(&self, restore: &Value, tone: EventType, reason: &str, message: String) {
+    async fn record_event(&self, restore: &Value, tone: EventType, reason: &str, message: String) {
         let about = About {
             api_version: "snapshot.kubevirt.io/v1beta1",
             kind: "VirtualMachineRestore",

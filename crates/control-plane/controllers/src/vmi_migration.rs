@@ -157,7 +157,7 @@ impl MigrationReconciler {
             }
             (MigrationStep::Enter(phase), _) => self.enter(object, phase, None).await,
             (MigrationStep::Fail { message }, _) => {
-                self.tell(object, EventType::Warning, "FailedMigration", &message).await;
+                self.record_event(object, EventType::Warning, "FailedMigration", &message).await;
                 let state = vmi.and_then(|vmi| own_state(object, vmi));
                 self.enter(object, MigrationPhase::Failed, state).await
             }
@@ -191,11 +191,11 @@ impl MigrationReconciler {
             }
             Err(reason) if plan::is_unschedulable(object, clock::now()) => {
                 let message = format!("Migration failed because no target was found: {reason}");
-                self.tell(object, EventType::Warning, "FailedMigration", &message).await;
+                self.record_event(object, EventType::Warning, "FailedMigration", &message).await;
                 self.enter(object, MigrationPhase::Failed, None).await
             }
             Err(reason) => {
-                self.tell(object, EventType::Warning, "FailedScheduling", &reason).await;
+                self.record_event(object, EventType::Warning, "FailedScheduling", &reason).await;
                 Ok(ReconcileResult::Again(QUEUE_INTERVAL * 5))
             }
         }
@@ -275,7 +275,7 @@ impl MigrationReconciler {
         let written = self.objects.merge_status(MIGRATIONS, namespace, name, &patch).await;
         written.doing("write the status of a migration")?;
         if let Some((kind, reason, message)) = plan::event(phase) {
-            self.tell(object, kind, reason, message).await;
+            self.record_event(object, kind, reason, message).await;
         }
         Ok(ReconcileResult::Done)
     }
@@ -340,7 +340,7 @@ impl MigrationReconciler {
         self.objects.merge(VMIS, namespace, name, patch).await.doing("write the instance")
     }
 
-    async fn tell(&self, object: &Value, kind: EventType, reason: &str, message: &str) {
+    async fn record_event(&self, object: &Value, kind: EventType, reason: &str, message: &str) {
         let about = About {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachineInstanceMigration",

@@ -39,8 +39,8 @@ impl GatewayError {
         self.with(json!({"name": name, "group": "kubevirt.io", "kind": kind}))
     }
 
-    /// In somebody else's words.
-    pub(crate) fn told(code: StatusCode, message: String) -> Self {
+    /// An error with the reason that belongs to the code.
+    pub(crate) fn with_message(code: StatusCode, message: String) -> Self {
         Self::new(code, reason(code.as_u16()), message)
     }
 

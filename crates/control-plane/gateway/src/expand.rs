@@ -45,9 +45,9 @@ pub(crate) async fn machine(gateway: &Gateway, vm: Value) -> GatewayResult {
     match instancetype::expand(&vm, &namespace, &known, &config) {
         Ok(expanded) => Ok(answer::json(StatusCode::OK, &expanded)),
         Err(error @ ExpandError::NotFound { .. }) => {
-            Err(GatewayError::told(StatusCode::NOT_FOUND, error.to_string()))
+            Err(GatewayError::with_message(StatusCode::NOT_FOUND, error.to_string()))
         }
-        Err(error) => Err(GatewayError::told(StatusCode::CONFLICT, error.to_string())),
+        Err(error) => Err(GatewayError::with_message(StatusCode::CONFLICT, error.to_string())),
     }
 }
 

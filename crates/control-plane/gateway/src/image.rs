@@ -160,7 +160,7 @@ async fn image(gateway: &Gateway, namespace: &str, name: &str) -> Result<Value, 
         format!("/apis/harvesterhci.io/v1beta1/namespaces/{namespace}/virtualmachineimages/{name}");
     objects::find(&gateway.client, &path).await?.ok_or_else(|| {
         let message = format!("virtualmachineimages.harvesterhci.io {name:?} not found");
-        GatewayError::told(StatusCode::NOT_FOUND, message)
+        GatewayError::with_message(StatusCode::NOT_FOUND, message)
     })
 }
 
@@ -191,10 +191,13 @@ async fn wait(gateway: &Gateway, backing: &str, wanted: &str) -> Result<String, 
         }
         if wanted == "ready" {
             let message = "the image is not complete: there is nothing to download yet";
-            return Err(GatewayError::told(StatusCode::CONFLICT, message.into()));
+            return Err(GatewayError::with_message(StatusCode::CONFLICT, message.into()));
         }
         if is("ready").is_some() {
-            return Err(GatewayError::told(StatusCode::CONFLICT, "the image is complete".into()));
+            return Err(GatewayError::with_message(
+                StatusCode::CONFLICT,
+                "the image is complete".into(),
+            ));
         }
         if tokio::time::Instant::now() > deadline {
             let state = files

@@ -165,7 +165,10 @@ pub(crate) async fn answer(gateway: &Gateway, parts: &request::Parts) -> Gateway
 }
 
 fn missing(kind: &str, name: &str) -> GatewayError {
-    GatewayError::told(StatusCode::NOT_FOUND, format!("{kind}.metrics.k8s.io {name:?} not found"))
+    GatewayError::with_message(
+        StatusCode::NOT_FOUND,
+        format!("{kind}.metrics.k8s.io {name:?} not found"),
+    )
 }
 
 /// Selectors choose among nodes and pods as they do there.

@@ -164,7 +164,7 @@ fn refused(code: StatusCode, body: &[u8]) -> GatewayError {
     match code {
         StatusCode::BAD_REQUEST => GatewayError::bad_request(message),
         StatusCode::SERVICE_UNAVAILABLE => GatewayError::unavailable(message),
-        code if code.is_client_error() => GatewayError::told(code, message),
+        code if code.is_client_error() => GatewayError::with_message(code, message),
         _ => GatewayError::internal(message),
     }
 }

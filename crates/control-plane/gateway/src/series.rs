@@ -49,7 +49,7 @@ fn span(query: &str) -> Result<&'static str, GatewayError> {
     let Some(given) = given else { return Ok(SPANS[0]) };
     SPANS.into_iter().find(|span| *span == given).ok_or_else(|| {
         let message = format!("span={given:?} is not valid: it must be 1h or 24h");
-        GatewayError::told(StatusCode::BAD_REQUEST, message)
+        GatewayError::with_message(StatusCode::BAD_REQUEST, message)
     })
 }
 
@@ -84,7 +84,7 @@ pub(crate) async fn answer(gateway: &Gateway, parts: &request::Parts) -> Gateway
 }
 
 fn missing(resource: &str, name: &str) -> GatewayError {
-    GatewayError::told(
+    GatewayError::with_message(
         StatusCode::NOT_FOUND,
         format!("{resource}.{SERIES_GROUP} {name:?} not found"),
     )

@@ -26,7 +26,7 @@ pub(crate) async fn create(
     at: &ObjectRoute,
     asked: GatewayRequest,
 ) -> GatewayResult {
-    let forbidden = |message: String| GatewayError::told(StatusCode::FORBIDDEN, message);
+    let forbidden = |message: String| GatewayError::with_message(StatusCode::FORBIDDEN, message);
     let caller = asked.caller.clone().unwrap_or_default();
     let headers = caller.headers().map_err(|error| forbidden(error.to_string()))?;
     let mut processed = processed(gateway, at, asked).await?;
@@ -65,7 +65,7 @@ async fn processed(
     let template: VirtualMachineTemplate =
         serde_json::from_value(found).map_err(GatewayError::internal)?;
     let made = virt::template::process(&template, &given, &mut random).map_err(|failure| {
-        GatewayError::told(StatusCode::UNPROCESSABLE_ENTITY, failure.to_string())
+        GatewayError::with_message(StatusCode::UNPROCESSABLE_ENTITY, failure.to_string())
     })?;
     let mut processed = json!({
         "apiVersion": "subresources.template.kubevirt.io/v1beta1",

@@ -106,7 +106,7 @@ impl PutError {
     }
 
     /// The error for the client.
-    pub(crate) fn told(self, subject: StatusSubject<'_>) -> ApiError {
+    pub(crate) fn into_api_error(self, subject: StatusSubject<'_>) -> ApiError {
         match self {
             Self::Store(error) => write_failure(&error, subject),
             Self::Conversion(error) => error,

@@ -114,7 +114,7 @@ async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult
                 return Err(ApiError::generated_name_taken(call.served.subject(&name)));
             }
             Err(error) if error.is_conflict() => return Err(taken(call, &object)),
-            Err(error) => return Err(error.told(call.served.subject(&name))),
+            Err(error) => return Err(error.into_api_error(call.served.subject(&name))),
         }
     }
 }

@@ -153,7 +153,7 @@ pub(crate) async fn delete_key(
         match attempt(call, &entry, live, options).await {
             Ok(answer) => return Ok(answer),
             Err(error) if error.is_conflict() => {}
-            Err(error) => return Err(error.told(call.served.subject(&name))),
+            Err(error) => return Err(error.into_api_error(call.served.subject(&name))),
         }
     }
 }

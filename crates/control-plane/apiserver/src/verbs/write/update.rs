@@ -84,7 +84,7 @@ pub(crate) async fn change(
             Ok(answer) => return Ok(answer),
             // Another writer was faster: try again with its object.
             Err(error) if error.is_conflict() && !pinned => {}
-            Err(error) => return Err(error.told(call.served.subject(&name))),
+            Err(error) => return Err(error.into_api_error(call.served.subject(&name))),
         }
     }
 }

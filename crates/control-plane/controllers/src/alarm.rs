@@ -31,7 +31,7 @@ const UPGRADES: Resource = Resource::new(HARVESTER, "v1beta1", "upgrades");
 /// The label with the object of an alarm: alarms of an object are found without its name's hash.
 const OBJECT_LABEL: &str = "sheaf.io/alarm-object";
 /// A volume whose host is away is looked at again, since the host's return does not change it.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 const SUBJECTS: [(Resource, Subject); 9] = [
     (NODES, Subject::Host),
@@ -156,7 +156,7 @@ impl AlarmReconciler {
             again = Some(again.map_or(left, |known| known.min(left)));
         }
         if key.0 == Subject::Volume && (!findings.is_empty() || !existing.is_empty()) {
-            again = Some(again.map_or(LOOK_AGAIN, |known| known.min(LOOK_AGAIN)));
+            again = Some(again.map_or(RECHECK_INTERVAL, |known| known.min(RECHECK_INTERVAL)));
         }
         (lasting, again)
     }

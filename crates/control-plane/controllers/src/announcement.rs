@@ -30,7 +30,7 @@ use plan::{AnnouncementChange, AnnouncementState};
 
 const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
 /// How often leases are read while there are any.
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// The same while an address is on its way to a node.
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -141,7 +141,7 @@ impl Reconciler for AnnouncementReconciler {
         }
         Ok(match (is_waiting, plan::is_idle(&state)) {
             (true, _) => ReconcileResult::Again(WAIT_INTERVAL),
-            (false, false) => ReconcileResult::Again(LOOK_INTERVAL),
+            (false, false) => ReconcileResult::Again(RECHECK_INTERVAL),
             (false, true) => ReconcileResult::Done,
         })
     }

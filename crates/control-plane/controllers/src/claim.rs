@@ -23,7 +23,7 @@ use crate::reconcile::{
 use crate::resource::{CLAIMS, CLASSES, NODES, Objects, VOLUMES};
 
 /// When no node can make the volume now: one may come without a claim being touched.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 const SOURCE: &str = "persistentvolume-controller";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,7 +133,7 @@ impl ClaimReconciler {
             Wait::Node { provisioner } => {
                 let nodes = self.objects.list(NODES, "", "").await.doing("list nodes")?;
                 let Some(node) = plan::node(&nodes) else {
-                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                    return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                 };
                 let patch = plan::announcement(claim, node, &provisioner);
                 (patch, Some(Notice::ExternalProvisioning { provisioner }))

@@ -38,7 +38,7 @@ const SETTINGS: Resource = Resource::new("harvesterhci.io", "v1beta1", "settings
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 const POLICY: &str = "vm-force-reset-policy";
 /// How often leases are read while there are nodes that could be lost.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The same on a management node alone.
 const REST_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -242,7 +242,7 @@ impl Reconciler for NodeReconciler {
     async fn reconcile(&self, _: &AllNodes) -> Result<ReconcileResult, ReconcileError> {
         let view = self.view().await?;
         let is_small = view.nodes.len() < 2 && view.nodes.iter().all(plan::is_management);
-        let interval = if is_small { REST_INTERVAL } else { LOOK_INTERVAL };
+        let interval = if is_small { REST_INTERVAL } else { RECHECK_INTERVAL };
         let facts = view.facts();
         self.count(&facts, interval).await;
         let mut failure = None;

@@ -31,7 +31,7 @@ use crate::resource::{
 pub(crate) const BACKUPS: Resource =
     Resource::new("harvesterhci.io", "v1beta1", "virtualmachinebackups");
 const RESTORES: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachinerestores");
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum VmBackupKey {
@@ -105,7 +105,7 @@ impl VmBackupReconciler {
             None => {
                 match self.0.create(VM_SNAPSHOTS, &key.namespace, &plan::snapshot(&backup)).await {
                     Err(failure) if is_refused(&failure, 409) => {
-                        return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                        return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                     }
                     made => made.doing("ask for a snapshot of the machine")?,
                 }
@@ -143,7 +143,7 @@ impl VmBackupReconciler {
                     let why = why.to_string();
                     let patch = plan::refused_restore(&restore, &why, clock::now());
                     self.update_status(RESTORES, &restore, &patch).await?;
-                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                    return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                 }
                 let snapshot = match &backup {
                     Some(own) if text(own, "/spec/type") != "snapshot" => {
@@ -152,12 +152,12 @@ impl VmBackupReconciler {
                     _ => Some(text(&restore, "/spec/virtualMachineBackupName").to_owned()),
                 };
                 let Some(snapshot) = snapshot else {
-                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                    return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                 };
                 let wanted = plan::inner(&restore, backup.as_ref(), &snapshot);
                 match self.0.create(VM_RESTORES, &key.namespace, &wanted).await {
                     Err(failure) if is_refused(&failure, 409) => {
-                        return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                        return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                     }
                     made => made.doing("ask for the machine to be restored")?,
                 }

@@ -31,7 +31,7 @@ use crate::vm_backup::BACKUPS;
 const SCHEDULES: Resource = Resource::new("harvesterhci.io", "v1beta1", "schedulevmbackups");
 const SOURCE: &str = "vm-backup-schedule";
 /// A backup that is restored from cannot be deleted now.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Schedules, and their backups, which carry the schedule's UID in their name.
 #[derive(Debug, Clone, Default)]
@@ -104,8 +104,8 @@ impl ScheduleReconciler {
         let wait = wait.map(|wait| Duration::try_from(wait).unwrap_or_default());
         let wait = wait.map(|wait| wait.max(Duration::from_millis(10)));
         Ok(match (wait, kept) {
-            (Some(wait), true) => ReconcileResult::Again(wait.min(LOOK_AGAIN)),
-            (None, true) => ReconcileResult::Again(LOOK_AGAIN),
+            (Some(wait), true) => ReconcileResult::Again(wait.min(RECHECK_INTERVAL)),
+            (None, true) => ReconcileResult::Again(RECHECK_INTERVAL),
             (Some(wait), false) => ReconcileResult::Again(wait),
             (None, false) => ReconcileResult::Done,
         })

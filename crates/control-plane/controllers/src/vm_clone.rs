@@ -31,7 +31,7 @@ use crate::resource::{Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS,
 
 const CLONES: Resource = Resource::new("clone.kubevirt.io", "v1beta1", "virtualmachineclones");
 const SOURCE: &str = "clone-controller";
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Clones, and the machines, snapshots and restores that they wait for.
 #[derive(Debug, Clone, Default)]
@@ -167,7 +167,7 @@ impl VmCloneReconciler {
                 let wanted = plan::restore(clone, captured, &target);
                 match self.objects.create(VM_RESTORES, namespace, &wanted).await {
                     Err(failure) if is_refused(&failure, 409) => {
-                        return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                        return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                     }
                     made => {
                         let made = made.doing("ask for the machine to be restored")?;
@@ -249,7 +249,7 @@ impl VmCloneReconciler {
             self.update_status(clone, EventType::Normal, reason, why.to_owned()).await;
         }
         self.record_event(clone, &patch).await?;
-        Ok(ReconcileResult::Again(LOOK_AGAIN))
+        Ok(ReconcileResult::Again(RECHECK_INTERVAL))
     }
 
     async fn fail(

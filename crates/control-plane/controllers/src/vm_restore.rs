@@ -30,7 +30,7 @@ use crate::resource::{
 };
 
 const ACTIONS: Resource = Resource::new("subresources.kubevirt.io", "v1", "virtualmachines");
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 const SOURCE: &str = "restore-controller";
 /// Reasons of events.
 const ERROR: &str = "VirtualMachineRestoreError";
@@ -104,7 +104,7 @@ impl Reconciler for VmRestoreReconciler {
         }
         self.update_status(&restore, &plan::begun(&restore, &disks, clock::now())).await?;
         if !self.make_claims(&restore, &content, &disks).await? {
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
         }
         self.replace(&restore, &content, vm.as_ref(), &disks).await
     }
@@ -132,7 +132,7 @@ impl VmRestoreReconciler {
                     Err(kube::Error::Api(_)) | Ok(()) => {}
                     Err(failure) => return Err(failure).doing("stop the machine"),
                 }
-                Ok(Some(ReconcileResult::Again(LOOK_AGAIN)))
+                Ok(Some(ReconcileResult::Again(RECHECK_INTERVAL)))
             }
             TargetReadiness::Wait => {
                 let why = "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore";
@@ -266,7 +266,7 @@ impl VmRestoreReconciler {
             self.record_event(restore, EventType::Warning, reason, message).await;
             self.update_status(restore, &patch).await?;
         }
-        Ok(ReconcileResult::Again(LOOK_AGAIN))
+        Ok(ReconcileResult::Again(RECHECK_INTERVAL))
     }
 
     async fn record_event(&self, restore: &Value, tone: EventType, reason: &str, message: String) {

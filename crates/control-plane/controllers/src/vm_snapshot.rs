@@ -34,7 +34,7 @@ use crate::resource::{
 
 const SNAPSHOT_CLASSES: Resource =
     Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshotclasses");
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Snapshots of machines, and those of disks that they wait for.
 #[derive(Debug, Clone, Default)]
@@ -142,7 +142,9 @@ impl VmSnapshotReconciler {
         begun["status"] = patch["status"].clone();
         let wanted = plan::content(&begun, &vm, vmi.as_ref(), &disks);
         match self.objects.create(VM_CONTENTS, namespace, &wanted).await {
-            Err(failure) if is_refused(&failure, 409) => Ok(ReconcileResult::Again(LOOK_AGAIN)),
+            Err(failure) if is_refused(&failure, 409) => {
+                Ok(ReconcileResult::Again(RECHECK_INTERVAL))
+            }
             made => {
                 let content = made.doing("create the content of a snapshot")?;
                 self.proceed(key, &begun, &content).await
@@ -170,7 +172,7 @@ impl VmSnapshotReconciler {
     async fn wait(&self, snapshot: &Value, why: &str) -> Result<ReconcileResult, ReconcileError> {
         let patch = plan::waiting(snapshot, why, clock::now());
         self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
-        Ok(ReconcileResult::Again(LOOK_AGAIN))
+        Ok(ReconcileResult::Again(RECHECK_INTERVAL))
     }
 
     async fn claims(&self, vm: &Value) -> Result<Vec<FoundClaim>, ReconcileError> {
@@ -210,17 +212,17 @@ impl VmSnapshotReconciler {
             return self.take(content).await;
         }
         match plan::progress(&taken) {
-            DiskProgress::Waiting => Ok(ReconcileResult::Again(LOOK_AGAIN)),
+            DiskProgress::Waiting => Ok(ReconcileResult::Again(RECHECK_INTERVAL)),
             DiskProgress::Failed(why) => {
                 let patch = plan::faulty(snapshot, &why, clock::now());
                 self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
-                Ok(ReconcileResult::Again(LOOK_AGAIN))
+                Ok(ReconcileResult::Again(RECHECK_INTERVAL))
             }
             DiskProgress::Taken { ready } => {
                 let patch = plan::content_status(&taken, ready, clock::now());
                 self.update_status(VM_CONTENTS, content, &patch).await?;
                 if !ready {
-                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                    return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                 }
                 self.unmark(snapshot).await?;
                 let quiesce = self.quiesce(taken.first()).await?;
@@ -250,7 +252,7 @@ impl VmSnapshotReconciler {
                 made => drop(made.doing("ask for the snapshot of a disk")?),
             }
         }
-        Ok(ReconcileResult::Again(LOOK_AGAIN))
+        Ok(ReconcileResult::Again(RECHECK_INTERVAL))
     }
 
     /// The machine may be changed again.

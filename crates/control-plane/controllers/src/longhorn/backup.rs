@@ -19,7 +19,7 @@ use crate::reconcile::{
 use crate::resource::{Objects, is_refused};
 
 /// Snapshots, copies and targets change without a word to the backup.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Backups by name.
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl BackupReconciler {
         let name = object::name(backup);
         match step {
             BackupStep::Done => Ok(ReconcileResult::Done),
-            BackupStep::Wait => Ok(ReconcileResult::Again(LOOK_AGAIN)),
+            BackupStep::Wait => Ok(ReconcileResult::Again(RECHECK_INTERVAL)),
             BackupStep::Patch(patch) => {
                 match self.0.merge(BACKUPS, NAMESPACE, name, &patch).await {
                     Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
@@ -96,12 +96,12 @@ impl BackupReconciler {
             BackupStep::Tell(status) => {
                 let patch = json!({"status": status});
                 if object::is_merged(backup, &patch) {
-                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                    return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                 }
                 match self.0.merge_status(BACKUPS, NAMESPACE, name, &patch).await {
                     Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
                     written => written
-                        .map(|_| ReconcileResult::Again(LOOK_AGAIN))
+                        .map(|_| ReconcileResult::Again(RECHECK_INTERVAL))
                         .doing("say how a backup is"),
                 }
             }
@@ -110,13 +110,13 @@ impl BackupReconciler {
                     Err(failure) if is_refused(&failure, 409) => {}
                     made => drop(made.doing("have a snapshot copied")?),
                 }
-                Ok(ReconcileResult::Again(LOOK_AGAIN))
+                Ok(ReconcileResult::Again(RECHECK_INTERVAL))
             }
             BackupStep::RemoveCopy(copy) => {
                 let (own, uid) = (object::name(&copy), object::uid(&copy));
                 let deleted = self.0.delete(LONGHORN_VOLUMES, NAMESPACE, own, uid).await;
                 deleted.doing("remove the copy of a snapshot")?;
-                Ok(ReconcileResult::Again(LOOK_AGAIN))
+                Ok(ReconcileResult::Again(RECHECK_INTERVAL))
             }
         }
     }

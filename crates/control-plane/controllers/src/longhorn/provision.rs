@@ -35,7 +35,7 @@ use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, VOLUMES, is_refuse
 
 const SOURCE: &str = hci::DRIVER;
 /// A refused request is tried again although no change was seen.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ProvisionKey {
@@ -122,7 +122,7 @@ impl Provisioner {
                 let message =
                     format!("failed to provision volume with StorageClass \"{class}\": {cause}");
                 self.complain(key, &claim, message).await;
-                Ok(ReconcileResult::Again(LOOK_AGAIN))
+                Ok(ReconcileResult::Again(RECHECK_INTERVAL))
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::reconcile::{
 use crate::resource::{Objects, is_refused};
 
 /// When a volume has no replicas yet.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SnapshotKey {
@@ -99,7 +99,7 @@ impl SnapshotReconciler {
     async fn attach(&self, name: &str, volume: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(ATTACHMENTS, NAMESPACE, volume).await;
         let Some(attachment) = found.doing("get the attachment")? else {
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
         };
         if plan::has_ticket(&attachment, name) {
             return Ok(ReconcileResult::Done);
@@ -108,7 +108,7 @@ impl SnapshotReconciler {
         let replicas = self.0.list(REPLICAS, NAMESPACE, &labels).await;
         let replicas = replicas.doing("list the replicas of a volume")?;
         let Some(node) = plan::home(&attachment, &replicas) else {
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
         };
         let patch = plan::put(name, node);
         let written = self.0.merge(ATTACHMENTS, NAMESPACE, volume, &patch).await;

@@ -34,7 +34,7 @@ pub(crate) const SNAPSHOT_CLASSES: Resource =
     Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshotclasses");
 const SOURCE: &str = "snapshot-controller";
 /// Something that is named may still come.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum VolumeSnapshotKey {
@@ -279,7 +279,7 @@ impl VolumeSnapshotReconciler {
         let patch = plan::content_status(content, own, taken.as_ref(), clock::now());
         self.write_status(CONTENTS, content, &patch).await?;
         let waits = taken.is_some_and(|own| plan::content_of(object::name(&own)).is_none());
-        Ok(if waits { ReconcileResult::Again(LOOK_AGAIN) } else { ReconcileResult::Done })
+        Ok(if waits { ReconcileResult::Again(RECHECK_INTERVAL) } else { ReconcileResult::Done })
     }
 
     async fn remove_content(
@@ -298,7 +298,7 @@ impl VolumeSnapshotReconciler {
             // Gone is told by name, where the name tells.
             return Ok(match plan::content_of(object::name(&taken)) {
                 Some(_) => ReconcileResult::Done,
-                None => ReconcileResult::Again(LOOK_AGAIN),
+                None => ReconcileResult::Again(RECHECK_INTERVAL),
             });
         }
         self.release(CONTENTS, "", name, content, plan::CONTENT_BOUND).await?;
@@ -347,7 +347,7 @@ impl VolumeSnapshotReconciler {
             let reason = "SnapshotContentCreationFailed";
             event::record(&self.0.0, SOURCE, &about, EventType::Warning, reason, message).await;
         }
-        Ok(ReconcileResult::Again(LOOK_AGAIN))
+        Ok(ReconcileResult::Again(RECHECK_INTERVAL))
     }
 }
 

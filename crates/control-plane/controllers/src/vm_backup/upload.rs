@@ -7,7 +7,7 @@ use hci::longhorn::NAMESPACE as LONGHORN_NAMESPACE;
 use serde_json::{Value, json};
 
 use super::plan::{self, upload};
-use super::{BACKUPS, LOOK_AGAIN, RESTORES, VmBackupReconciler};
+use super::{BACKUPS, RECHECK_INTERVAL, RESTORES, VmBackupReconciler};
 use crate::longhorn::volume_snapshot::{CONTENTS, VOLUME_SNAPSHOTS};
 use crate::longhorn::{BACKUP_TARGETS, BACKUPS as LONGHORN_BACKUPS};
 use crate::object::{self, is_deleting, is_true, text};
@@ -45,7 +45,7 @@ impl VmBackupReconciler {
             return self.update_status(BACKUPS, backup, &patch).await;
         }
         let Some(snapshot) = self.machine_snapshot(backup).await? else {
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
         };
         if !object::is_controlled_by(&snapshot, backup) {
             let name = object::name(backup);
@@ -67,12 +67,12 @@ impl VmBackupReconciler {
         let ready = is_true(&snapshot, "/status/readyToUse");
         let Some(content) = content.filter(|_| ready) else {
             self.update_status(BACKUPS, backup, &upload::waiting(backup, clock::now())).await?;
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
         };
         let made = self.longhorn_backups(backup, &content).await?;
         let patch = upload::status(backup, &content, &target, &made, clock::now());
         self.update_status(BACKUPS, backup, &patch).await?;
-        Ok(ReconcileResult::Again(LOOK_AGAIN))
+        Ok(ReconcileResult::Again(RECHECK_INTERVAL))
     }
 
     /// The snapshot of the machine, which is asked for if it is not there.
@@ -154,7 +154,7 @@ impl VmBackupReconciler {
             }
         }
         if left || !self.forget(backup).await? {
-            return Ok(ReconcileResult::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
         }
         let mut meta = object::version(backup);
         let rest = object::finalizers_without(backup, &[upload::FINALIZER]);

@@ -99,7 +99,7 @@ async fn two_snapshots_of_one_machine_are_taken_one_after_the_other() {
     fake.merge("kubevirt.io/virtualmachines", "n", "m", &held);
     assert_eq!(
         reconciler.reconcile(&ObjectKey::new("n", "second")).await.unwrap(),
-        ReconcileResult::Again(LOOK_AGAIN)
+        ReconcileResult::Again(RECHECK_INTERVAL)
     );
     let second = fake.get(kind, "n", "second").unwrap();
     let progressing =

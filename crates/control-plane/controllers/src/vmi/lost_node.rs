@@ -22,7 +22,7 @@ use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
 use crate::resource::{CLAIMS, NODES, VMS};
 
 /// How often an instance that stays is looked at: its copies may come back.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 impl VmiReconciler {
     /// Decides about an instance whose node was declared lost.
@@ -42,7 +42,7 @@ impl VmiReconciler {
                     let message = format!("not started elsewhere: {message}");
                     self.update_status(vmi, EventType::Warning, reason.as_str(), message).await;
                 }
-                Ok(ReconcileResult::Again(LOOK_AGAIN))
+                Ok(ReconcileResult::Again(RECHECK_INTERVAL))
             }
         }
     }

@@ -19,7 +19,7 @@ use super::gauge::Gauge;
 /// An image is not unpacked into the last of the storage, which running machines write to.
 pub(crate) const RESERVE: u64 = 64 << 20;
 /// Less than a disk can fill the reserve in.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
+const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 /// Beside the users and groups of machines.
 const READER: u32 = 0x7200_0000;
 
@@ -131,7 +131,7 @@ pub(crate) async fn shortage(at: &Path) -> u64 {
                 return free;
             }
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(RECHECK_INTERVAL).await;
     }
 }
 

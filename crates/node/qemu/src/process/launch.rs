@@ -14,7 +14,7 @@ use crate::run_dir::{EXIT, MACHINE, PROCESS, RunDir};
 /// How much of QEMU's last words an error repeats.
 pub(super) const LAST_WORDS: usize = 2000;
 /// How often a folder is looked at whose process is between fork and exec.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why a machine was not started. No process is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +119,7 @@ impl Launcher {
             if tokio::time::Instant::now() >= deadline {
                 return Err(AdoptError::Hidden { dir: dir.path().into() });
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(RECHECK_INTERVAL).await;
         }
     }
 

@@ -5,7 +5,7 @@ use hci::longhorn::NAMESPACE;
 use serde_json::{Value, json};
 
 use super::plan::{self, ExpansionStep};
-use super::{LOOK_AGAIN, Provisioner};
+use super::{Provisioner, RECHECK_INTERVAL};
 use crate::condition::{self, Condition};
 use crate::event::EventType;
 use crate::longhorn::object::{engine_name, handle};
@@ -37,7 +37,7 @@ impl Provisioner {
                         let message = format!("resize volume {bound} failed: {}", refusal.message);
                         self.record_event(claim, EventType::Warning, "VolumeResizeFailed", message)
                             .await;
-                        return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                        return Ok(ReconcileResult::Again(RECHECK_INTERVAL));
                     }
                     written => drop(written.doing("grow the volume")?),
                 }

@@ -57,7 +57,7 @@ async fn a_wrong_class_is_told_once_and_makes_nothing() {
     make_claim(&fake);
     for _ in 0..2 {
         let next = provisioner.claim(&ObjectKey::new("n", "c")).await.unwrap();
-        assert_eq!(next, ReconcileResult::Again(LOOK_AGAIN));
+        assert_eq!(next, ReconcileResult::Again(RECHECK_INTERVAL));
     }
     assert!(fake.names(BACKING_KIND).is_empty() && fake.names(VOLUME_KIND).is_empty());
     assert_eq!(fake.names("/events").len(), 1);

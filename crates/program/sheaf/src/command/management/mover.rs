@@ -15,7 +15,7 @@ use super::{EndRequest, NodeFeed, ProcessEnd, plan};
 use crate::data_dir::Layout;
 
 /// A move that failed is tried again without a change of any node.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(in crate::command) struct MoveWatch {
     pub(in crate::command) client: Client,
@@ -34,7 +34,7 @@ impl MoveWatch {
         loop {
             tokio::select! {
                 changed = feed.changed() => nodes = changed,
-                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                () = tokio::time::sleep(RECHECK_INTERVAL) => {}
                 () = stop.requested() => return,
             }
             match self.look(&nodes) {

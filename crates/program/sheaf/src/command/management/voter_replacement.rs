@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 use super::{ManagedEtcd, NodeFeed, plan};
 
 /// How often the status of members is read: etcd does not report when one stops answering.
-const LOOK_INTERVAL: Duration = Duration::from_secs(15);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 pub(in crate::command) struct VoterReplacer {
     /// Reads and patches Nodes.
@@ -38,7 +38,7 @@ impl VoterReplacer {
         let mut feed = NodeFeed::all(self.client.clone());
         let mut nodes = None;
         let mut silent = BTreeMap::new();
-        let mut looks = tokio::time::interval(LOOK_INTERVAL.min(self.replace_after / 4));
+        let mut looks = tokio::time::interval(RECHECK_INTERVAL.min(self.replace_after / 4));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

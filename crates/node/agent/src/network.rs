@@ -283,7 +283,7 @@ impl Networks {
             .await
             .map_err(|source| ConnectError::Network { interface: name.clone(), source })?;
         if let NetworkLocation::Nat { address, .. } = attachment.place {
-            nat.introduce(vmi, interface, mac, address)?;
+            nat.add_guest(vmi, interface, mac, address)?;
         } else if let Some(bridged) = plan::bridged(vmi, interface, mac, mtu) {
             nat.bridged.send_modify(|all| drop(all.insert(tap.clone(), bridged)));
         }

@@ -101,7 +101,7 @@ impl Nat {
     }
 
     /// Adds a guest to DHCP and DNS.
-    pub(super) fn introduce(
+    pub(super) fn add_guest(
         &self,
         vmi: &Vmi,
         interface: &virt::v1::Interface,

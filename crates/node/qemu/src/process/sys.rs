@@ -151,11 +151,11 @@ const TUNSETIFF: u32 = 0x4004_54ca;
 
 /// How long a tap may be busy because of another child of ours, which has copies of all
 /// descriptors between fork and exec; on a busy host that takes a while.
-const SHADOW: Duration = Duration::from_secs(2);
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+const TAP_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+const TAP_RETRY: Duration = Duration::from_millis(5);
 
 /// Opens `queues` queues of a tap that exists. Blocks for a moment if it was just made while
-/// another machine is being started: see [`SHADOW`].
+/// another machine is being started: see [`TAP_BUSY_TIMEOUT`].
 pub fn open_tap(ifname: &str, queues: u16) -> io::Result<Vec<OwnedFd>> {
     let mut request = TapRequest { name: [0; 16], flags: 0, rest: [0; 22] };
     if ifname.is_empty() || ifname.len() >= request.name.len() {
@@ -176,12 +176,12 @@ pub fn open_tap(ifname: &str, queues: u16) -> io::Result<Vec<OwnedFd>> {
 fn open_queue(request: &mut TapRequest) -> io::Result<OwnedFd> {
     let tun = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
     rustix::io::ioctl_fionbio(&tun, true)?;
-    let deadline = Instant::now() + SHADOW;
+    let deadline = Instant::now() + TAP_BUSY_TIMEOUT;
     loop {
         match set_interface(&tun, request) {
             Ok(()) => return Ok(OwnedFd::from(tun)),
             Err(rustix::io::Errno::BUSY) if Instant::now() < deadline => {
-                std::thread::sleep(BETWEEN_TRIES);
+                std::thread::sleep(TAP_RETRY);
             }
             Err(error) => return Err(error.into()),
         }

@@ -63,11 +63,17 @@ impl Fake {
 
     /// Answers every write of a kind with this code from now on.
     pub(crate) fn refuse(&self, resource: &str, code: u16) {
-        self.state.lock().unwrap().refused.insert(resource.to_owned(), code);
+        self.state.lock().unwrap().refused.insert((resource.to_owned(), None), code);
+    }
+
+    /// Answers every write of a kind in one namespace with this code from now on.
+    pub(crate) fn refuse_in(&self, resource: &str, namespace: &str, code: u16) {
+        let key = (resource.to_owned(), Some(namespace.to_owned()));
+        self.state.lock().unwrap().refused.insert(key, code);
     }
 
     pub(crate) fn accept(&self, resource: &str) {
-        self.state.lock().unwrap().refused.remove(resource);
+        self.state.lock().unwrap().refused.remove(&(resource.to_owned(), None));
     }
 
     /// How often clients wrote each object, refused writes included: method, group/plural and

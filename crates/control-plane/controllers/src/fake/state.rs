@@ -18,8 +18,8 @@ pub(super) struct FakeState {
     pub(super) objects: BTreeMap<FakeKey, Value>,
     pub(super) version: u64,
     pub(super) log: Vec<(u64, FakeKey, &'static str, Value)>,
-    /// Kinds whose writes are refused, and with which code.
-    pub(super) refused: BTreeMap<String, u16>,
+    /// Kinds whose writes are refused, in one namespace or in all, and with which code.
+    pub(super) refused: BTreeMap<(String, Option<String>), u16>,
     /// How often each object was written, refusals included.
     pub(super) writes: BTreeMap<(String, FakeKey), usize>,
 }
@@ -36,7 +36,9 @@ impl FakeState {
             let name = if name.is_null() { &body["metadata"]["generateName"] } else { name };
             key.2 = name.as_str().unwrap_or_default().to_owned();
         }
-        let refused = self.refused.get(&key.0).copied();
+        let everywhere = self.refused.get(&(key.0.clone(), None));
+        let here = self.refused.get(&(key.0.clone(), Some(key.1.clone())));
+        let refused = everywhere.or(here).copied();
         *self.writes.entry((method.to_owned(), key)).or_default() += 1;
         refused
     }

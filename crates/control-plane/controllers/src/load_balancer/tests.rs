@@ -3,8 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::BalancerReconciler;
 use super::plan::{BalancerChange, BalancerState, ManagedKind, plan};
+use crate::fake::Fake;
+use crate::key::ObjectKey;
 use crate::object::{name, text};
+use crate::reconcile::Reconciler as _;
 
 fn pool(name: &str, start: &str, end: &str) -> Value {
     json!({
@@ -293,4 +297,30 @@ fn the_cloud_provider_announces_the_address_of_a_cluster_itself() {
     state.balancers[0]["status"]["address"] = json!("10.0.0.10");
     settle(&mut state);
     assert_eq!(state.balancers[0]["status"]["address"], "10.0.0.10");
+}
+
+#[tokio::test]
+async fn a_quota_of_one_namespace_stops_no_load_balancer_of_another() {
+    for code in [403, 422] {
+        let fake = Fake::new();
+        let mut shared = pool("shared", "10.0.0.10", "10.0.0.20");
+        shared["metadata"] = json!({"name": "shared"});
+        shared["spec"]["selector"]["scope"] = json!([{"namespace": "acme"}, {"namespace": "beta"}]);
+        fake.create("loadbalancer.harvesterhci.io/ippools", "", shared);
+        // The first in order is the one that is refused.
+        for namespace in ["acme", "beta"] {
+            fake.create("/namespaces", "", json!({"metadata": {"name": namespace}}));
+            let mut own = balancer("web");
+            own["metadata"] = json!({"name": "web"});
+            own["spec"]["ipPool"] = json!("shared");
+            fake.create("loadbalancer.harvesterhci.io/loadbalancers", namespace, own);
+        }
+        fake.refuse_in("/services", "acme", code);
+        let reconciler = BalancerReconciler::new(fake.client());
+        let ended = reconciler.reconcile(&ObjectKey::new("", "all")).await;
+        assert!(ended.is_err(), "the refusal is reported and tried again: {:?}", fake.writes());
+        let services = fake.names("/services");
+        assert_eq!(services.len(), 1, "{services:?}");
+        assert!(fake.get("/services", "beta", &services[0]).is_some(), "{services:?}");
+    }
 }

@@ -71,6 +71,24 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// The machine with `sockets` filled from the start, for a guest that has them by now.
+    ///
+    /// QEMU gives disks as many queues as there are processors at the start; those that the guest
+    /// knows are kept.
+    pub fn with_filled_sockets(mut self, sockets: u32) -> Self {
+        if sockets <= self.cpu.sockets {
+            return self;
+        }
+        let queues = u16::try_from(self.cpu.count()).unwrap_or(u16::MAX);
+        let automatic = |disk: &&mut Disk| disk.bus == Bus::Virtio && disk.queues == 0;
+        self.disks.iter_mut().filter(automatic).for_each(|disk| disk.queues = queues);
+        if self.devices.scsi_queues == 0 {
+            self.devices.scsi_queues = queues;
+        }
+        self.cpu.sockets = sockets;
+        self
+    }
+
     /// A machine with nothing but a processor and memory; disks and the rest are added.
     pub fn new(name: impl Into<String>, uuid: impl Into<String>, memory: u64) -> Self {
         Self {

@@ -8,6 +8,7 @@
 
 pub mod codec;
 mod commands;
+mod disk_export;
 mod hotplug;
 mod layout;
 mod memory_dump;
@@ -35,7 +36,7 @@ use codec::{Band, Lines, OUT_OF_BAND, QmpMessage, WireError};
 pub use hotplug::UnplugError;
 pub use memory_dump::MemoryDumpError;
 pub use migration::{MigrationLimits, MigrationProgress, MigrationStatus};
-pub use mirror::{MirrorError, MirrorJob, MirrorObservation};
+pub use mirror::{MirrorError, MirrorJob, MirrorObservation, MirrorOptions, MirrorScope};
 use outgoing::OutgoingQueue;
 pub use state::StateError;
 pub use types::{BlockStats, CpuSlot, Event, RunState, ShutdownReason, Vcpu};

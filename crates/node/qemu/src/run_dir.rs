@@ -175,7 +175,7 @@ impl RunDir {
     }
 
     /// A listening socket called `name`, for QEMU to inherit.
-    pub(crate) fn listen(&self, name: &str) -> io::Result<StdListener> {
+    pub fn listen(&self, name: &str) -> io::Result<StdListener> {
         let folder = File::open(&self.0)?;
         let listener = StdListener::bind(through(&folder, name))?;
         fs::set_permissions(self.0.join(name), fs::Permissions::from_mode(0o600))?;

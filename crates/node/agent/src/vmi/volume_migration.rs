@@ -16,7 +16,7 @@ use std::time::Duration;
 use base::{Backoff, Chain};
 use futures_util::FutureExt as _;
 use qemu::machine::Disk;
-use qemu::qmp::{MirrorError, MirrorJob, Qmp, QmpError};
+use qemu::qmp::{MirrorError, MirrorJob, MirrorOptions, Qmp, QmpError};
 use tokio::time::Instant;
 use tracing::{info, warn};
 use virt::reason::VolumesChange;
@@ -221,7 +221,7 @@ impl VmiActor {
                 if next.source == at.disk.source {
                     return Err(StepError::SameImage { claim: other.to_owned() });
                 }
-                qmp.start_mirror(at.disk, &next).await?;
+                qmp.start_mirror(at.disk, &next, MirrorOptions::default()).await?;
                 self.set_move(request, VolumeMoveState::Copying);
                 info!(volume = request.volume, claim = other, "copying a disk of a running guest");
                 let message = format!("Copying volume {} to claim {other}", request.volume);

@@ -79,6 +79,8 @@ fn controllers(line: &mut Line, machine: &Machine) {
         // Requests of all disks of a controller are handled by one thread.
         let thread = scsi.find_map(|disk| disk.io_thread.as_deref()).map(io_thread);
         set_some(&mut controller, "iothread", thread);
+        let queues = Some(machine.devices.scsi_queues).filter(|queues| *queues > 0);
+        set_some(&mut controller, "num_queues", queues);
         line.device(&controller);
     }
     let usb_input = machine.devices.inputs.iter().any(|input| input.bus == InputBus::Usb);

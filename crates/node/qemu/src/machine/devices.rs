@@ -28,6 +28,8 @@ pub struct Devices {
     pub usb_redirection: bool,
     /// A SCSI controller even if no disk needs it yet, so that disks can be added.
     pub scsi: bool,
+    /// Request queues of the SCSI controller; 0 leaves the number to QEMU.
+    pub scsi_queues: u16,
     /// Empty PCI ports into which devices can be plugged while the guest runs.
     pub spare_ports: u8,
 }
@@ -48,6 +50,7 @@ impl Default for Devices {
             vsock_cid: None,
             usb_redirection: false,
             scsi: true,
+            scsi_queues: 0,
             spare_ports: 8,
         }
     }

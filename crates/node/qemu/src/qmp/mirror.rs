@@ -1,11 +1,12 @@
-//! Mirroring the disk of a running guest to another image, and switching the guest to it.
+//! Mirroring the disk of a running guest to another image, and switching the guest to it; or
+//! leaving the guest where it is, when the copy is for another QEMU that it migrates to.
 //!
 //! A job copies everything once and sends each write of the guest to both images, so that it
 //! becomes ready however much the guest writes. QEMU keeps a job that has ended until it is
 //! dismissed: another process can read its result. A job that fails or is canceled leaves the
 //! guest on the image that it had.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::hotplug::ignore_missing;
@@ -30,6 +31,25 @@ pub enum MirrorJob {
     Ended {
         error: Option<String>,
     },
+}
+
+/// The data that a mirror copies before it is ready.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MirrorScope {
+    /// All data, that of the images below included.
+    #[default]
+    Full,
+    /// The data of the topmost image: the target has the same images below.
+    Top,
+}
+
+/// How a mirror copies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MirrorOptions {
+    pub scope: MirrorScope,
+    /// Bytes per second; nothing for as fast as possible.
+    pub bandwidth: Option<u64>,
 }
 
 /// QEMU's view of a disk and of the mirror to its next image.
@@ -108,6 +128,11 @@ impl Qmp {
         }
     }
 
+    /// The size of a disk as the guest sees it.
+    pub async fn disk_size(&self, disk: &Disk) -> Result<u64, MirrorError> {
+        Ok(self.attached_node(disk).await?.1)
+    }
+
     /// The size of a block node; nothing if there is no such node.
     async fn node_size(&self, node: &str) -> Result<Option<u64>, QmpError> {
         let nodes: Vec<Value> =
@@ -117,16 +142,26 @@ impl Qmp {
     }
 
     /// Opens the image of `next`, and begins to copy to it.
-    pub async fn start_mirror(&self, disk: &Disk, next: &Disk) -> Result<(), MirrorError> {
+    pub async fn start_mirror(
+        &self,
+        disk: &Disk,
+        next: &Disk,
+        options: MirrorOptions,
+    ) -> Result<(), MirrorError> {
         self.discard_mirror(next).await?;
-        let started = self.open_and_mirror(disk, next).await;
+        let started = self.open_and_mirror(disk, next, options).await;
         if started.is_err() {
             self.remove_nodes(next).await?;
         }
         started
     }
 
-    async fn open_and_mirror(&self, disk: &Disk, next: &Disk) -> Result<(), MirrorError> {
+    async fn open_and_mirror(
+        &self,
+        disk: &Disk,
+        next: &Disk,
+        options: MirrorOptions,
+    ) -> Result<(), MirrorError> {
         let (source, source_size) = self.attached_node(disk).await?;
         for mut node in argv::disk::nodes(next) {
             if node["node-name"] == next.node() {
@@ -145,7 +180,12 @@ impl Qmp {
             "job-id": next.mirror_job(),
             "device": source,
             "target": next.node(),
-            "sync": "full",
+            "sync": match options.scope {
+                MirrorScope::Full => "full",
+                MirrorScope::Top => "top",
+            },
+            // Zero is no limit.
+            "speed": options.bandwidth.unwrap_or(0),
             "copy-mode": "write-blocking",
             "auto-dismiss": false,
         });
@@ -155,6 +195,11 @@ impl Qmp {
     /// Switches the guest to the next image, of which the mirror is ready.
     pub async fn complete_mirror(&self, next: &Disk) -> Result<(), QmpError> {
         self.run("job-complete", json!({ "id": next.mirror_job() })).await
+    }
+
+    /// Ends a mirror that is ready: the target has all data, and the guest stays on its image.
+    pub async fn end_mirror(&self, next: &Disk) -> Result<(), QmpError> {
+        self.run("block-job-cancel", json!({ "device": next.mirror_job(), "force": false })).await
     }
 
     /// Ends a mirror without a switch.

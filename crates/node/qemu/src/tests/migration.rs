@@ -2,19 +2,20 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::net::UnixStream;
 
-use super::{BOUND, Stage, hear, identity, say, spec, within};
+use super::{BOUND, Stage, boot, hear, identity, say, spec, within};
 use crate::firmware;
 use crate::machine::{
     Bus, Disk, DiskSource, Efi, FileImage, Firmware, Machine, Nic, NicBackend, Start, Tpm,
     TpmInterface,
 };
 use crate::process::{Confinement, RunningMachine, Spec};
-use crate::qmp::{MigrationLimits, MigrationStatus, Qmp};
+use crate::qmp::{MigrationLimits, MigrationStatus, MirrorJob, MirrorOptions, Qmp};
 
 const LIMITS: MigrationLimits = MigrationLimits {
     bandwidth: None,
@@ -193,6 +194,37 @@ async fn what_was_plugged_in_and_out_is_where_it_was_after_a_migration() {
 }
 
 #[tokio::test]
+async fn processors_that_were_plugged_in_are_there_after_a_migration() {
+    let stage = Stage::new();
+    let mut machine = stage.machine("grown");
+    machine.cpu.max_sockets = 3;
+    machine.memory.max = 64 << 20;
+    machine.disks.push(disk(&stage, "unit", Bus::Scsi));
+    let source = stage.launcher.launch(&stage.run_dir("grown"), spec(machine)).await.unwrap();
+    let mut console = source.serial().await.unwrap();
+    source.begin().await.unwrap();
+    hear(&mut console, "UP\n.").await;
+    let qmp = source.qmp().await.unwrap();
+    assert_eq!(qmp.fill_sockets(2).await.unwrap(), 1);
+    qmp.request_growth(16 << 20).await.unwrap();
+    let mut machine = source.spec().machine.with_filled_sockets(2);
+    assert_eq!((machine.disks[0].queues, machine.devices.scsi_queues), (1, 1));
+    machine.layout = Some(qmp.layout(&machine).await.unwrap());
+    machine.start = Start::Incoming;
+    let dir = stage.run_dir("grown-there");
+    let target = stage.launcher.launch(&dir, spec(machine)).await.unwrap();
+    let mut console = migrate(&source, &target).await;
+    hear(&mut console, "..").await;
+    say(&mut console, "wx").await;
+    hear(&mut console, "Kx").await;
+    let qmp = target.qmp().await.unwrap();
+    assert_eq!(qmp.vcpus().await.unwrap().len(), 2);
+    // And one more.
+    assert_eq!(qmp.fill_sockets(3).await.unwrap(), 1);
+    within("kill", target.kill()).await;
+}
+
+#[tokio::test]
 async fn the_state_of_a_tpm_moves_with_the_guest() {
     let stage = Stage::new();
     let machine = |name: &str| -> Machine {
@@ -255,4 +287,78 @@ async fn variables_of_the_firmware_are_written_where_the_guest_goes_on() {
     })
     .await;
     within("kill", target.kill()).await;
+}
+
+/// The same disk on an empty image of the target.
+fn elsewhere(disk: &Disk, path: &Path) -> Disk {
+    std::fs::File::create(path).unwrap().set_len(1 << 20).unwrap();
+    if let Some(user) = identity() {
+        std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)).unwrap();
+    }
+    Disk { source: DiskSource::File(FileImage::raw(path)), ..disk.clone() }
+}
+
+#[tokio::test]
+async fn a_disk_is_copied_along_with_its_guest() {
+    let stage = Stage::new();
+    let (source, mut console) = boot(&stage, "local").await;
+    let (from, to_image) = (source.qmp().await.unwrap(), stage.path().join("remote.img"));
+    let mut machine = source.spec().machine;
+    machine.layout = Some(from.layout(&machine).await.unwrap());
+    machine.start = Start::Incoming;
+    let disk = machine.disks[0].clone();
+    machine.disks[0] = elsewhere(&disk, &to_image);
+    let exported = machine.disks.clone();
+    let target = stage.launcher.launch(&stage.run_dir("remote"), spec(machine)).await.unwrap();
+    let to = target.qmp().await.unwrap();
+    to.set_migration_capabilities().await.unwrap();
+    let socket = stage.path().join("disks.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    if let Some(user) = identity() {
+        std::os::unix::fs::chown(&socket, Some(user.uid), Some(user.gid)).unwrap();
+    }
+    to.export_disks(listener.into(), &exported).await.unwrap();
+
+    let server = DiskSource::Nbd { socket, export: disk.name.clone(), reconnect_delay: 0 };
+    let next = Disk { source: server, moves: disk.moves + 1, ..disk.clone() };
+    from.start_mirror(&disk, &next, MirrorOptions::default()).await.unwrap();
+    let job = async |wanted: fn(&MirrorJob) -> bool| {
+        let mut events = from.events();
+        within("the mirror", async {
+            while !wanted(&from.observe_mirror(&disk, &next).await.unwrap().job) {
+                events.recv().await.unwrap();
+            }
+        })
+        .await;
+    };
+    job(|job| *job == MirrorJob::Ready).await;
+    say(&mut console, "w").await;
+    hear(&mut console, "K").await;
+    from.set_migration_capabilities().await.unwrap();
+    let (one, other) = StdStream::pair().unwrap();
+    to.take_in(OwnedFd::from(other)).await.unwrap();
+    from.migrate(OwnedFd::from(one), LIMITS).await.unwrap();
+    say(&mut console, "W").await;
+    reaches(&from, MigrationStatus::PreSwitchover).await;
+    from.end_mirror(&next).await.unwrap();
+    job(|job| *job == MirrorJob::Ended { error: None }).await;
+    from.discard_mirror(&next).await.unwrap();
+    to.stop_disk_exports().await.unwrap();
+    to.stop_disk_exports().await.expect("it can be repeated");
+    from.continue_migration().await.unwrap();
+    reaches(&from, MigrationStatus::Completed).await;
+    within("kill", source.kill()).await;
+    let mut console = target.serial().await.unwrap();
+    to.resume().await.unwrap();
+    hear(&mut console, "..").await;
+    // The second write may have been made by either side; both leave the same bytes.
+    say(&mut console, "wW").await;
+    hear(&mut console, "K").await;
+    hear(&mut console, "K").await;
+    within("kill", target.kill()).await;
+    let read = |path: &Path| std::fs::read(path).unwrap();
+    let (old, new) = (read(&stage.path().join("local.img")), read(&to_image));
+    assert_eq!(old[..512], new[..512], "the boot sector was copied");
+    assert_eq!(old[512..1024], new[512..1024], "so was the write during the mirror");
+    assert_ne!(new[512..1024], [0; 512]);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Stage, boot, identity, within};
 use crate::machine::{Disk, DiskSource, FileImage};
 use crate::process::RunningMachine;
-use crate::qmp::{MirrorError, MirrorJob, Qmp};
+use crate::qmp::{MirrorError, MirrorJob, MirrorOptions, Qmp};
 
 /// The disk that the guest has booted from, as it is recorded.
 fn root(running: &RunningMachine) -> Disk {
@@ -50,7 +50,7 @@ async fn a_disk_moves_to_a_larger_image_and_another_connection_finishes_it() {
     let next = on_image(&disk, &new, size + (1 << 20));
     let qmp = running.qmp().await.unwrap();
     assert_eq!(qmp.observe_mirror(&disk, &next).await.unwrap().job, MirrorJob::Absent);
-    qmp.start_mirror(&disk, &next).await.unwrap();
+    qmp.start_mirror(&disk, &next, MirrorOptions::default()).await.unwrap();
     reaches(&qmp, &disk, &next, |job| *job == MirrorJob::Ready).await;
     // A later connection finds the job by its name.
     qmp.hang_up();
@@ -78,7 +78,7 @@ async fn a_disk_moves_to_a_larger_image_and_another_connection_finishes_it() {
     assert_eq!(find(&next.node()).unwrap()["image"]["virtual-size"], size + (1 << 20));
     // And back again, to an image of the size that it has now.
     let back = on_image(&next, &old, size + (1 << 20));
-    qmp.start_mirror(&next, &back).await.unwrap();
+    qmp.start_mirror(&next, &back, MirrorOptions::default()).await.unwrap();
     reaches(&qmp, &next, &back, |job| *job == MirrorJob::Ready).await;
     within("kill", running.kill()).await;
     let (one, two) = (std::fs::read(&new).unwrap(), std::fs::read(&old).unwrap());
@@ -97,13 +97,16 @@ async fn a_mirror_that_fails_or_is_canceled_leaves_the_guest_where_it_is() {
     let path = stage.path().join("new.img");
     let qmp = running.qmp().await.unwrap();
     let small = on_image(&disk, &path, size / 2 / 512 * 512);
-    let refused = qmp.start_mirror(&disk, &small).await;
+    let refused = qmp.start_mirror(&disk, &small, MirrorOptions::default()).await;
     assert!(matches!(refused, Err(MirrorError::TooSmall { .. })), "{refused:?}");
     let missing = DiskSource::File(FileImage::raw(stage.path().join("missing.img")));
     let missing = Disk { source: missing, ..small.clone() };
-    assert!(matches!(qmp.start_mirror(&disk, &missing).await, Err(MirrorError::Qmp(_))));
+    assert!(matches!(
+        qmp.start_mirror(&disk, &missing, MirrorOptions::default()).await,
+        Err(MirrorError::Qmp(_))
+    ));
     let next = on_image(&disk, &path, size);
-    qmp.start_mirror(&disk, &next).await.unwrap();
+    qmp.start_mirror(&disk, &next, MirrorOptions::default()).await.unwrap();
     qmp.cancel_mirror(&next).await.unwrap();
     reaches(&qmp, &disk, &next, |job| matches!(job, MirrorJob::Ended { error: Some(_) })).await;
     assert!(!qmp.observe_mirror(&disk, &next).await.unwrap().is_switched);
@@ -112,7 +115,7 @@ async fn a_mirror_that_fails_or_is_canceled_leaves_the_guest_where_it_is() {
     }
     assert_eq!(qmp.observe_mirror(&disk, &next).await.unwrap().job, MirrorJob::Absent);
     // The names are free again.
-    qmp.start_mirror(&disk, &next).await.unwrap();
+    qmp.start_mirror(&disk, &next, MirrorOptions::default()).await.unwrap();
     reaches(&qmp, &disk, &next, |job| *job == MirrorJob::Ready).await;
     within("kill", running.kill()).await;
 }

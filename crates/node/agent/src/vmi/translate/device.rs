@@ -41,6 +41,7 @@ pub(super) fn devices(domain: &DomainSpec, firmware: &Firmware) -> Result<Device
         vsock_cid: None,
         usb_redirection: spec.client_passthrough.is_some(),
         scsi: !fixed,
+        scsi_queues: 0,
         spare_ports: if fixed { 0 } else { SPARE_PORTS },
     })
 }

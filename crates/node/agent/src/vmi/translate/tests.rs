@@ -80,7 +80,7 @@ fn a_plain_machine_has_what_upstream_gives_to_everyone() {
     check(
         &machine.devices,
         expect![[
-            r#"{"rng":false,"balloon":{"statistics_interval":10,"free_page_reporting":true},"watchdog":null,"inputs":[],"sound":null,"video":"vga","vnc":true,"serial":true,"guest_agent":true,"panic":null,"vsock_cid":null,"usb_redirection":false,"scsi":true,"spare_ports":8}"#
+            r#"{"rng":false,"balloon":{"statistics_interval":10,"free_page_reporting":true},"watchdog":null,"inputs":[],"sound":null,"video":"vga","vnc":true,"serial":true,"guest_agent":true,"panic":null,"vsock_cid":null,"usb_redirection":false,"scsi":true,"scsi_queues":0,"spare_ports":8}"#
         ]],
     );
     let lent = domain(json!({"devices": {"clientPassthrough": {}}}));

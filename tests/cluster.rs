@@ -9,5 +9,6 @@ mod load_balancer;
 mod management;
 mod migrate;
 mod migrate_devices;
+mod migrate_disks;
 mod upgrade;
 mod witness;

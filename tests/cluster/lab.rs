@@ -67,6 +67,10 @@ impl Wire {
         format!("{}.2", self.prefix)
     }
 
+    pub(super) fn namespace(&self) -> String {
+        self.namespace.clone()
+    }
+
     /// A machine at the other end.
     pub(super) fn outsider(&self, url: &str, token: &str, name: &str) -> Node {
         let arguments = ["--join", url, "--token", token, "--node-name", name];

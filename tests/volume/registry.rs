@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -13,6 +13,13 @@ use crate::harness::eventually;
 pub(crate) struct Registry {
     process: Child,
     pub(crate) address: String,
+    config: PathBuf,
+}
+
+fn serve(program: &mut Command, config: &Path) -> Child {
+    let silent = program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let process = silent.arg("serve").arg(config).spawn();
+    process.expect("docker-registry is installed (apt install docker-registry)")
 }
 
 impl Registry {
@@ -28,20 +35,29 @@ impl Registry {
         });
         let file = folder.join("config.yml");
         fs::write(&file, config.to_string()).unwrap();
-        let process = Command::new("docker-registry")
-            .arg("serve")
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("docker-registry is installed (apt install docker-registry)");
-        let registry = Self { process, address };
+        let process = serve(&mut Command::new("docker-registry"), &file);
+        let config = file;
+        let registry = Self { process, address, config };
         eventually("the registry answers", || {
             TcpStream::connect(&registry.address).is_ok()
                 && registry.send("GET", "/v2/", "", b"").0 == 200
         });
         registry
+    }
+
+    /// The same registry at the same address within a network namespace.
+    pub(crate) fn beside(&self, namespace: &str) -> Self {
+        let mut program = Command::new("ip");
+        program.args(["netns", "exec", namespace, "docker-registry"]);
+        let process = serve(&mut program, &self.config);
+        let (address, config) = (self.address.clone(), self.config.clone());
+        let port = address.rsplit(':').next().unwrap_or_default().to_owned();
+        eventually("the registry listens", || {
+            let args = ["netns", "exec", namespace, "ss", "-Hltn", &format!("sport = :{port}")];
+            let listed = Command::new("ip").args(args).output().unwrap();
+            !listed.stdout.is_empty()
+        });
+        Self { process, address, config }
     }
 
     /// Pushes an image of one layer; answers its name.

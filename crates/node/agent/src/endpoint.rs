@@ -287,6 +287,7 @@ async fn migration_stream(
     is_upgrade(&request)?;
     let taken = match which {
         migration::MigrationStream::First => endpoint.migrations.take_in(node, uid).await,
+        migration::MigrationStream::Disks => endpoint.migrations.disks(node, uid).await,
         migration::MigrationStream::Resumed => endpoint.migrations.take_in_again(node, uid).await,
     };
     let taken = taken.map_err(migration::refused)?;

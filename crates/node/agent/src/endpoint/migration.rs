@@ -2,6 +2,7 @@
 //!
 //!   PUT /v1/migrations/{uid}/prepare   the machine, as JSON: 200 when it waits for the stream
 //!   GET /v1/migrations/{uid}/stream    with `Upgrade: sheaf-stream`: 101, then QEMU's stream
+//!   GET /v1/migrations/{uid}/disks     the same, then NBD to the disks that the source mirrors
 //!   GET /v1/migrations/{uid}/resume    the same for a post-copy whose stream broke
 //!   PUT /v1/migrations/{uid}/switch    the guest has stopped: 200 when its volumes are claimed
 //!   PUT /v1/migrations/{uid}/loaded    in post-copy: 200 when QEMU has the state of all devices
@@ -24,6 +25,8 @@ pub(crate) enum MigrationStream {
     First,
     /// After the first of a post-copy broke.
     Resumed,
+    /// A connection to disks that are copied along; there may be several.
+    Disks,
 }
 
 /// A step that a node requests.

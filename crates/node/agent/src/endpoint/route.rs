@@ -88,6 +88,9 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
         ["v1", "migrations", uid, "resume"] => {
             (Method::GET, Route::MigrationStream((*uid).into(), MigrationStream::Resumed))
         }
+        ["v1", "migrations", uid, "disks"] => {
+            (Method::GET, Route::MigrationStream((*uid).into(), MigrationStream::Disks))
+        }
         ["v1", "migrations", uid, step] => (Method::PUT, migration(uid, step)?),
         ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
         ["v1", "volumes", volume, "data"] => (Method::GET, Route::VolumeData((*volume).into())),
@@ -195,6 +198,11 @@ mod tests {
                 Ok(Route::MigrationStream("u".into(), MigrationStream::Resumed)),
             ),
             ("PUT", "/v1/migrations/u/resume", Err(NoRoute::WrongMethod)),
+            (
+                "GET",
+                "/v1/migrations/u/disks",
+                Ok(Route::MigrationStream("u".into(), MigrationStream::Disks)),
+            ),
             ("GET", "/v1/vmis//vm/console", Err(NoRoute::NotFound)),
             ("GET", "/v1/vmis/ns/vm", Err(NoRoute::NotFound)),
             ("GET", "/", Err(NoRoute::NotFound)),

@@ -3,8 +3,10 @@
 //! ```text
 //!  source (outgoing)                        target (incoming)
 //!   object names a target ── PUT offer ──►  volumes in standby, QEMU waits for the stream
+//!   QEMU mirrors local disks ═ disks ════►  QEMU writes them to files of the target
 //!   QEMU sends memory ═══════ stream ════►  QEMU takes it in; the guest does not run
-//!   guest stopped  ───────── PUT switch ─►  volumes claimed
+//!   guest stopped, mirrors ended
+//!                  ───────── PUT switch ─►  volumes claimed
 //!   QEMU completed, claims granted:
 //!   object is given to the target ────────► object names this node: the guest goes on
 //!   QEMU is killed
@@ -17,6 +19,9 @@
 
 mod arrival;
 mod describe;
+mod disk_copy;
+mod disk_transfer;
+mod failure;
 mod incoming;
 mod leftover;
 mod offer;

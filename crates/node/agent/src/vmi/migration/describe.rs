@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use qemu::machine::{DiskSource, Firmware};
 use qemu::qmp::Qmp;
 
-use super::offer::{self, Content, MigrationOffer, UnfitMachine};
-use super::outgoing::MigrationFailure;
+use super::disk_transfer::{self, DiskTransfer};
+use super::failure::MigrationFailure;
+use super::offer::{self, Content, CopiedDisk, MigrationOffer, UnfitMachine};
 use super::progress::MigrationRequest;
 use crate::vmi::actor::VmiActor;
 use crate::vmi::live::LiveMachine;
@@ -24,24 +25,38 @@ impl VmiActor {
         if vmi.status["migratedVolumes"].as_array().is_some_and(|moves| !moves.is_empty()) {
             return Err(UnfitMachine::VolumesMove.into());
         }
-        let mut machine = live.running.spec().machine;
+        let machine = live.running.spec().machine;
         let info = live.info.borrow().clone();
         let filled = info.topology.map_or(machine.cpu.sockets, |topology| topology.sockets);
-        if info.growth > 0 || filled > machine.cpu.sockets {
-            return Err(UnfitMachine::Grown.into());
-        }
+        // Memory that was added needs nothing: QEMU sends the size of virtio-mem.
+        let mut machine = machine.with_filled_sockets(filled);
         let failed = |source| MigrationFailure::File { doing: "read", source };
-        let mut seeds = BTreeMap::new();
+        let (mut seeds, mut copies) = (BTreeMap::new(), BTreeMap::new());
+        let mut transfers = Vec::new();
         for disk in &machine.disks {
+            let volume = vmi.spec.volumes.iter().find(|volume| volume.name == disk.name);
             // Seeds lie in the folder of the machine; other files belong to the node.
-            if let DiskSource::File(image) = &disk.source
-                && image.path.parent() == Some(self.dir.path())
-            {
-                let bytes = std::fs::read(&image.path).map_err(failed)?;
-                seeds.insert(disk.name.clone(), Content::new(&bytes));
+            let seed = match &disk.source {
+                DiskSource::File(image) if image.path.parent() == Some(self.dir.path()) => {
+                    Some(&image.path)
+                }
+                _ => None,
+            };
+            let transfer = disk_transfer::transfer(disk, volume, seed.is_some());
+            match (transfer, seed) {
+                (DiskTransfer::Seed, Some(path)) => {
+                    let bytes = std::fs::read(path).map_err(failed)?;
+                    seeds.insert(disk.name.clone(), Content::new(&bytes));
+                }
+                (DiskTransfer::Copy, _) => {
+                    let size = qmp.disk_size(disk).await?;
+                    copies.insert(disk.name.clone(), CopiedDisk { size });
+                }
+                _ => {}
             }
+            transfers.push(transfer);
         }
-        offer::check(&machine, &seeds)?;
+        offer::check(&machine, &transfers)?;
         machine.layout = Some(qmp.layout(&machine).await?);
         let variables = match &machine.firmware {
             Firmware::Efi(efi) => Some(Content::new(&std::fs::read(&efi.vars).map_err(failed)?)),
@@ -57,6 +72,7 @@ impl VmiActor {
             processor: offer::processor(),
             seeds,
             variables,
+            copies,
             post_copy: request.allows_post_copy,
         })
     }

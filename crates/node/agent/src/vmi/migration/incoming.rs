@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::arrival::{arrive, claim, loaded};
 use super::offer::{MigrationOffer, Prepared, UnfitMachine};
+use super::prepare::DISKS_SOCKET;
 use super::recovery::{self, Verdict};
 use super::session::MigrationSessions;
 use super::{INCOMING, MigrationNote, progress};
@@ -77,6 +78,8 @@ pub(crate) enum IncomingError {
 enum IncomingRequest {
     /// The stream is joined to QEMU.
     TakeIn(oneshot::Sender<Result<UnixStream, IncomingError>>),
+    /// A connection to the exports of disks that are copied.
+    Disks(oneshot::Sender<Result<UnixStream, IncomingError>>),
     /// The guest has stopped: its volumes are claimed.
     Switch(oneshot::Sender<Result<(), IncomingError>>),
     /// In post-copy: QEMU has the state of all devices.
@@ -130,7 +133,16 @@ impl IncomingMigrations {
         self.ask(peer, migration, IncomingRequest::TakeIn).await?
     }
 
-    /// The same for a post-copy whose stream broke: the guest runs here already.
+    /// A connection to the disks that the source copies.
+    pub(crate) async fn disks(
+        &self,
+        peer: &str,
+        migration: &str,
+    ) -> Result<UnixStream, IncomingError> {
+        self.ask(peer, migration, IncomingRequest::Disks).await?
+    }
+
+    /// The same as `take_in` for a post-copy whose stream broke: the guest runs here already.
     pub(crate) async fn take_in_again(
         &self,
         peer: &str,
@@ -268,8 +280,13 @@ impl Session {
                     IncomingRequest::TakeIn(reply) => {
                         let _ = reply.send(take_in(running).await);
                     }
+                    IncomingRequest::Disks(reply) => {
+                        let failed = |source| IncomingError::File { doing: "open", source };
+                        let opened = self.actor.dir.connect(DISKS_SOCKET).await;
+                        let _ = reply.send(opened.map_err(failed));
+                    }
                     IncomingRequest::Switch(reply) => {
-                        let _ = reply.send(self.claim().await);
+                        let _ = reply.send(self.switch(running).await);
                     }
                     IncomingRequest::Loaded(reply) => {
                         let _ = reply.send(loaded(running).await);
@@ -313,8 +330,11 @@ impl Session {
         }
     }
 
-    /// Claims all volumes at once.
-    async fn claim(&self) -> Result<(), IncomingError> {
+    /// The guest has stopped: nobody else writes its disks any more, and all volumes are claimed.
+    async fn switch(&self, running: &RunningMachine) -> Result<(), IncomingError> {
+        if !self.offer.copies.is_empty() {
+            running.qmp().await?.stop_disk_exports().await?;
+        }
         let note: Option<MigrationNote> = self.actor.dir.load(INCOMING).ok().flatten();
         claim(&self.all.context, note.as_ref()).await
     }

@@ -8,8 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use qemu::Machine;
 use qemu::machine::{Accelerator, Bus, CpuModel, DiskSource, Firmware, NicBackend, Start};
+use qemu::qmp::MirrorScope;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+
+use super::disk_transfer::DiskTransfer;
 
 /// A running machine as the source describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,9 +32,18 @@ pub(crate) struct MigrationOffer {
     /// The variables of the firmware.
     #[serde(default)]
     pub(crate) variables: Option<Content>,
+    /// Files of the source that its QEMU mirrors to the target, by the name of their disk.
+    #[serde(default)]
+    pub(crate) copies: BTreeMap<String, CopiedDisk>,
     /// Whether the guest may go on at the target before all of its memory is there.
     #[serde(default)]
     pub(crate) post_copy: bool,
+}
+
+/// A disk whose content the target gets from the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CopiedDisk {
+    pub(crate) size: u64,
 }
 
 /// The target's answer when it waits for the stream.
@@ -43,6 +55,8 @@ pub(crate) struct Prepared {
     /// Why it may not, although the source asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) post_copy_refusal: Option<String>,
+    /// The data that each copied disk needs. A target that knows no copies names none.
+    pub(crate) copies: BTreeMap<String, MirrorScope>,
 }
 
 /// Bytes of a file, in base64.
@@ -68,12 +82,15 @@ pub(crate) enum UnfitMachine {
          machine to migrate it"
     )]
     HotPluggedUsb { name: String },
-    #[error("processors or memory were added while the guest ran; restart it to migrate it")]
-    Grown,
     #[error("volumes of the guest are being migrated to other claims")]
     VolumesMove,
     #[error("disk {name} is a file of the node")]
     LocalDisk { name: String },
+    #[error(
+        "image {image} of disk {name} is another one at the target than the one that the guest \
+         uses; restart the machine to migrate it"
+    )]
+    ImageChanged { name: String, image: String },
     #[error("the machine boots a kernel from a file of the node")]
     Kernel,
     #[error("the memory of the machine is bound to processors of the node")]
@@ -100,10 +117,7 @@ pub(crate) enum UnfitMachine {
 }
 
 /// Whether the machine can be made again from its description.
-pub(super) fn check(
-    machine: &Machine,
-    seeds: &BTreeMap<String, Content>,
-) -> Result<(), UnfitMachine> {
+pub(super) fn check(machine: &Machine, transfers: &[DiskTransfer]) -> Result<(), UnfitMachine> {
     // QEMU does not say which port of the USB bus it chose.
     let on_usb = |disk: &&qemu::machine::Disk| disk.hot_plugged && disk.bus == Bus::Usb;
     if let Some(disk) = machine.disks.iter().find(on_usb) {
@@ -115,12 +129,9 @@ pub(super) fn check(
     if machine.numa.iter().any(|node| node.host_node.is_some()) {
         return Err(UnfitMachine::Numa);
     }
-    let is_local = |disk: &&qemu::machine::Disk| match &disk.source {
-        DiskSource::Nbd { .. } | DiskSource::Empty => false,
-        _ => !seeds.contains_key(&disk.name),
-    };
-    match machine.disks.iter().find(is_local) {
-        Some(disk) => Err(UnfitMachine::LocalDisk { name: disk.name.clone() }),
+    let mut disks = machine.disks.iter().zip(transfers);
+    match disks.find(|(_, transfer)| **transfer == DiskTransfer::Bound) {
+        Some((disk, _)) => Err(UnfitMachine::LocalDisk { name: disk.name.clone() }),
         None => Ok(()),
     }
 }
@@ -246,9 +257,12 @@ mod tests {
             processor: "p".into(),
             seeds: BTreeMap::from([("seed".to_owned(), Content::new(b"data"))]),
             variables: None,
+            copies: BTreeMap::new(),
             post_copy: false,
         }
     }
+
+    const TRANSFERS: [DiskTransfer; 2] = [DiskTransfer::Shared, DiskTransfer::Seed];
 
     fn adapted(offer: &MigrationOffer, change: impl Fn(&mut TargetParts<'_>)) -> String {
         let disks = BTreeMap::from([
@@ -286,7 +300,7 @@ mod tests {
     #[test]
     fn the_target_makes_the_same_machine_with_its_own_files() {
         let offer = offer();
-        assert_eq!(check(&offer.machine, &offer.seeds), Ok(()));
+        assert_eq!(check(&offer.machine, &TRANSFERS), Ok(()));
         assert_eq!(offer.seeds["seed"].bytes().unwrap(), b"data");
         assert_eq!(adapted(&offer, |_| {}), "ok");
         let has = |text: String, part: &str| assert!(text.contains(part), "{text}");
@@ -312,19 +326,19 @@ mod tests {
     #[test]
     fn what_cannot_be_made_elsewhere_is_named() {
         let unfit = |change: &dyn Fn(&mut Machine)| {
-            let offer = offer();
-            let mut machine = offer.machine.clone();
+            let mut machine = offer().machine;
             change(&mut machine);
-            check(&machine, &offer.seeds).unwrap_err()
+            check(&machine, &TRANSFERS).unwrap_err()
         };
         let plugged = unfit(&|machine| {
             machine.disks[0].hot_plugged = true;
             machine.disks[0].bus = Bus::Usb;
         });
         assert_eq!(plugged, UnfitMachine::HotPluggedUsb { name: "root".into() });
-        let local = DiskSource::File(FileImage::raw("/a/disk.img"));
-        let local = unfit(&|machine| machine.disks[0].source = local.clone());
+        let transfers = [DiskTransfer::Bound, DiskTransfer::Copy];
+        let local = check(&offer().machine, &transfers).unwrap_err();
         assert_eq!(local, UnfitMachine::LocalDisk { name: "root".into() });
+        assert_eq!(check(&offer().machine, &[DiskTransfer::Image, DiskTransfer::Copy]), Ok(()));
     }
 
     #[test]
@@ -335,7 +349,7 @@ mod tests {
         let devices = BTreeMap::from([("ua-root".to_owned(), "hot0".to_owned())]);
         offer.machine.layout = Some(DeviceLayout { ports: 4, devices, luns: BTreeMap::new() });
         offer.machine.tpm = Some(Tpm { interface: TpmInterface::Crb, state: "/a/tpm".into() });
-        assert_eq!(check(&offer.machine, &offer.seeds), Ok(()));
+        assert_eq!(check(&offer.machine, &TRANSFERS), Ok(()));
         assert_eq!(adapted(&offer, |_| {}), "ok");
         let refused = adapted(&offer, |parts| parts.tpm = None);
         assert_eq!(refused, UnfitMachine::Swtpm.to_string());

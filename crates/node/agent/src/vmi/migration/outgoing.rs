@@ -15,8 +15,9 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::offer::{Prepared, UnfitMachine};
-use super::peer::{Peer, PeerConnection, PeerError};
+use super::failure::MigrationFailure;
+use super::offer::Prepared;
+use super::peer::{Peer, PeerConnection};
 use super::progress::{self, MigrationPace, MigrationRequest, Pace};
 use super::unwanted::Unwanted;
 use super::{MigrationNote, OUTGOING, path};
@@ -35,44 +36,6 @@ const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
 const RETRY: Duration = Duration::from_millis(300);
 /// How often QEMU is asked besides its events.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Why a guest stays where it is.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum MigrationFailure {
-    #[error(transparent)]
-    Unfit(#[from] UnfitMachine),
-    #[error("the guest is paused")]
-    Paused,
-    #[error(transparent)]
-    Peer(#[from] PeerError),
-    #[error(transparent)]
-    Qmp(#[from] QmpError),
-    #[error("QEMU could not send the guest: {message}")]
-    Stream { message: String },
-    #[error("Live migration is not completed after {} sec and has been aborted", limit.as_secs())]
-    Deadline { limit: Duration },
-    #[error("Live migration stuck for {} sec and has been aborted", limit.as_secs())]
-    Stalled { limit: Duration },
-    #[error(
-        "the connection to the source was lost for {} sec in post-copy: the memory that was still \
-         there is lost, and with it the guest", limit.as_secs()
-    )]
-    PostCopyLost { limit: Duration },
-    #[error("Live migration aborted by user")]
-    Aborted,
-    #[error("the machine is being stopped")]
-    Stopping,
-    #[error("the agent of the source node is being stopped")]
-    AgentStops,
-    #[error("the agent of the source node was started again")]
-    AgentRestarted,
-    #[error("cannot {doing} a file of the machine")]
-    File { doing: &'static str, source: std::io::Error },
-    #[error("the machine cannot be given to the target: its object asks for something else now")]
-    Refused,
-    #[error("cannot write the machine")]
-    Write(#[source] Fault),
-}
 
 /// How a guest left.
 enum Sent {
@@ -176,9 +139,14 @@ impl VmiActor {
         }
         let message = "VirtualMachineInstance is migrating.";
         self.report(vmi, EventNote::normal("Migrating", message));
+        let copies = self.copy_disks(vmi, live, request, &peer, &offer, &prepared);
+        let copies = unwanted.clone().guard(copies).await?;
         let stream = peer.connect().await?.stream(&path(&request.migration, "stream")).await?;
         let send = self.send(vmi, live, request, stream);
-        match unwanted.guard(send).await? {
+        let mode = unwanted.guard(send).await?;
+        // The guest stands still.
+        copies.finish(&qmp).await?;
+        match mode {
             CopyMode::Pre => self.switch(vmi, &qmp, request, control).await.map(Sent::Whole),
             CopyMode::Post => {
                 self.switch_to_post_copy(vmi, live, request, control).await.map(|()| Sent::PostCopy)

@@ -24,8 +24,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::failure::MigrationFailure;
 use super::incoming::read;
-use super::outgoing::{MigrationFailure, Written};
+use super::outgoing::Written;
 use super::peer::{Peer, PeerConnection};
 use super::progress::{self, MigrationRequest};
 use super::recovery::{self, Ownership, ServeStep, TakeStep};

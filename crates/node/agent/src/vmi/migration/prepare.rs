@@ -4,19 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Chain;
 use qemu::RunningMachine;
-use qemu::machine::DiskSource;
-use qemu::qmp::QmpError;
+use qemu::machine::{Disk, DiskSource};
+use qemu::qmp::{MirrorScope, QmpError};
+use tracing::info;
 
+use super::disk_transfer::image_key;
 use super::incoming::IncomingError;
-use super::offer::{self, MigrationOffer, Prepared, TargetParts, UnfitMachine};
+use super::offer::{self, CopiedDisk, MigrationOffer, Prepared, TargetParts, UnfitMachine};
 use super::{INCOMING, MigrationNote, ticket};
 use crate::vmi::actor::{LocalMachine, VmiActor};
 use crate::vmi::launch::StartError;
 use crate::vmi::object::Vmi;
 use crate::vmi::resolve::{ResolveError, Resolved, Resolver};
 use crate::vmi::state::StateDir;
+use crate::volume::MissingDisk;
 
+/// The socket that the disks of a guest on its way are exported on, in the folder of the machine.
+pub(super) const DISKS_SOCKET: &str = "disks.sock";
+/// Between two looks at an image that is being pulled.
+const PULL_LOOK: Duration = Duration::from_millis(200);
+/// For an image that cannot be pulled at first.
+const PULL_TIMEOUT: Duration = Duration::from_secs(15);
 /// For volumes to be readable here.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -48,13 +58,26 @@ impl VmiActor {
         };
         let mut disks = BTreeMap::new();
         let mut groups = Vec::new();
+        let mut prepared = Prepared::default();
         for disk in offer.machine.disks.iter().filter(|disk| disk.source != DiskSource::Empty) {
             let volume = vmi.spec.volumes.iter().find(|volume| volume.name == disk.name);
             let missing = || UnfitMachine::Missing { what: "volume", name: disk.name.clone() };
             let volume = volume.ok_or_else(missing)?;
-            let found = match offer.seeds.get(&disk.name) {
-                Some(seed) => resolver.copied_seed(volume, &seed.bytes()?).map_err(Box::new)?,
-                None => attached(&resolver, volume).await?,
+            let found = if let Some(seed) = offer.seeds.get(&disk.name) {
+                resolver.copied_seed(volume, &seed.bytes()?).map_err(Box::new)?
+            } else if let Some(copy) = offer.copies.get(&disk.name) {
+                let (found, scope) = copy_target(&resolver, volume, disk, *copy).await?;
+                prepared.copies.insert(disk.name.clone(), scope);
+                found
+            } else {
+                let found = attached(&resolver, volume, PULL_TIMEOUT).await?;
+                if let Some(container) = &volume.container_disk
+                    && image_key(&found.backing.source) != image_key(&disk.source)
+                {
+                    let (name, image) = (disk.name.clone(), container.image.clone());
+                    return Err(UnfitMachine::ImageChanged { name, image }.into());
+                }
+                found
             };
             groups.extend(found.group);
             disks.insert(disk.name.clone(), found.backing.source.clone());
@@ -86,7 +109,13 @@ impl VmiActor {
         let running = running.map_err(start)?;
         let qmp = running.qmp().await?;
         qmp.set_migration_capabilities().await?;
-        let mut prepared = Prepared::default();
+        if !offer.copies.is_empty() {
+            let disks = running.spec().machine.disks.into_iter();
+            let copied = disks.filter(|disk| offer.copies.contains_key(&disk.name));
+            let copied: Vec<Disk> = copied.collect();
+            let listener = self.dir.listen(DISKS_SOCKET).map_err(failed("make a socket in"))?;
+            qmp.export_disks(listener.into(), &copied).await?;
+        }
         if offer.post_copy {
             match qmp.allow_post_copy().await {
                 Ok(()) => prepared.post_copy = true,
@@ -110,9 +139,12 @@ async fn qemu_version() -> String {
 }
 
 /// A volume that can be read here; it takes a moment until it is.
+///
+/// An image that cannot be pulled is waited for until `pull_limit`: the pull is tried again.
 async fn attached(
     resolver: &Resolver<'_>,
     volume: &virt::v1::Volume,
+    pull_limit: Duration,
 ) -> Result<Resolved, IncomingError> {
     let begun = tokio::time::Instant::now();
     loop {
@@ -123,7 +155,44 @@ async fn attached(
                 return Err(UnfitMachine::Missing { what: "volume", name }.into());
             }
             Err(ResolveError::Attaching { .. }) if begun.elapsed() < ATTACH_TIMEOUT => {}
+            Err(ResolveError::ContainerDisk { source: MissingDisk::Pulling { .. }, .. })
+                if begun.elapsed() < ATTACH_TIMEOUT =>
+            {
+                tokio::time::sleep(PULL_LOOK).await;
+            }
+            Err(ResolveError::ContainerDisk { .. }) if begun.elapsed() < pull_limit => {
+                tokio::time::sleep(PULL_LOOK).await;
+            }
             Err(failure) => return Err(Box::new(failure).into()),
         }
     }
+}
+
+/// The file that a disk is mirrored to, and the data that is missing there.
+///
+/// Only the changes are missing where the same container image is at hand. Otherwise the file gets
+/// everything: the guest goes on even if its image cannot be pulled any more.
+async fn copy_target(
+    resolver: &Resolver<'_>,
+    volume: &virt::v1::Volume,
+    disk: &Disk,
+    copy: CopiedDisk,
+) -> Result<(Resolved, MirrorScope), IncomingError> {
+    if volume.container_disk.is_some() && image_key(&disk.source).is_some() {
+        match attached(resolver, volume, Duration::ZERO).await {
+            Ok(found)
+                if image_key(&found.backing.source) == image_key(&disk.source)
+                    && found.size == Some(copy.size) =>
+            {
+                return Ok((found, MirrorScope::Top));
+            }
+            Ok(_) => info!(volume = volume.name, "the image has changed: all data is copied"),
+            Err(failure) => {
+                let error = Chain(&failure);
+                info!(volume = volume.name, %error, "no image here: all data is copied");
+            }
+        }
+    }
+    let found = resolver.blank(volume, copy.size).await.map_err(Box::new)?;
+    Ok((found, MirrorScope::Full))
 }

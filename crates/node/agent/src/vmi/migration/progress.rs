@@ -334,7 +334,7 @@ mod tests {
         let late = request(&json!({"allowPostCopy": true, "allowWorkloadDisruption": false}));
         assert!(late.allows_post_copy && !late.allows_pause);
         let refusal = Some("Postcopy is not supported".to_owned());
-        let refused = Prepared { post_copy: false, post_copy_refusal: refusal };
+        let refused = Prepared { post_copy_refusal: refusal, ..Prepared::default() };
         let message = post_copy_refused(&late, &refused);
         assert!(message.contains("Node b cannot"), "{message}");
         assert!(message.contains("(Postcopy is not supported); the migration is aborted"));

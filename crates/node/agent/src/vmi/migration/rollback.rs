@@ -7,7 +7,8 @@ use base::{Chain, clock};
 use qemu::qmp::{MigrationStatus, QmpError, RunState};
 use tracing::{info, warn};
 
-use super::outgoing::{MigrationFailure, Written, settled};
+use super::failure::MigrationFailure;
+use super::outgoing::{Written, settled};
 use super::peer::Peer;
 use super::progress::{self, MigrationRequest};
 use super::recovery::{self, Ownership, Recovery};
@@ -36,6 +37,7 @@ impl VmiActor {
         if matches!(failure, MigrationFailure::AgentStops) {
             // The guest goes on if it never stopped; the next process settles the rest.
             let _ = self.cancel(live).await;
+            self.abandon_disk_copies(vmi, live).await;
             return;
         }
         let why = Chain(failure).to_string();
@@ -54,6 +56,7 @@ impl VmiActor {
         {
             warn!(error = %Chain(&failure), "cannot cancel a migration");
         }
+        self.abandon_disk_copies(vmi, live).await;
         let is_aborted = matches!(failure, MigrationFailure::Aborted);
         let now = clock::now();
         let told = |vmi: &Vmi| Some(progress::failed(vmi, &why, is_aborted, now));

@@ -6,7 +6,7 @@ use std::future::Future;
 use base::Stop;
 use tokio::sync::watch;
 
-use super::outgoing::MigrationFailure;
+use super::failure::MigrationFailure;
 use super::progress::{self, MigrationRequest};
 use crate::vmi::object::Vmi;
 use crate::vmi::registry::KnownMachine;

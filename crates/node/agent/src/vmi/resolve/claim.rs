@@ -170,6 +170,16 @@ impl Resolver<'_> {
         Ok(path)
     }
 
+    /// An empty image in the machine's folder, for data that comes from elsewhere.
+    pub(crate) async fn blank(&self, volume: &Volume, size: u64) -> Result<Resolved, ResolveError> {
+        let path = self.empty_overlay(volume, size).await?;
+        let direct = file::facts(&path).direct;
+        let image = FileImage { path, format: ImageFormat::Qcow2, backing: None };
+        let source = DiskSource::File(image);
+        let backing = VolumeBacking { source, read_only: false, direct, allocated: false };
+        Ok(Resolved { backing, size: Some(size), claim: None, group: None })
+    }
+
     /// A qcow2 image in the machine's folder, over `base`.
     pub(super) async fn overlay(
         &self,

@@ -109,15 +109,6 @@ fn disks(vmi: &Vmi, guest: &Guest) -> Option<String> {
         if volume.host_disk.is_some() {
             return Some("cannot migrate VMI with non-shared HostDisk".into());
         }
-        let name = &volume.name;
-        let is_own = volume.container_disk.is_some()
-            || volume.ephemeral.is_some()
-            || volume.empty_disk.is_some();
-        if is_own {
-            return Some(format!(
-                "cannot migrate VMI: volume {name} keeps what is written in a file of the node"
-            ));
-        }
     }
     None
 }

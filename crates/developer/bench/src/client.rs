@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Where the server is and how to speak to it.
 #[derive(Debug, Clone)]
@@ -56,11 +57,16 @@ impl Client {
         Ok(Self { address, tls: Arc::new(tls) })
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection> {
+    /// A connection on which nothing is said yet.
+    pub(crate) async fn stream(&self) -> Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from("127.0.0.1")?;
-        let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await?;
+        Ok(TlsConnector::from(self.tls.clone()).connect(name, stream).await?)
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection> {
+        let stream = self.stream().await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(Connection { sender, node: None })

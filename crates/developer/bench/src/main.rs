@@ -68,6 +68,8 @@ enum Part {
     Storage,
     /// The effect of one user's flood on another user.
     Fairness,
+    /// Harvester's REST API beside the Kubernetes API.
+    Rest,
     /// Several nodes: joining, replicas over TLS, three voters, many nodes. Only when asked for.
     Cluster,
 }
@@ -99,7 +101,7 @@ fn main() -> Result<()> {
         let storage = storage::run(&sheaf, &mut figures);
         runtime.block_on(storage).context("cannot measure volumes and images")?;
     }
-    if measured(Part::Api) || measured(Part::Fairness) {
+    if measured(Part::Api) || measured(Part::Fairness) || measured(Part::Rest) {
         runtime.block_on(async {
             if !args.no_peer && measured(Part::Api) {
                 Box::pin(peer::measure(&mut figures)).await.context("cannot measure etcd")?;

@@ -2,6 +2,7 @@
 
 mod crds;
 mod fairness;
+mod rest;
 mod watchers;
 
 use std::path::Path;
@@ -32,6 +33,10 @@ pub(crate) async fn run(args: &Args, sheaf: &Path, figures: &mut Figures) -> Res
         fairness::run(&server, sheaf, dir.path(), figures).await?;
         return server.stop().await.map(drop);
     }
+    if args.only == Some(crate::Part::Rest) {
+        rest::run(&server, sheaf, dir.path(), figures).await?;
+        return server.stop().await.map(drop);
+    }
     figures.held(
         "ready after start, empty data dir",
         millis(server.started_in),
@@ -54,6 +59,7 @@ pub(crate) async fn run(args: &Args, sheaf: &Path, figures: &mut Figures) -> Res
     patches(&server, args.objects - SINGLE, figures).await?;
     watchers::run(&server, args.watchers, figures).await?;
     fairness::run(&server, sheaf, dir.path(), figures).await?;
+    rest::run(&server, sheaf, dir.path(), figures).await?;
     figures.add("memory after all of it", server.memory(), "MB");
     figures.held("stop after SIGTERM", millis(server.stop().await?), "ms", Limit::Most(2000.0));
     restart(args, sheaf, dir.path(), &more, figures).await

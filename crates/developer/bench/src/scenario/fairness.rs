@@ -41,7 +41,7 @@ pub(crate) async fn run(
 }
 
 /// Measures the effect of a flood on the quiet user, and of the quiet user on the flood.
-async fn notice<R: NumberedRequest>(
+pub(super) async fn notice<R: NumberedRequest>(
     figures: &mut Figures,
     what: &str,
     quiet: &Client,
@@ -72,7 +72,7 @@ async fn notice<R: NumberedRequest>(
 }
 
 /// Somebody with a certificate and the right to edit.
-async fn user(server: &Server, sheaf: &Path, data: &Path, name: &str) -> Result<Client> {
+pub(super) async fn user(server: &Server, sheaf: &Path, data: &Path, name: &str) -> Result<Client> {
     let output = Command::new(sheaf)
         .args(["kubeconfig", "--user", name, "--data-dir"])
         .arg(data)
@@ -87,6 +87,7 @@ async fn user(server: &Server, sheaf: &Path, data: &Path, name: &str) -> Result<
     });
     let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
     let body = Bytes::from(binding.to_string());
+    // Another scenario may have made it.
     server.client.connect().await?.send(Method::POST, bindings, body).await?;
     let client = Client::from_kubeconfig(&String::from_utf8(output.stdout)?)?;
     // Rights are looked up in a copy, which follows in its own time.
@@ -124,18 +125,21 @@ async fn gets(client: &Client, path: &str) -> Result<Vec<Duration>> {
 }
 
 /// Makes the request of a number: a path and a body.
-trait NumberedRequest: Fn(usize) -> (String, Bytes) + Clone + Send + 'static {}
+pub(super) trait NumberedRequest:
+    Fn(usize) -> (String, Bytes) + Clone + Send + 'static
+{
+}
 impl<R: Fn(usize) -> (String, Bytes) + Clone + Send + 'static> NumberedRequest for R {}
 
 /// Requests from 64 connections, one after the other on each, until it is stopped.
-struct Flood<R> {
+pub(super) struct Flood<R> {
     client: Client,
     method: Method,
     request: R,
 }
 
 impl<R: NumberedRequest> Flood<R> {
-    fn new(client: &Client, method: Method, request: R) -> Self {
+    pub(super) fn new(client: &Client, method: Method, request: R) -> Self {
         Self { client: client.clone(), method, request }
     }
 

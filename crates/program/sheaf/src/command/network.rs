@@ -48,6 +48,14 @@ async fn list(place: &ClusterScope, namespace: Option<&str>) -> Result<()> {
     let cluster = ClusterClient::to(place).await?;
     let path = namespace.map_or_else(|| format!("{GROUP}/{PLURAL}"), path);
     let networks = cluster.items(&path).await?;
+    if networks.is_empty() {
+        let place = namespace.map(|namespace| format!(" in namespace {namespace}"));
+        return super::print(&format!(
+            "No networks{}. Machines have the guest network; create another with: sheaf network \
+             create NAME --cluster-network NETWORK --vlan ID\n",
+            place.unwrap_or_default()
+        ));
+    }
     let (nodes, instances) = users(&cluster).await?;
     let mut rows = vec![view::HEADER.map(str::to_owned).to_vec()];
     for network in &networks {

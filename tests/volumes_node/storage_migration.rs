@@ -182,14 +182,24 @@ fn a_disk_moves_to_other_claims_while_its_guest_writes() {
     test.until_on("back");
     test.goes_on();
 
+    // The command creates the claim and waits.
+    let sheaf = &test.lab.node.sheaf;
+    let moved = sheaf.run("vm move-disk a --class harvester-longhorn --claim last");
+    assert_has(moved, "disk root of a is on last now; `sheaf volume delete back`");
+    test.until_on("last");
+    test.goes_on();
+    test.is_detached(&back);
+    let last = http.get(&format!("{CLAIMS}/last")).ok();
+    let last = last["spec"]["volumeName"].as_str().unwrap().to_owned();
+
     http.delete(&format!("{VMS}/a")).ok();
     test.lab.node.until_empty();
-    test.is_detached(&back);
-    test.lab.read_image(&back, &file);
+    test.is_detached(&last);
+    test.lab.read_image(&last, &file);
     let copied = std::fs::read(&file).unwrap();
     let same = copied[..512] == content[..512] && copied[4096..content.len()] == content[4096..];
     assert!(same && copied.len() == 160 << 20, "the data differ");
-    for name in ["root", "new", "back", "small", "local"] {
+    for name in ["root", "new", "back", "small", "local", "last"] {
         http.delete(&format!("{CLAIMS}/{name}")).ok();
     }
     drop(small);

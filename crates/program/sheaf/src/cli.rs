@@ -49,7 +49,7 @@ pub(crate) use token::{
 };
 pub(crate) use upgrade::{UpgradeAction, UpgradeArgs};
 pub(crate) use user::{UserCommand, UserRoleArg};
-pub(crate) use vm::{ClusterScope, CreateArgs, MachineArg, VmCommand};
+pub(crate) use vm::{ClusterScope, CreateArgs, MachineArg, MoveDiskArgs, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
 pub(crate) use volume_claim::{
     Access, NewVolume, SnapshotArgs, VolumeClaim, VolumeCommand, VolumeMode,

@@ -117,9 +117,10 @@ fn examine_obstacle(
         Some(NotMigratable::Interface) => ("an interface keeps its address on the node", edit),
         Some(NotMigratable::HostDevice) => ("it uses a device of the node", edit),
         Some(NotMigratable::Hyperv) => ("it sees the Hyper-V features of the node", edit),
-        Some(NotMigratable::Disks) => {
-            ("a disk of it is on the node only", format!("kubectl get pvc{}", facts.place()))
-        }
+        Some(NotMigratable::Disks) => (
+            "a disk of it is on the node only",
+            facts.sheaf("move-disk") + " --class harvester-longhorn",
+        ),
         Some(NotMigratable::Other) => ("a part of its state is on the node only", edit),
         None => ("its node says why", facts.kubectl("describe", "vmi", &facts.name)),
     };

@@ -71,7 +71,11 @@ fn reasons_of_volumes_images_and_migrations_are_explained() {
         explained(reason.as_str(), &one);
         assert!(diagnose(&one, now()).findings[0].severity == Severity::Info, "nothing is wrong");
         one.instance.as_mut().unwrap().spec.eviction_strategy = Some("LiveMigrate".into());
-        first(&one, Severity::Warning, "drain", "m", "kubectl");
+        let fix = match reason {
+            NotMigratable::Disks => "sheaf vm move-disk",
+            _ => "kubectl",
+        };
+        first(&one, Severity::Warning, "drain", "m", fix);
     }
 }
 

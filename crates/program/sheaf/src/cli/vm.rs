@@ -86,6 +86,8 @@ pub(crate) enum VmCommand {
         #[arg(long)]
         cancel: bool,
     },
+    /// Move a disk of a running machine to another storage class.
+    MoveDisk(MoveDiskArgs),
     /// Delete a machine and the volumes that were created with it.
     Delete {
         #[command(flatten)]
@@ -148,6 +150,30 @@ pub(crate) enum VmCommand {
         #[arg(short, long, value_enum)]
         output: Option<Output>,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sheaf vm move-disk web --class harvester-longhorn\n\n\
+    The guest keeps running: its disk is copied to a new volume, and the guest is switched to it.\n\
+    The old volume is kept.")]
+pub(crate) struct MoveDiskArgs {
+    #[command(flatten)]
+    pub(crate) machine: MachineArg,
+    /// Disk to move; needed if the machine has several.
+    #[arg(long, value_name = "DISK", value_parser = object_name)]
+    pub(crate) disk: Option<String>,
+    /// Storage class to move it to.
+    #[arg(long, value_name = "CLASS", value_parser = object_name, required_unless_present = "cancel")]
+    pub(crate) class: Option<String>,
+    /// Name of the new volume; the default is the old one with a suffix.
+    #[arg(long, value_name = "NAME", value_parser = object_name)]
+    pub(crate) claim: Option<String>,
+    /// Cancel moves that are under way: the guest stays on its old volumes.
+    #[arg(long, conflicts_with_all = ["disk", "class", "claim", "no_wait"])]
+    pub(crate) cancel: bool,
+    /// Return without waiting for the result.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
 }
 
 #[derive(Debug, Args)]

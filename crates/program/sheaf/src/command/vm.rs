@@ -6,6 +6,7 @@ mod forward;
 mod list;
 mod manifest;
 mod migrate;
+mod move_disk;
 mod power;
 mod terminal;
 mod upload;
@@ -45,6 +46,7 @@ async fn dispatch(command: VmCommand) -> Result<()> {
         VmCommand::Migrate { machine, to, cancel } => {
             migrate::run(&machine, to.as_deref(), cancel).await
         }
+        VmCommand::MoveDisk(args) => move_disk::run(&args).await,
         VmCommand::Delete { machine } => power::delete(&machine).await,
         VmCommand::Console { machine } => console::run(&machine).await,
         VmCommand::Vnc { machine, listen, proxy_only } => {

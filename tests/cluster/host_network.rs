@@ -121,6 +121,8 @@ fn a_change_that_a_kernel_refuses_is_rolled_back_with_the_reason() {
     switch.add_trunk(1, "eth1");
     let mut one = switch.networked_management(1, "one");
     one.sheaf.begin();
+    until_ready(&one, "one");
+    assert_has(one.sheaf.run("host network show one"), "Node one has none");
     let http = one.sheaf.http();
     create_network(&http);
     http.post(&format!("{NETWORKS}/vlanconfigs"), &uplink("one", "eth1")).ok();

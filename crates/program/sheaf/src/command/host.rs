@@ -70,8 +70,23 @@ async fn show(place: &ClusterScope, node: &str) -> Result<()> {
     let hosts = cluster.items(&format!("{NETWORKS}/hostnetworkconfigs")).await?;
     let now = clock::now().as_second();
     let mut text = pending(trial_of(&object).as_ref(), node, now);
-    text.push_str(&table::align(&rows(node, &statuses, &hosts)));
+    text.push_str(&interfaces(node, &statuses, &hosts));
     super::print(&text)
+}
+
+/// The table, or what to do about an empty one.
+fn interfaces(node: &str, statuses: &[Value], hosts: &[Value]) -> String {
+    let rows = rows(node, statuses, hosts);
+    // The first row is the header.
+    if rows.len() > 1 {
+        return table::align(&rows);
+    }
+    format!(
+        "Here are the uplinks and interfaces that VlanConfigs and HostNetworkConfigs give a node. \
+         Node {node} has none.\n\
+         To make the first: create a ClusterNetwork, write a VlanConfig with the network cards of the \
+         node in spec.uplink.nics, and run `sheaf host network try -f uplink.yaml`.\n"
+    )
 }
 
 fn pending(trial: Option<&TrialReport>, node: &str, now: i64) -> String {
@@ -276,5 +291,18 @@ mod tests {
         };
         assert!(pending(Some(&trial), "n1", 40).contains("rolled back in 60 s"));
         assert!(pending(None, "n1", 40).starts_with("No change"));
+    }
+
+    #[test]
+    fn a_node_without_interfaces_shows_how_to_make_the_first() {
+        let other = json!({"status": {"node": "n2", "clusterNetwork": "lan", "vlanConfig": "vc"}});
+        let host = json!({"metadata": {"name": "storage"}, "status": {"nodeStatus": {"n2": {}}}});
+        let shown = interfaces("n1", std::slice::from_ref(&other), std::slice::from_ref(&host));
+        assert!(!shown.contains("INTERFACE"), "{shown}");
+        for part in ["Node n1 has none", "spec.uplink.nics", "`sheaf host network try -f"] {
+            assert!(shown.contains(part), "{shown}");
+        }
+        let shown = interfaces("n2", &[other], &[host]);
+        assert!(shown.starts_with("INTERFACE") && !shown.contains("try -f"), "{shown}");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use server::{Sheaf, binary};
 pub(crate) use small::Small;
 pub(crate) use socket::Socket;
 pub(crate) use tls::{anonymous_tls, tls};
-pub(crate) use wait::{ended, eventually, output_of, poll};
+pub(crate) use wait::{ended, eventually, output_of, poll, poll_slowly};
 
 /// Panics with both texts unless `text` contains `part`.
 #[track_caller]

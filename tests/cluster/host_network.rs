@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::join::until_ready;
 use super::lab::{Switch, token};
-use crate::harness::{Events, Http, Node, assert_has, poll};
+use crate::harness::{Events, Http, Node, assert_has, poll_slowly as poll};
 
 const NETWORKS: &str = "/apis/network.harvesterhci.io/v1beta1";
 const HOSTS: &str = "/apis/network.harvesterhci.io/v1beta1/hostnetworkconfigs";

@@ -9,16 +9,29 @@ use std::time::{Duration, Instant};
 /// Long enough for the slowest machine; a test that passes does not wait for it.
 const BOUND: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(25);
+/// Between requests to an emulated machine, which would be busy with nothing else.
+const LONG_PAUSE: Duration = Duration::from_millis(500);
 
 /// Asks until there is an answer; the last complaint tells why there was none.
 #[track_caller]
-pub(crate) fn poll<T>(what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
+pub(crate) fn poll<T>(what: &str, ask: impl FnMut() -> Result<T, String>) -> T {
+    poll_each(PAUSE, what, ask)
+}
+
+/// The same with fewer requests: for tests on an emulated machine.
+#[track_caller]
+pub(crate) fn poll_slowly<T>(what: &str, ask: impl FnMut() -> Result<T, String>) -> T {
+    poll_each(LONG_PAUSE, what, ask)
+}
+
+#[track_caller]
+fn poll_each<T>(pause: Duration, what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
     let began = Instant::now();
     loop {
         match ask() {
             Ok(answer) => return answer,
             Err(why) if began.elapsed() > BOUND => panic!("waited in vain: {what}: {why}"),
-            Err(_) => thread::sleep(PAUSE),
+            Err(_) => thread::sleep(pause),
         }
     }
 }

@@ -156,7 +156,7 @@ pub fn value<'a>(name: &str, own: Option<&'a str>) -> &'a str {
 
 impl Setting {
     /// The error of a value, with the values that are allowed.
-    pub fn complaint(&self, value: &str) -> Option<String> {
+    pub fn validation_error(&self, value: &str) -> Option<String> {
         let wants = match self.takes {
             Text => return None,
             Bool => wanted_bool(value),
@@ -218,8 +218,8 @@ mod tests {
     #[test]
     fn every_default_is_a_value_that_its_setting_takes() {
         for setting in SETTINGS {
-            let complaint = setting.complaint(setting.default);
-            assert_eq!(complaint, None, "{}", setting.name);
+            let error = setting.validation_error(setting.default);
+            assert_eq!(error, None, "{}", setting.name);
         }
     }
 
@@ -235,8 +235,8 @@ mod tests {
             ("backup-compression-method", "zip", "one of none, lz4, gzip"),
         ];
         for (name, value, right) in cases {
-            let complaint = find(name).unwrap().complaint(value).unwrap();
-            assert!(complaint.ends_with(&format!("it must be {right}")), "{complaint}");
+            let error = find(name).unwrap().validation_error(value).unwrap();
+            assert!(error.ends_with(&format!("it must be {right}")), "{error}");
         }
     }
 

@@ -28,8 +28,8 @@ pub(super) fn validate_setting(write: &Write<'_>) -> AdmissionResult {
             format!("setting {} is not supported", write.name),
         ));
     };
-    match known.complaint(text(object, "/value")) {
-        Some(complaint) => Err(Refusal::new(400, "value", complaint)),
+    match known.validation_error(text(object, "/value")) {
+        Some(error) => Err(Refusal::new(400, "value", error)),
         None => Ok(()),
     }
 }

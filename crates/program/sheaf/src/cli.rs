@@ -36,7 +36,7 @@ pub(crate) use connections::ConnectionArgs;
 pub(crate) use dashboard::{DashboardListen, default_address as default_dashboard_address};
 pub(crate) use encryption::{EncryptedStore, EncryptionArgs};
 pub(crate) use host::{HostCommand, HostNetworkCommand, HostTryArgs, WatchdogArgs};
-pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
+pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageOptions, ImportArgs};
 pub(crate) use network::{
     DestinationHost, NetworkCommand, NetworkTypeArg, NewNetworkArgs, ProtocolArg, TraceArgs,
 };

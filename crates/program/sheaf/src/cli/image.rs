@@ -39,7 +39,7 @@ pub(crate) enum ImageCommand {
         /// File to upload.
         file: PathBuf,
         #[command(flatten)]
-        wish: ImageWish,
+        wish: ImageOptions,
     },
     /// Create an image from a volume.
     #[command(after_help = "Example:\n  sheaf image export web-disk golden")]
@@ -50,7 +50,7 @@ pub(crate) enum ImageCommand {
         #[command(flatten)]
         image: Image,
         #[command(flatten)]
-        wish: ImageWish,
+        wish: ImageOptions,
         /// Return without waiting for the result.
         #[arg(long)]
         no_wait: bool,
@@ -96,7 +96,7 @@ pub(crate) enum ImageCommand {
 
 /// Options of every new image.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct ImageWish {
+pub(crate) struct ImageOptions {
     /// Storage class whose parameters volumes of the image get; the default is the default class.
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     pub(crate) class: Option<String>,
@@ -134,7 +134,7 @@ pub(crate) struct ImportArgs {
     /// URL of the image: http:// or https://.
     pub(crate) url: String,
     #[command(flatten)]
-    pub(crate) wish: ImageWish,
+    pub(crate) wish: ImageOptions,
     /// How often a failed import is retried.
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(i32).range(0..=10))]

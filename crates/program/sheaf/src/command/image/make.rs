@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
 use super::{ImageState, existing, existing_in, find, images, state, text};
-use crate::cli::{CloneArgs, Image, ImageWish, ImportArgs};
+use crate::cli::{CloneArgs, Image, ImageOptions, ImportArgs};
 use crate::command::disk_file::check_not_empty;
 use crate::command::link::ClusterClient;
 use crate::command::partial_file::PartialFile;
@@ -56,7 +56,7 @@ fn check_url(name: &str, url: &str) -> Result<()> {
 pub(super) async fn export(
     volume: &str,
     image: &Image,
-    wish: &ImageWish,
+    wish: &ImageOptions,
     no_wait: bool,
 ) -> Result<()> {
     let link = ClusterClient::to(&image.place).await?;
@@ -79,7 +79,7 @@ pub(super) async fn clone(args: &CloneArgs, operation: &str, class: Option<&str>
         "cryptoOperation": operation, "sourceImageName": text(&source, "/metadata/name"),
         "sourceImageNamespace": namespace,
     }});
-    let wish = ImageWish { class: class.map(str::to_owned), checksum: None };
+    let wish = ImageOptions { class: class.map(str::to_owned), checksum: None };
     let made = create(&link, &args.image.name, spec, &wish).await?;
     if args.no_wait {
         return print(&format!("{} is being imported\n", args.image.name));
@@ -87,7 +87,7 @@ pub(super) async fn clone(args: &CloneArgs, operation: &str, class: Option<&str>
     finish(&link, &made).await
 }
 
-pub(super) async fn upload(image: &Image, file: &Path, wish: &ImageWish) -> Result<()> {
+pub(super) async fn upload(image: &Image, file: &Path, wish: &ImageOptions) -> Result<()> {
     let shown = file.display();
     let length = check_not_empty(file)?;
     std::fs::File::open(file).with_context(|| format!("cannot read {shown}"))?;
@@ -238,7 +238,7 @@ async fn create(
     link: &ClusterClient,
     name: &str,
     mut spec: Value,
-    wish: &ImageWish,
+    wish: &ImageOptions,
 ) -> Result<Value> {
     spec["displayName"] = json!(name);
     if let Some(checksum) = &wish.checksum {

@@ -89,7 +89,7 @@ impl VmiReconciler {
         let stage = plan::stage(&vmi);
         if stage != VmiStage::Unplaced {
             self.ledger.note(&vmi);
-            self.waiting.was_scheduled(key);
+            self.waiting.remove_scheduled(key);
         }
         if matches!(stage, VmiStage::Abandoned | VmiStage::Over) {
             self.waiting.forget(key);
@@ -129,7 +129,7 @@ impl VmiReconciler {
         let vmi = &requests::with_ratio(vmi, self.overhead_ratio().await?);
         match self.ledger.take(vmi, &storage.reach, &nodes) {
             Ok(node) => {
-                self.waiting.was_scheduled(key);
+                self.waiting.remove_scheduled(key);
                 let result = self.hand_over(vmi, &node, &needs).await;
                 match result {
                     Ok(ReconcileResult::Done) => self.ledger.confirm(key),
@@ -160,7 +160,7 @@ impl VmiReconciler {
                 Ok(node) => node,
                 Err(reason) => return self.unschedulable(vmi, reason).await,
             };
-            self.waiting.was_scheduled(key);
+            self.waiting.remove_scheduled(key);
             for claim in &storage.unassigned {
                 let patch = storage::assignment(&node);
                 let written = self.objects.merge(CLAIMS, &key.namespace, claim, &patch).await;

@@ -35,7 +35,7 @@ impl WaitingInstances {
         lock(&self.room).insert(key.clone());
     }
 
-    pub(crate) fn was_scheduled(&self, key: &ObjectKey) {
+    pub(crate) fn remove_scheduled(&self, key: &ObjectKey) {
         lock(&self.room).remove(key);
     }
 
@@ -55,7 +55,7 @@ impl WaitingInstances {
     }
 
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        self.was_scheduled(key);
+        self.remove_scheduled(key);
         self.accepted(key);
         self.storage.forget(key);
     }

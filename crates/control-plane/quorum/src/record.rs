@@ -85,6 +85,10 @@ pub struct EtcdRecord {
     /// Client URLs of other members, as far as known.
     #[serde(default)]
     pub others: Vec<String>,
+    /// This member goes on alone after the loss of the majority, and its revisions are not yet above
+    /// those that clients may have seen of the members that are lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_recovering: bool,
 }
 
 /// Why the file cannot be used.
@@ -104,7 +108,8 @@ impl EtcdRecord {
     /// A record with a new name for the member.
     pub fn new(phase: Phase, node: &str, address: IpAddr, others: Vec<String>) -> Self {
         let suffix = uuid::Uuid::new_v4().simple().to_string();
-        Self { phase, member: format!("{node}-{}", &suffix[..8]), address, others }
+        let member = format!("{node}-{}", &suffix[..8]);
+        Self { phase, member, address, others, is_recovering: false }
     }
 
     pub fn load(path: &Path) -> Result<Option<Self>, RecordError> {

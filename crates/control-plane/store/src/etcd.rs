@@ -13,6 +13,7 @@ mod fence;
 mod key;
 mod link;
 mod load;
+mod offset;
 mod pump;
 mod value;
 mod write;
@@ -36,6 +37,8 @@ pub use export::{EtcdBackupError, backup_etcd};
 use fence::Fence;
 use link::EtcdLink;
 pub use link::LinkError;
+pub(crate) use offset::Offset;
+pub use offset::raise_revisions;
 
 /// How much of the recent past is replayed when a store is opened, at most.
 const REPLAY: i64 = 10_000;
@@ -70,22 +73,6 @@ pub enum OpenError {
     Sealed { source: SealError },
     #[error("cannot follow the changes in etcd")]
     Follow { source: FenceError },
-}
-
-/// The difference between our revisions and etcd's.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Offset(u64);
-
-impl Offset {
-    fn revision(self, etcd: i64) -> Revision {
-        Revision::new(etcd.cast_unsigned() + self.0)
-    }
-
-    /// The number that etcd knows a revision by; none for one from before the copy.
-    fn etcd(self, revision: Revision) -> Option<i64> {
-        let etcd = revision.get().checked_sub(self.0)?;
-        i64::try_from(etcd).ok().filter(|etcd| *etcd > 0)
-    }
 }
 
 impl<S: Shape> Etcd<S> {
@@ -170,7 +157,7 @@ async fn established_offset(link: &EtcdLink) -> Result<Offset, OpenError> {
     link.create(link.keys.offset(), "0").await.map_err(unreachable)?;
     let stored = link.read(link.keys.offset()).await.map_err(unreachable)?;
     let number = stored.value.and_then(|value| String::from_utf8(value).ok()?.parse().ok());
-    number.map(Offset).ok_or_else(|| OpenError::Offset { prefix: prefix() })
+    number.map(Offset::new).ok_or_else(|| OpenError::Offset { prefix: prefix() })
 }
 
 /// A revision of the recent past at which etcd can still be read.

@@ -35,7 +35,7 @@ mod write;
 pub use config::{Config, Engine, EtcdConfig, EtcdTls, Retention, SqliteConfig};
 pub use etcd::{
     CopyError, CopyProgress, EtcdBackupError, LinkError, OpenError as EtcdOpenError, backup_etcd,
-    copy,
+    copy, raise_revisions,
 };
 pub use mirror::{Compacted, Page, Range};
 pub use reencrypt::{ReencryptError, reencrypt};

@@ -1,6 +1,14 @@
 //! Revisions: the only sequence of numbers for all writes of the store.
 
+#[cfg(test)]
+mod simulation;
+
 use std::fmt;
+
+/// How far a store that continues from older data is ahead of it, at least.
+const LEAP: u64 = 1_000_000_000;
+/// No store takes so many writes in a second.
+const WRITES_PER_SECOND: u64 = 1_000_000;
 
 /// A point in the history of all tables.
 ///
@@ -23,6 +31,17 @@ impl Revision {
 
     pub(crate) const fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+
+    /// Where a store goes on whose newest known revision is this one, while clients may have seen
+    /// later ones: after the restore of a backup, or the loss of members of etcd that had more.
+    /// Those must never be given again with another meaning.
+    ///
+    /// The distance alone is not enough: a backup that is restored twice would leap to the same
+    /// revision twice. Seconds of the clock go on between the two, faster than any store writes.
+    pub(crate) fn leapt(self, unix_seconds: i64) -> Self {
+        let seconds = u64::try_from(unix_seconds).unwrap_or(0);
+        Self((self.0 + LEAP).max(seconds.saturating_mul(WRITES_PER_SECOND)))
     }
 
     /// The form in which both engines keep it; they have no unsigned integers.

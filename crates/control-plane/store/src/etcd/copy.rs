@@ -11,9 +11,9 @@ use std::sync::Arc;
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use tokio::sync::mpsc;
 
-use super::OpenError;
 use super::link::{EtcdLink, LinkError};
 use super::value::{Tag, sealed};
+use super::{Offset, OpenError};
 use crate::config::EtcdConfig;
 use crate::sqlite;
 
@@ -65,7 +65,7 @@ pub async fn copy(
     let link = EtcdLink::connect(to, Arc::default())
         .await
         .map_err(|source| CopyError::Connect { source })?;
-    begin(&link, reader.revision.get()).await?;
+    begin(&link, Offset::after(reader.revision)).await?;
     let (sender, mut batches) = mpsc::channel(4);
     let reading = tokio::task::spawn_blocking(move || read(&reader, &sender));
     let (mut copied, tag) = (0, Tag::new_v4());
@@ -99,15 +99,16 @@ async fn check(link: &EtcdLink, expected: u64) -> Result<(), CopyError> {
 }
 
 /// Claims the empty place for this copy.
-async fn begin(link: &EtcdLink, offset: u64) -> Result<(), CopyError> {
+async fn begin(link: &EtcdLink, offset: Offset) -> Result<(), CopyError> {
     let write = |source| CopyError::Write { source };
     let any = GetOptions::new().with_prefix().with_count_only();
     let count = link.get(link.keys.root(), any).await.map_err(write)?.count();
     let (copying, stored) = (link.keys.copying(), link.keys.offset());
     let absent = |key: &str| Compare::mod_revision(key, CompareOp::Equal, 0);
-    let claim = Txn::new()
-        .when([absent(&copying), absent(&stored)])
-        .and_then([TxnOp::put(copying, "", None), TxnOp::put(stored, offset.to_string(), None)]);
+    let claim = Txn::new().when([absent(&copying), absent(&stored)]).and_then([
+        TxnOp::put(copying, "", None),
+        TxnOp::put(stored, offset.get().to_string(), None),
+    ]);
     if count > 0 || !link.txn(claim).await.map_err(write)?.succeeded() {
         return Err(CopyError::NotEmpty { prefix: link.keys.prefix().to_owned() });
     }

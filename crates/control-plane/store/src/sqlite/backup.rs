@@ -12,11 +12,6 @@ use rusqlite::Connection;
 use super::OpenError;
 use super::database::{open_read_only, revision};
 
-/// How far a restored store is ahead of its copy. Clients may have seen revisions
-/// given after the copy was taken; those must never be given again with another
-/// meaning, so a restored store starts where the old one cannot have come.
-const RESTORE_LEAP: u64 = 1_000_000_000;
-
 /// Why a copy could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -116,7 +111,7 @@ fn leap(path: &Path) -> rusqlite::Result<()> {
     let mut connection = Connection::open(path)?;
     let transaction = connection.transaction()?;
     let last = revision(&transaction, "revision")?;
-    let leapt = crate::Revision::new(last.get() + RESTORE_LEAP).to_i64();
+    let leapt = last.leapt(base::clock::now().as_second()).to_i64();
     transaction.execute("DELETE FROM history", [])?;
     transaction
         .execute("UPDATE meta SET value = ?1 WHERE key IN ('revision', 'compacted')", [leapt])?;

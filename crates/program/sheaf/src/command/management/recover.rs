@@ -51,8 +51,14 @@ pub(in crate::command) async fn run(data: &DataDir, yes: bool) -> Result<()> {
     managed.process.stop().await?;
     let copy = format!("etcd-before-recovery-{}", clock::now().as_second());
     let copy = managed.process.back_up(&copy).context("cannot copy the data of etcd")?;
+    // Noted first: a start after a kill completes it.
+    managed.record.is_recovering = true;
+    managed.record.save(&layout.etcd_record())?;
     managed.process.ensure(&InitialCluster::Forced)?;
-    let answered = Box::pin(managed.until_majority()).await;
+    let answered = match Box::pin(managed.until_majority()).await {
+        Ok(()) => Box::pin(managed.raise_revisions(&layout)).await,
+        failed => failed,
+    };
     // The next start is an ordinary one.
     managed.process.stop().await?;
     let kept = || format!("the data of before is in {}", copy.display());

@@ -81,6 +81,23 @@ impl ManagedEtcd {
         Ok((members, states))
     }
 
+    /// Completes a recovery: members that are lost may have had writes that clients have seen, so
+    /// that revisions go on far above. Only a member that is alone does it, before its server
+    /// starts: others would go on with the revisions of before.
+    pub(super) async fn raise_revisions(&mut self, layout: &Layout) -> Result<()> {
+        if !self.record.is_recovering {
+            return Ok(());
+        }
+        let listed = self.members().await?.list().await.context("cannot list etcd's members")?;
+        if listed.len() == 1 {
+            let raised = store::raise_revisions(&self.config()).await;
+            raised.context("cannot raise the revisions of the store")?;
+            info!("revisions are above those that clients may have seen before the recovery");
+        }
+        self.record.is_recovering = false;
+        Ok(self.record.save(&layout.etcd_record())?)
+    }
+
     pub(in crate::command) async fn members(&self) -> Result<Members, quorum::MemberError> {
         Members::connect(&[self.record.client_url()], &self.process.spec().tls).await
     }
@@ -121,10 +138,13 @@ pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEt
     }
     retire_file(layout)?;
     let process = super::etcd_process(layout, &record)?;
-    let managed = ManagedEtcd { record, process };
+    let mut managed = ManagedEtcd { record, process };
     managed.process.ensure(&InitialCluster::New)?;
     match Box::pin(wait_for_majority(layout, &managed)).await? {
-        Majority::Reached => Ok(Some(managed)),
+        Majority::Reached => {
+            Box::pin(managed.raise_revisions(layout)).await?;
+            Ok(Some(managed))
+        }
         Majority::Replaced => {
             stand_by(layout, &managed.record, &managed.process).await?;
             super::restart()?;

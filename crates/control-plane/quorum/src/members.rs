@@ -8,7 +8,7 @@ use etcd_client::{
     Certificate, Client, ConnectOptions, Identity, Member, MemberAddOptions, TlsOptions,
 };
 
-use crate::plan::MemberInfo;
+use crate::plan::{MemberInfo, MemberStatus};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Changes of the members wait for a majority.
@@ -31,18 +31,6 @@ pub enum MemberError {
     Timeout,
     #[error("a request to etcd failed")]
     Failed { source: etcd_client::Error },
-}
-
-/// Status of one member, as it reports it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemberStatus {
-    pub id: u64,
-    pub leader: u64,
-    pub db_size: i64,
-    pub version: String,
-    /// etcd's revision of the newest change that it has applied.
-    pub revision: i64,
-    pub raft_index: u64,
 }
 
 /// A connection to some members.

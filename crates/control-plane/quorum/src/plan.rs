@@ -3,11 +3,12 @@
 //!
 //! ```text
 //!   Add ─► Start ─► Promote ─► Done        each step can be repeated after a crash
-//!    ▲       │
+//!    ▲       │         │
+//!    │       │     Withdraw                others took the seats meanwhile
 //!    └── RemoveStale, DiscardData          a directory without its member, or the reverse
 //! ```
 
-use crate::voters::SeatRefusal;
+use crate::voters::{SeatRefusal, VoterCandidate, seat};
 
 /// Digits that tell memberships of one node apart.
 const SUFFIX: usize = 8;
@@ -23,20 +24,42 @@ pub struct MemberInfo {
     pub is_learner: bool,
 }
 
+/// Status of one member, as it reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberStatus {
+    pub id: u64,
+    pub leader: u64,
+    pub db_size: i64,
+    pub version: String,
+    /// etcd's revision of the newest change that it has applied.
+    pub revision: i64,
+    pub raft_index: u64,
+}
+
 /// Observed state of a node that becomes a member.
 #[derive(Debug, Clone, Copy)]
 pub struct JoinView<'a> {
     pub own_name: &'a str,
     pub own_peer_url: &'a str,
-    /// Nothing if no member answers.
+    /// As a member with a majority lists them; nothing if no member answers. A member that lags
+    /// behind may not know this one yet, and the data of a voter would be discarded.
     pub members: Option<&'a [MemberInfo]>,
     /// Whether the data directory of etcd exists.
     pub has_data: bool,
     pub is_running: bool,
     /// Whether the own process answers its client port.
     pub answers: bool,
-    /// Why this node is not to vote, if it is not (`voters`).
-    pub refusal: Option<SeatRefusal>,
+    /// All nodes that can vote, this one included.
+    pub candidates: &'a [VoterCandidate<'a>],
+}
+
+impl JoinView<'_> {
+    /// Whether this node is to vote, beside the voters of these members.
+    fn seat(&self, members: &[MemberInfo]) -> Result<(), SeatRefusal> {
+        let voters = members.iter().filter(|member| !member.is_learner);
+        let voters: Vec<&str> = voters.map(|member| node_of(&member.name)).collect();
+        seat(node_of(self.own_name), self.candidates, &voters)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +72,10 @@ pub enum JoinStep {
         cluster: Vec<(String, String)>,
     },
     Promote {
+        id: u64,
+    },
+    /// Removes the own learner: the seats are taken, or the number of voters would become even.
+    Withdraw {
         id: u64,
     },
     /// The member belongs to a directory that is gone: a vote may be forgotten with it.
@@ -87,7 +114,14 @@ impl WaitReason {
 }
 
 pub fn join_step(view: &JoinView<'_>) -> JoinStep {
-    let Some(members) = view.members else { return JoinStep::Wait(WaitReason::NoMemberAnswers) };
+    let Some(members) = view.members else {
+        // Members without a majority do not answer, and this one may complete it: it may have been
+        // promoted just before its machine stopped. Started with data, etcd reads its members there.
+        return match view.has_data && !view.is_running {
+            true => JoinStep::Start { cluster: initial_cluster(&[], view) },
+            false => JoinStep::Wait(WaitReason::NoMemberAnswers),
+        };
+    };
     let has_url =
         |member: &&MemberInfo| member.peer_urls.iter().any(|url| url == view.own_peer_url);
     let Some(own) = members.iter().find(has_url) else {
@@ -96,10 +130,10 @@ pub fn join_step(view: &JoinView<'_>) -> JoinStep {
         } else if members.iter().any(|member| member.is_learner) {
             JoinStep::Wait(WaitReason::AnotherNodeJoins)
         } else {
-            match view.refusal {
-                None => JoinStep::Add,
-                Some(SeatRefusal::Enough) => JoinStep::Wait(WaitReason::StandBy),
-                Some(SeatRefusal::Even) => JoinStep::Wait(WaitReason::ThirdVoter),
+            match view.seat(members) {
+                Ok(()) => JoinStep::Add,
+                Err(SeatRefusal::Enough) => JoinStep::Wait(WaitReason::StandBy),
+                Err(SeatRefusal::Even) => JoinStep::Wait(WaitReason::ThirdVoter),
             }
         };
     };
@@ -111,12 +145,17 @@ pub fn join_step(view: &JoinView<'_>) -> JoinStep {
     match (view.is_running, view.answers, own.is_learner) {
         (false, _, _) => JoinStep::Start { cluster: initial_cluster(members, view) },
         (true, false, _) => JoinStep::Wait(WaitReason::Starting),
+        (true, true, true) if view.seat(members).is_err() => JoinStep::Withdraw { id: own.id },
         (true, true, true) => JoinStep::Promote { id: own.id },
         (true, true, false) => JoinStep::Done,
     }
 }
 
+/// The members with their names, or this node alone if they are not known.
 fn initial_cluster(members: &[MemberInfo], view: &JoinView<'_>) -> Vec<(String, String)> {
+    if members.is_empty() {
+        return vec![(view.own_name.to_owned(), view.own_peer_url.to_owned())];
+    }
     let named = |member: &MemberInfo| {
         let is_own = member.peer_urls.iter().any(|url| url == view.own_peer_url);
         let name = if is_own { view.own_name.to_owned() } else { member.name.clone() };
@@ -191,9 +230,22 @@ mod tests {
             has_data: false,
             is_running: false,
             answers: false,
-            refusal: None,
+            candidates: &THREE,
         }
     }
+
+    const fn candidate(node: &str) -> VoterCandidate<'_> {
+        VoterCandidate {
+            node,
+            zone: None,
+            is_witness: false,
+            is_ready: true,
+            is_server: false,
+            created: 0,
+        }
+    }
+
+    const THREE: [VoterCandidate<'static>; 3] = [candidate("n1"), candidate("n2"), candidate("n3")];
 
     #[test]
     fn a_node_becomes_a_voter_step_by_step() {
@@ -210,8 +262,22 @@ mod tests {
         let started = [member(1, "n1-00000001", false), member(2, "n2-00000002", true)];
         let answers = JoinView { answers: true, members: Some(&started), ..running };
         assert_eq!(join_step(&answers), JoinStep::Promote { id: 2 });
+        // Its seat was taken, or the third node is not there any more.
+        let full: Vec<MemberInfo> = [1, 3, 4]
+            .map(|id| member(id, &format!("n{id}-0000000{id}"), false))
+            .into_iter()
+            .chain([member(2, "n2-00000002", true)])
+            .collect();
+        let late = JoinView { members: Some(&full), ..answers };
+        assert_eq!(join_step(&late), JoinStep::Withdraw { id: 2 });
+        let two = JoinView { candidates: &THREE[..2], ..answers };
+        assert_eq!(join_step(&two), JoinStep::Withdraw { id: 2 });
         let voter = [member(1, "n1-00000001", false), member(2, "n2-00000002", false)];
         assert_eq!(join_step(&JoinView { members: Some(&voter), ..answers }), JoinStep::Done);
+        // Promoted, and its machine stopped: without it, the others have no majority to answer with.
+        let alone = JoinView { is_running: false, members: None, ..answers };
+        let cluster = vec![("n2-00000002".to_owned(), OWN.to_owned())];
+        assert_eq!(join_step(&alone), JoinStep::Start { cluster });
         // Promoted, and killed before it knew.
         let killed = JoinView { is_running: false, members: Some(&voter), ..answers };
         assert!(matches!(join_step(&killed), JoinStep::Start { .. }));
@@ -219,15 +285,17 @@ mod tests {
 
     #[test]
     fn a_node_waits_for_its_turn() {
-        let one = [member(1, "a", false)];
-        let busy = [member(1, "a", false), member(3, "", true)];
-        for (members, refusal, reason) in [
-            (None, None, WaitReason::NoMemberAnswers),
-            (Some(&one[..]), Some(SeatRefusal::Enough), WaitReason::StandBy),
-            (Some(&one[..]), Some(SeatRefusal::Even), WaitReason::ThirdVoter),
-            (Some(&busy[..]), Some(SeatRefusal::Even), WaitReason::AnotherNodeJoins),
+        let one = [member(1, "n1-00000001", false)];
+        let busy = [member(1, "n1-00000001", false), member(3, "", true)];
+        let three: Vec<MemberInfo> =
+            [1, 3, 4].map(|id| member(id, &format!("n{id}-0000000{id}"), false)).into();
+        for (members, candidates, reason) in [
+            (None, &THREE[..], WaitReason::NoMemberAnswers),
+            (Some(&three[..]), &THREE, WaitReason::StandBy),
+            (Some(&one), &THREE[..2], WaitReason::ThirdVoter),
+            (Some(&busy), &THREE, WaitReason::AnotherNodeJoins),
         ] {
-            let view = JoinView { members, refusal, ..view(&[]) };
+            let view = JoinView { members, candidates, ..view(&[]) };
             assert_eq!(join_step(&view), JoinStep::Wait(reason));
         }
     }

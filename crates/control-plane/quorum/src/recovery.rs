@@ -1,8 +1,7 @@
 //! Whether a member of an etcd that has lost its majority may go on alone, and what that costs.
 //! Pure.
 
-use crate::members::MemberStatus;
-use crate::plan::{MemberInfo, node_of};
+use crate::plan::{MemberInfo, MemberStatus, node_of};
 
 /// A member as its own data lists it, and what it answers; nothing if it does not.
 #[derive(Debug, Clone)]

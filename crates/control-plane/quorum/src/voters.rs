@@ -1,14 +1,11 @@
-//! Which nodes vote in etcd, and which voter that is lost gives its seat to another. Pure.
+//! Which nodes vote in etcd. Pure.
 //!
 //! Three nodes vote, or five where five can. Members keep their seats; free ones go to nodes that
 //! are ready, to other zones first if there are three of them, to management nodes before the
 //! witness, and to the oldest. Nobody begins a change that would end with an even number of voters:
 //! it costs a majority more and outlives no more failures.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use crate::plan::{MemberInfo, node_of, removable};
+use std::collections::BTreeSet;
 
 /// Voters of a cluster with at least as many nodes that can vote.
 const MOST_VOTERS: usize = 5;
@@ -24,6 +21,8 @@ pub struct VoterCandidate<'a> {
     pub zone: Option<&'a str>,
     pub is_witness: bool,
     pub is_ready: bool,
+    /// Whether it serves the API, with a member of etcd.
+    pub is_server: bool,
     /// When it joined, in seconds.
     pub created: i64,
 }
@@ -46,7 +45,9 @@ pub fn seat(
     let candidates = one_witness(candidates, voters);
     let ready = |own: &&VoterCandidate<'_>| own.is_ready;
     let count = candidates.iter().filter(ready).count();
-    let wanted = if count >= MOST_VOTERS { MOST_VOTERS } else { USUAL_VOTERS };
+    // A cluster that had five keeps them, also while fewer nodes are ready.
+    let has_many = count >= MOST_VOTERS || voters.len() > USUAL_VOTERS;
+    let wanted = if has_many { MOST_VOTERS } else { USUAL_VOTERS };
     let zones: BTreeSet<&str> = candidates.iter().filter_map(|own| own.zone).collect();
     let mut seats: Vec<&str> = voters.to_vec();
     let mut chosen = Vec::new();
@@ -81,38 +82,6 @@ fn one_witness<'a>(candidates: &[VoterCandidate<'a>], voters: &[&str]) -> Vec<Vo
     candidates.iter().filter(is_counted).copied().collect()
 }
 
-/// The voter whose seat another node gets: it has been silent for `patience`, a node that stands by
-/// is ready, and the voters that remain have a healthy majority. `silent` tells for how long neither
-/// the etcd of a node nor its agent was heard; `own` is the name of the member that asks.
-pub fn replaceable(
-    members: &[MemberInfo],
-    healthy: &[u64],
-    own: &str,
-    candidates: &[VoterCandidate<'_>],
-    silent: &BTreeMap<String, Duration>,
-    patience: Duration,
-) -> Option<(u64, String)> {
-    // A learner is a change that is under way.
-    if members.iter().any(|member| member.is_learner) {
-        return None;
-    }
-    let voters: Vec<&str> = members.iter().map(|member| node_of(&member.name)).collect();
-    let lost = members.iter().filter(|member| !healthy.contains(&member.id)).filter_map(|member| {
-        let silence = silent.get(node_of(&member.name)).copied()?;
-        (silence >= patience).then_some((silence, node_of(&member.name)))
-    });
-    let (_, node) = lost.max()?;
-    let left: Vec<&str> = voters.iter().copied().filter(|own| *own != node).collect();
-    let stands_by = |own: &VoterCandidate<'_>| {
-        !voters.contains(&own.node) && seat(own.node, candidates, &left).is_ok()
-    };
-    if !candidates.iter().any(stands_by) {
-        return None;
-    }
-    let id = removable(members, healthy, node, own).ok().flatten()?;
-    Some((id, node.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +99,7 @@ mod tests {
                 zone,
                 is_witness: node.starts_with('x'),
                 is_ready: !word.ends_with('!'),
+                is_server: !node.starts_with('x'),
                 created: i64::try_from(index).unwrap(),
             }
         };
@@ -167,6 +137,8 @@ mod tests {
             // Of two witnesses one counts.
             ("n1 n2 n3 x1 x2", "n1 n2 n3", ""),
             ("n1 x1 x2", "n1", ""),
+            // One of five was lost, and another is not ready: the fifth seat is filled nevertheless.
+            ("n1 n2 n3 n4! n6", "n1 n2 n3 n4", "n6"),
             // A voter that is silent keeps its seat until it is removed.
             ("n1 n2 n3! n4", "n1 n2 n3", ""),
         ] {
@@ -195,62 +167,5 @@ mod tests {
         ] {
             assert_eq!(seats(nodes, voters), expected, "{nodes}");
         }
-    }
-
-    fn members(names: &[&str]) -> Vec<MemberInfo> {
-        let one = |(index, name): (usize, &&str)| MemberInfo {
-            id: u64::try_from(index).unwrap() + 1,
-            name: format!("{name}-0000000{index}"),
-            peer_urls: Vec::new(),
-            client_urls: Vec::new(),
-            is_learner: false,
-        };
-        names.iter().enumerate().map(one).collect()
-    }
-
-    #[test]
-    fn a_lost_voter_is_replaced_by_one_that_stands_by() {
-        let patience = Duration::from_secs(600);
-        let find = |nodes: &str, voters: &[&str], healthy: &[u64], silent: &[(&str, u64)]| {
-            let silent = silent.iter();
-            let silent =
-                silent.map(|(name, secs)| ((*name).to_owned(), Duration::from_secs(*secs)));
-            let (all, silent) = (candidates(nodes), silent.collect());
-            let voters = members(voters);
-            replaceable(&voters, healthy, &voters[0].name, &all, &silent, patience)
-                .map(|(_, node)| node)
-        };
-        let three = ["n1", "n2", "n3"];
-        let late = [("n3", 600)];
-        for (nodes, voters, healthy, silent, expected) in [
-            ("n1 n2 n3! n4", &three[..], &[1, 2][..], &late[..], Some("n3")),
-            ("n1 n2 n3! n4", &three, &[1, 2], &[("n3", 599)], None),
-            ("n1 n2 n3! x1", &three, &[1, 2], &late, Some("n3")),
-            // Its etcd answers, whatever its agent does.
-            ("n1 n2 n3! n4", &three, &[1, 2, 3], &late, None),
-            // Nobody is there for it.
-            ("n1 n2 n3!", &three, &[1, 2], &late, None),
-            ("n1 n2 n3! n4!", &three, &[1, 2], &late, None),
-            // The rest would have no majority.
-            ("n1 n2! n3! n4", &three, &[1], &[("n2", 900), ("n3", 900)], None),
-            // Of several, the one that has been silent for longest.
-            (
-                "n1 n2 n3! n4! n5 n6 n7",
-                &["n1", "n2", "n3", "n4", "n5"],
-                &[1, 2, 5],
-                &[("n3", 700), ("n4", 900)],
-                Some("n4"),
-            ),
-            // Never the one that asks.
-            ("n1! n2 n3 n4", &three, &[2, 3], &[("n1", 900)], None),
-        ] {
-            let found = find(nodes, voters, healthy, silent);
-            assert_eq!(found.as_deref(), expected, "{nodes} {healthy:?} {silent:?}");
-        }
-        let mut joining = members(&three);
-        joining[1].is_learner = true;
-        let silent = BTreeMap::from([("n3".to_owned(), patience)]);
-        let all = candidates("n1 n2 n3! n4");
-        assert_eq!(replaceable(&joining, &[1, 2], "n1-00000000", &all, &silent, patience), None);
     }
 }

@@ -193,6 +193,7 @@ impl WitnessMember {
         let layout = &self.join.layout;
         // One that votes is started at once: the API may wait for its vote.
         if !management::is_voter(layout).unwrap_or(false) {
+            self.join.resume();
             self.certificate.until_good().await;
             self.join.until_voter().await;
         }

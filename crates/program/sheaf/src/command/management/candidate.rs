@@ -33,6 +33,7 @@ impl Candidate {
     }
 
     async fn become_voter(&self) {
+        self.member.resume();
         let mut backoff = Backoff::new(FIRST_DELAY, LONGEST_DELAY);
         let mut is_reported = false;
         while let Err(failure) = self.prepare().await {
@@ -41,6 +42,7 @@ impl Candidate {
             }
             is_reported = true;
             tokio::time::sleep(backoff.delay()).await;
+            self.member.resume();
         }
         info!("this node has the keys of the cluster; waiting for etcd");
         self.member.until_voter().await;

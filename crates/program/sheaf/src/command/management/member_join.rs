@@ -4,16 +4,17 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use base::{Backoff, Chain, clock};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use quorum::{
-    EtcdProcess, EtcdRecord, InitialCluster, JoinStep, JoinView, Members, Phase, PhaseEvent,
-    WaitReason, join_step, node_of, seat,
+    EtcdProcess, EtcdRecord, InitialCluster, JoinStep, JoinView, MemberError, MemberInfo, Members,
+    Phase, PhaseEvent, TlsFiles, WaitReason, join_step,
 };
 use tracing::{debug, info, warn};
 
+use super::standby::{Standing, standing};
 use super::{NodeFeed, plan};
 use crate::data_dir::Layout;
 
@@ -30,12 +31,37 @@ pub(in crate::command) struct MemberJoin {
 }
 
 impl MemberJoin {
+    /// Starts etcd if it has data. Before anything that needs a server: the member may have been
+    /// promoted just before its machine stopped, and the servers wait for its vote.
+    pub(in crate::command) fn resume(&self) {
+        let started = super::record(&self.layout).and_then(|record| {
+            let Some(record) = record else { return Ok(()) };
+            let process = super::etcd_process(&self.layout, &record)?;
+            match self.view(&record, &process, None, &[], false) {
+                JoinStep::Start { cluster } => {
+                    process.ensure(&InitialCluster::Existing(cluster))?;
+                    info!("etcd started with the data of this node");
+                    Ok(())
+                }
+                _ => Ok(()),
+            }
+        });
+        if let Err(failure) = started {
+            warn!(error = %Chain(&*failure), "cannot start etcd with the data of this node");
+        }
+    }
+
     /// Resolves when this node votes, and `etcd.json` says so.
     pub(in crate::command) async fn until_voter(&self) {
         let mut backoff = Backoff::new(FIRST_DELAY, LONGEST_DELAY);
         // Servers tell where etcd is, and all nodes that could vote decide who does.
         let mut feed = NodeFeed::all(self.client.clone());
-        let mut nodes = feed.changed().await;
+        let mut nodes = loop {
+            tokio::select! {
+                nodes = feed.changed() => break nodes,
+                () = tokio::time::sleep(LONGEST_DELAY) => self.resume(),
+            }
+        };
         let mut last = None;
         loop {
             let delay = match Box::pin(self.step(&nodes)).await {
@@ -77,38 +103,46 @@ impl MemberJoin {
             record.save(&path)?;
         }
         let process = super::etcd_process(&self.layout, &record)?;
-        let members = Members::connect(&record.others, &process.spec().tls).await?;
-        let step = self.look(&record, &process, &members, nodes).await;
-        self.carry_out(&step, &mut record, &process, &members).await?;
+        let found = confirmed_members(&record.others, &process.spec().tls).await;
+        let listed = found.as_ref().map(|(_, listed)| &listed[..]);
+        let own = async { Members::connect(&[record.client_url()], &process.spec().tls).await };
+        let answers = match (process.find(), own.await) {
+            (Some(_), Ok(own)) => own.status().await.is_ok(),
+            _ => false,
+        };
+        let step = self.view(&record, &process, listed, nodes, answers);
+        let members = found.map(|(members, _)| members);
+        self.carry_out(&step, &mut record, &process, members.as_ref()).await?;
         Ok(step)
     }
 
-    async fn look(
+    fn view(
         &self,
         record: &EtcdRecord,
         process: &EtcdProcess,
-        members: &Members,
+        members: Option<&[MemberInfo]>,
         nodes: &[Node],
+        answers: bool,
     ) -> JoinStep {
-        let listed = members.list().await.ok();
-        let voters: Vec<&str> =
-            listed.iter().flatten().map(|member| node_of(&member.name)).collect();
-        let seat = seat(&self.node, &plan::voter_candidates(nodes), &voters);
-        let own = async { Members::connect(&[record.client_url()], &process.spec().tls).await };
-        let is_running = process.find().is_some();
-        let answers = match (is_running, own.await) {
-            (true, Ok(own)) => own.status().await.is_ok(),
-            _ => false,
-        };
         join_step(&JoinView {
             own_name: &record.member,
             own_peer_url: &record.peer_url(),
-            members: listed.as_deref(),
+            members,
             has_data: process.has_data(),
-            is_running,
+            is_running: process.find().is_some(),
             answers,
-            refusal: seat.err(),
+            candidates: &plan::voter_candidates(nodes),
         })
+    }
+
+    /// Whether the Node of this node is there, as a server says. A node that was removed does not
+    /// become a member with what it remembers of the cluster.
+    async fn is_admitted(&self, record: &EtcdRecord) -> bool {
+        let found = standing(&self.layout, record).await;
+        if found == Standing::Removed {
+            warn!("this node was removed from the cluster, and does not join etcd");
+        }
+        found == Standing::Replaced
     }
 
     async fn carry_out(
@@ -116,30 +150,53 @@ impl MemberJoin {
         step: &JoinStep,
         record: &mut EtcdRecord,
         process: &EtcdProcess,
-        members: &Members,
+        members: Option<&Members>,
     ) -> Result<()> {
         let path = self.layout.etcd_record();
-        match step {
-            JoinStep::Wait(_) => {}
-            JoinStep::Add => members.add_learner(&record.peer_url()).await?,
-            JoinStep::Start { cluster } => {
+        match (step, members) {
+            (JoinStep::Add | JoinStep::Promote { .. }, _) if !self.is_admitted(record).await => {
+                bail!("no server confirms that this node is part of the cluster");
+            }
+            (JoinStep::Add, Some(members)) => members.add_learner(&record.peer_url()).await?,
+            (JoinStep::Start { cluster }, _) => {
                 process.ensure(&InitialCluster::Existing(cluster.clone()))?;
             }
-            JoinStep::Promote { id } => members.promote(*id).await?,
-            JoinStep::RemoveStale { id } => {
+            (JoinStep::Promote { id }, Some(members)) => members.promote(*id).await?,
+            (JoinStep::Withdraw { id }, Some(members)) => members.remove(*id).await?,
+            (JoinStep::RemoveStale { id }, Some(members)) => {
                 process.stop().await?;
                 members.remove(*id).await?;
             }
-            JoinStep::DiscardData => {
+            (JoinStep::DiscardData, _) => {
                 process.stop().await?;
                 process.set_aside(&format!("etcd.removed-{}", clock::now().as_second()))?;
                 let others = std::mem::take(&mut record.others);
                 EtcdRecord::new(Phase::Joining, &self.node, self.address, others).save(&path)?;
             }
-            JoinStep::Done => record.advance(PhaseEvent::Promoted, &path)?,
+            (JoinStep::Done, _) => record.advance(PhaseEvent::Promoted, &path)?,
+            // Changes of the members are decided by their list only.
+            (JoinStep::Wait(_), _) | (_, None) => {}
         }
         Ok(())
     }
+}
+
+/// A connection to one of the members, and the members as it lists them. It has a majority: one
+/// that lags behind may not know this node yet, and its data would be discarded.
+async fn confirmed_members(urls: &[String], tls: &TlsFiles) -> Option<(Members, Vec<MemberInfo>)> {
+    for url in urls {
+        let asked = async {
+            let members = Members::connect(std::slice::from_ref(url), tls).await?;
+            members.has_quorum().await?;
+            let listed = members.list().await?;
+            Ok::<_, MemberError>((members, listed))
+        };
+        match asked.await {
+            Ok(found) => return Some(found),
+            Err(failure) => debug!(url, error = %Chain(&failure), "member of etcd does not answer"),
+        }
+    }
+    None
 }
 
 fn describe(step: &JoinStep) {
@@ -148,6 +205,7 @@ fn describe(step: &JoinStep) {
         JoinStep::Add => info!("added this node to etcd as a learner"),
         JoinStep::Start { cluster } => info!(members = cluster.len(), "etcd started"),
         JoinStep::Promote { .. } => info!("this node votes in etcd"),
+        JoinStep::Withdraw { .. } => info!("others vote; removed the learner of this node"),
         JoinStep::RemoveStale { .. } => warn!("removed a member of this node whose data is gone"),
         JoinStep::DiscardData => warn!("set data of a member aside that was removed from etcd"),
         JoinStep::Done => {}

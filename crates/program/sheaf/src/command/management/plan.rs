@@ -64,27 +64,8 @@ fn voter_candidate(node: &Node) -> VoterCandidate<'_> {
         zone: labels.and_then(|labels| labels.get(ZONE)).map(String::as_str),
         is_witness: has_label(node, WITNESS_ROLE),
         is_ready: is_ready(node),
+        is_server: has_label(node, CONTROL_PLANE),
         created: created.map_or(i64::MAX, |time| time.0.as_second()),
-    }
-}
-
-/// Whether the member `own` looks after the voters: the leader of etcd does, or, if that is a witness
-/// or not ready, the first member of a server that is.
-pub(super) fn is_voter_replacer(
-    own: u64,
-    leader: u64,
-    members: &[MemberInfo],
-    nodes: &[Node],
-) -> bool {
-    let serves = |member: &&MemberInfo| {
-        let name = Some(node_of(&member.name));
-        let node = nodes.iter().find(|node| node.metadata.name.as_deref() == name);
-        node.is_some_and(|node| has_label(node, CONTROL_PLANE) && is_ready(node))
-    };
-    let servers: Vec<u64> = members.iter().filter(serves).map(|member| member.id).collect();
-    match servers.contains(&leader) {
-        true => own == leader,
-        false => servers.into_iter().min() == Some(own),
     }
 }
 
@@ -180,28 +161,6 @@ mod tests {
         let expected =
             [("n1", Some("a"), false, true), ("n2", None, false, false), ("x1", None, true, true)];
         assert_eq!(facts, expected);
-    }
-
-    #[test]
-    fn one_server_looks_after_the_voters() {
-        let member = |id: u64, name: &str| MemberInfo {
-            id,
-            name: format!("{name}-0000000{id}"),
-            peer_urls: Vec::new(),
-            client_urls: Vec::new(),
-            is_learner: false,
-        };
-        let members = [member(1, "x1"), member(2, "n2"), member(3, "n3")];
-        let nodes = [
-            node("x1", WITNESS_ROLE, "True"),
-            node("n2", CONTROL_PLANE, "True"),
-            node("n3", CONTROL_PLANE, "True"),
-        ];
-        for (leader, expected) in [(3, 3), (2, 2), (1, 2), (0, 2)] {
-            let found: Vec<u64> =
-                (1..=3).filter(|own| is_voter_replacer(*own, leader, &members, &nodes)).collect();
-            assert_eq!(found, [expected], "{leader}");
-        }
     }
 
     #[test]

@@ -165,7 +165,8 @@ impl QuorumSimulation {
             }
         }
         let mut free = None;
-        for node in self.nodes.iter().filter(|own| own.is_alive()) {
+        // A removal that was begun and not completed keeps a node out until it is given again.
+        for node in self.nodes.iter().filter(|own| own.is_alive() && !own.is_marked) {
             match (&node.phase, self.etcd.member_of(&node.name).is_some(), node.waits) {
                 (Some(Phase::Voter), true, _) | (None | Some(Phase::Refused { .. }), false, _) => {}
                 (Some(Phase::Joining), false, Some(WaitReason::NoMemberAnswers))

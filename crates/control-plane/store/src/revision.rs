@@ -5,7 +5,7 @@ mod simulation;
 
 use std::fmt;
 
-/// How far a store that continues from older data is ahead of it, at least.
+/// How far a store that continues from older data is ahead of it if the clock is not.
 const LEAP: u64 = 1_000_000_000;
 /// No store takes so many writes in a second.
 const WRITES_PER_SECOND: u64 = 1_000_000;
@@ -37,11 +37,12 @@ impl Revision {
     /// later ones: after the restore of a backup, or the loss of members of etcd that had more.
     /// Those must never be given again with another meaning.
     ///
-    /// The distance alone is not enough: a backup that is restored twice would leap to the same
-    /// revision twice. Seconds of the clock go on between the two, faster than any store writes.
+    /// Seconds of the clock go on faster than any store writes, so that a backup that is restored
+    /// twice leaps to different revisions. The distance is for a clock that was set back.
     pub(crate) fn leapt(self, unix_seconds: i64) -> Self {
         let seconds = u64::try_from(unix_seconds).unwrap_or(0);
-        Self((self.0 + LEAP).max(seconds.saturating_mul(WRITES_PER_SECOND)))
+        let clock = seconds.saturating_mul(WRITES_PER_SECOND);
+        Self(if clock > self.0 { clock } else { self.0 + LEAP })
     }
 
     /// The form in which both engines keep it; they have no unsigned integers.

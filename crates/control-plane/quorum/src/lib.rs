@@ -7,14 +7,13 @@
 //! | `record` | `etcd.json`: how far this node has come, as a state machine |
 //! | `plan` | the next step of a node that becomes a member, and which member may be removed |
 //! | `voters` | which nodes vote |
-//! | `keeper` | supervision of the voters: which voter that is lost is replaced |
+//! | `voter_watch` | supervision of the voters: which voter that is lost is replaced |
 //! | `recovery` | whether a member may go on alone after the loss of the majority |
 //! | `members` | the member API of etcd |
 //! | `process` | the etcd process of this node, which outlives ours |
 //!
 //! The crate knows neither Kubernetes nor the keys that objects are stored under.
 
-mod keeper;
 mod members;
 mod plan;
 mod process;
@@ -26,9 +25,9 @@ mod seeded_rng;
 #[cfg(test)]
 mod simulation;
 mod version;
+mod voter_watch;
 mod voters;
 
-pub use keeper::{VoterStep, VoterView, VoterWatch};
 pub use members::{MemberError, Members, TlsFiles};
 pub use plan::{
     JoinStep, JoinView, MemberInfo, MemberStatus, RemovalRefusal, WaitReason, join_step, node_of,
@@ -38,4 +37,5 @@ pub use process::{EtcdProcess, EtcdSpec, InitialCluster, ProcessError, RunningEt
 pub use record::{EtcdRecord, Phase, PhaseEvent, RecordError, WrongEvent, next_phase};
 pub use recovery::{MemberAnswer, RecoveryPlan, RecoveryRefusal, recovery};
 pub use version::{EtcdVersion, Support, VersionError, find_etcd};
+pub use voter_watch::{VoterStep, VoterView, VoterWatch};
 pub use voters::VoterCandidate;

@@ -1,5 +1,5 @@
 //! Membership of etcd under random faults, from a seed: the real decisions (`plan`, `voters`,
-//! `keeper`, `recovery`, `record`) against a model of etcd, machines, their network and the
+//! `voter_watch`, `recovery`, `record`) against a model of etcd, machines, their network and the
 //! administrator. A step is 500 ms. Checked, by the names of the rules in the design of clusters:
 //!
 //! - F11: a voter is removed only if the rest keeps a healthy majority; no data of a voter is
@@ -32,7 +32,7 @@ const CALM: u64 = 180_000;
 const RECOVERY: u64 = 240_000;
 const END: u64 = 700_000;
 /// How long a voter may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REPLACE_AFTER: Duration = Duration::from_secs(60);
 /// How old the knowledge may be that a decision is made by: a request of 7 s, and a look before.
 const KNOWLEDGE: u64 = 20_000;
 

@@ -2,9 +2,9 @@
 
 use super::etcd::SimData;
 use super::{CALM, OwnedCandidate, QuorumSimulation};
-use crate::keeper::VoterWatch;
 use crate::plan::{JoinStep, WaitReason};
 use crate::record::Phase;
+use crate::voter_watch::VoterWatch;
 
 /// A Node is not ready if it was not heard for so long.
 const LEASE: u64 = 6_000;

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::etcd::{MemberRequest, SimData};
-use super::{OwnedCandidate, PATIENCE, QuorumSimulation, Sabotage};
-use crate::keeper::{VoterStep, VoterView};
+use super::{OwnedCandidate, QuorumSimulation, REPLACE_AFTER, Sabotage};
 use crate::plan::MemberInfo;
 use crate::record::{Phase, PhaseEvent, next_phase};
+use crate::voter_watch::{VoterStep, VoterView};
 use crate::voters::VoterCandidate;
 
 const LOOK: u64 = 15_000;
@@ -147,7 +147,7 @@ impl QuorumSimulation {
             healthy: &healthy,
             candidates: &candidates,
             now: Duration::from_millis(self.now),
-            patience: PATIENCE,
+            replace_after: REPLACE_AFTER,
         };
         let step = watch.step(&view);
         self.nodes[index].watch = watch;

@@ -68,7 +68,7 @@ impl VoterReplacer {
                 .filter_map(|node| node.metadata.name.as_deref())
                 .collect::<Vec<_>>(),
             now,
-            patience: self.replace_after,
+            replace_after: self.replace_after,
         });
         match step {
             VoterStep::Leave => return Ok(()),

@@ -25,7 +25,7 @@ pub struct VoterView<'a> {
     /// Since any moment that stays the same for a process.
     pub now: Duration,
     /// How long a voter may be silent, and a learner be one.
-    pub patience: Duration,
+    pub replace_after: Duration,
 }
 
 /// The next step of a supervisor.
@@ -102,7 +102,7 @@ impl VoterWatch {
         let is_foreign =
             |own: &MemberInfo| !own.name.is_empty() && !view.nodes.contains(&node_of(&own.name));
         self.foreign = since(&self.foreign, &is_foreign);
-        let late = self.learners.iter().find(|(_, since)| view.now - **since >= view.patience);
+        let late = self.learners.iter().find(|(_, since)| view.now - **since >= view.replace_after);
         match late {
             Some((id, _)) => VoterStep::RemoveLearner { id: *id },
             None => {
@@ -115,7 +115,7 @@ impl VoterWatch {
     /// A voter of a node that was removed: it joined again with what it remembered of the cluster.
     fn foreign_voter(&self, view: &VoterView<'_>) -> Option<VoterStep> {
         let is_due = |own: &&MemberInfo| {
-            self.foreign.get(&own.id).is_some_and(|since| view.now - *since >= view.patience)
+            self.foreign.get(&own.id).is_some_and(|since| view.now - *since >= view.replace_after)
         };
         let node = node_of(&view.members.iter().find(is_due)?.name);
         let id = view.removable(node)?;
@@ -132,7 +132,7 @@ impl VoterWatch {
         }
         let lost = view.members.iter().filter_map(|member| {
             let silence = view.now.saturating_sub(*self.silent.get(&member.id)?);
-            (silence >= view.patience).then_some((silence, node_of(&member.name)))
+            (silence >= view.replace_after).then_some((silence, node_of(&member.name)))
         });
         let (_, node) = lost.max()?;
         let voters: Vec<&str> = view.members.iter().map(|own| node_of(&own.name)).collect();
@@ -189,9 +189,9 @@ mod tests {
         seconds: u64,
     ) -> VoterView<'a> {
         let leader = healthy.first().copied().unwrap_or(1);
-        let (now, patience) = (Duration::from_secs(seconds), Duration::from_secs(600));
+        let (now, replace_after) = (Duration::from_secs(seconds), Duration::from_secs(600));
         let nodes = &["n1", "n2", "n3", "n4", "n5", "n6", "n7", "x1"];
-        VoterView { own: leader, leader, members, healthy, candidates, nodes, now, patience }
+        VoterView { own: leader, leader, members, healthy, candidates, nodes, now, replace_after }
     }
 
     #[test]

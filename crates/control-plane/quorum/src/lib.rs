@@ -23,7 +23,7 @@ mod recovery;
 #[path = "../../controllers/src/seeded_rng.rs"]
 mod seeded_rng;
 #[cfg(test)]
-mod simulation;
+mod tests;
 mod version;
 mod voter_watch;
 mod voters;

@@ -29,7 +29,7 @@ pub struct VoterCandidate<'a> {
 
 /// Why a node does not get a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SeatRefusal {
+pub(crate) enum SeatRefusal {
     /// There are enough voters; this node replaces one that is lost.
     Enough,
     /// One more voter would make their number even.
@@ -37,7 +37,7 @@ pub enum SeatRefusal {
 }
 
 /// Whether `own` is to become a voter. `voters` are the nodes of all members.
-pub fn seat(
+pub(crate) fn seat(
     own: &str,
     candidates: &[VoterCandidate<'_>],
     voters: &[&str],

@@ -1,7 +1,7 @@
 //! Revisions: the only sequence of numbers for all writes of the store.
 
 #[cfg(test)]
-mod simulation;
+mod tests;
 
 use std::fmt;
 

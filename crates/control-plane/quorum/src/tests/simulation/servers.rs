@@ -55,8 +55,7 @@ impl QuorumSimulation {
             client_urls: Vec::new(),
             is_learner: false,
         };
-        let name = node.member.clone();
-        node.data = Some(SimData { id, name, applied: 1, index: 0, generation: 0, synced_at: 0 });
+        node.data = Some(SimData { id, applied: 1, index: 0, generation: 0, synced_at: 0 });
         node.start_etcd(self.now);
         self.etcd.commit(vec![info]);
     }

@@ -137,8 +137,7 @@ impl QuorumSimulation {
         match (&node.data, own) {
             (Some(_), _) => {}
             (None, Some(id)) => {
-                let name = node.member.clone();
-                let data = SimData { id, name, applied: 0, index: 0, generation, synced_at };
+                let data = SimData { id, applied: 0, index: 0, generation, synced_at };
                 node.data = Some(data);
             }
             // Nobody knows it: etcd ends at once.

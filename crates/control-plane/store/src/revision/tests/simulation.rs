@@ -8,7 +8,7 @@
 use crate::etcd::Offset;
 use crate::revision::Revision;
 
-#[path = "../../../controllers/src/seeded_rng.rs"]
+#[path = "../../../../controllers/src/seeded_rng.rs"]
 mod seeded_rng;
 use seeded_rng::SeededRng;
 
@@ -109,7 +109,7 @@ impl RevisionSimulation {
         }
         let last = self.backups[self.rng.index(self.backups.len())];
         let revision = match self.sabotage {
-            Sabotage::FixedLeap => Revision::new(last.get() + super::LEAP),
+            Sabotage::FixedLeap => Revision::new(last.get() + super::super::LEAP),
             _ => last.leapt(self.seconds),
         };
         self.engine = Engine::File { revision };

@@ -7,11 +7,10 @@ use crate::plan::MemberInfo;
 
 const ELECTION: u64 = 5_000;
 
-/// What is in a data directory.
+/// Content of a data directory.
 #[derive(Debug, Clone)]
 pub(super) struct SimData {
     pub(super) id: u64,
-    pub(super) name: String,
     /// How many lists of members it has applied.
     pub(super) applied: usize,
     /// Writes that it has.

@@ -1,0 +1,3 @@
+//! Tests over several modules.
+
+mod simulation;

@@ -1,0 +1,3 @@
+//! Tests of revisions.
+
+mod simulation;

@@ -129,13 +129,15 @@ impl QuorumSimulation {
         a == b || (is_open(a) && is_open(b))
     }
 
-    /// A server that a node can reach, and that answers reads.
+    /// A server that a node can reach. Agents turn to another one where writes are not stored.
     pub(super) fn server_for(&self, index: usize) -> Option<usize> {
         let serves = |own: &usize| {
             let node = &self.nodes[*own];
             node.is_up(self.now) && node.serves && self.is_linked(index, *own)
         };
-        (0..self.nodes.len()).find(serves)
+        let mut serving = (0..self.nodes.len()).filter(serves);
+        let writable = serving.clone().find(|own| self.is_writable(*own));
+        writable.or_else(|| serving.next())
     }
 
     /// Whether writes of a server are stored.

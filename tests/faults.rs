@@ -120,13 +120,13 @@ fn nothing_acknowledged_is_lost_on_etcd() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: make long-test"]
 fn a_hundred_crashes_lose_nothing_on_sqlite() {
     survives(Sheaf::start(), 100);
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: make long-test"]
 fn a_hundred_crashes_lose_nothing_on_etcd() {
     let etcd = Etcd::start();
     survives(Sheaf::on(&etcd), 100);

@@ -369,7 +369,7 @@ fn machines_survive_the_death_of_the_server_at_random_moments() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: make long-test"]
 fn machines_survive_a_hundred_deaths_of_the_server() {
     survives(Chaos::start("chaosmany", "10.97.2.0/24"), 100);
 }

@@ -153,6 +153,7 @@ fn a_guest_moves_with_disks_that_are_files_of_its_node() {
 }
 
 #[test]
+#[ignore = "takes minutes: make long-test"]
 fn a_guest_that_has_grown_moves_and_its_image_is_copied_where_it_cannot_be_pulled() {
     let wire = Wire::new("shfmiggrw", "10.199.72");
     let one = Node::management(&wire.here());

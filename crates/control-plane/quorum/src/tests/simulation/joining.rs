@@ -45,7 +45,7 @@ impl QuorumSimulation {
         let name = self.nodes[index].name.clone();
         let others = known.iter().filter(|own| own.is_server && own.node != name);
         self.nodes[index].others = others.map(|own| own.node.clone()).collect();
-        let members = self.list_from_others(index);
+        let members = self.confirmed_members(index);
         let candidates: Vec<VoterCandidate<'_>> =
             known.iter().map(OwnedCandidate::borrow).collect();
         let node = &self.nodes[index];
@@ -76,9 +76,11 @@ impl QuorumSimulation {
         (0..count).map(|own| (own + first) % count).find(answers)
     }
 
-    /// The members, as one of the others lists them after a read that needs a majority.
-    fn list_from_others(&self, index: usize) -> Option<Vec<MemberInfo>> {
-        let other = self.other_member(index)?;
+    /// The members, as one of the others or the own one lists them after a read that needs a
+    /// majority.
+    fn confirmed_members(&self, index: usize) -> Option<Vec<MemberInfo>> {
+        let own = Some(index).filter(|own| self.has_quorum(*own));
+        let other = self.other_member(index).or(own)?;
         if self.sabotage == Sabotage::StaleLists {
             return Some(self.states(other).0);
         }

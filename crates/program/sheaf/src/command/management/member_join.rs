@@ -103,7 +103,10 @@ impl MemberJoin {
             record.save(&path)?;
         }
         let process = super::etcd_process(&self.layout, &record)?;
-        let found = confirmed_members(&record.others, &process.spec().tls).await;
+        // Last its own: one that was promoted may be the only one that this node knows and that is left.
+        let mut urls = record.others.clone();
+        urls.push(record.client_url());
+        let found = confirmed_members(&urls, &process.spec().tls).await;
         let listed = found.as_ref().map(|(_, listed)| &listed[..]);
         let own = async { Members::connect(&[record.client_url()], &process.spec().tls).await };
         let answers = match (process.find(), own.await) {

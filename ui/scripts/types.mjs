@@ -9,7 +9,7 @@ process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
 const [server, token] = process.argv.slice(2);
 if (!server || !token) throw new Error("usage: node scripts/types.mjs SERVER TOKEN");
 
-/** The kinds that pages read, by the document that describes them. */
+/** The kinds that pages read, by the document that describes them; `as` where two groups have a kind of one name. */
 const WANTED = {
   "apis/kubevirt.io/v1": ["VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceMigration"],
   "apis/snapshot.kubevirt.io/v1beta1": ["VirtualMachineSnapshot", "VirtualMachineRestore"],
@@ -18,10 +18,14 @@ const WANTED = {
     "VirtualMachineImage", "KeyPair", "VirtualMachineTemplate", "VirtualMachineTemplateVersion", "Setting",
     "VirtualMachineBackup", "ScheduleVMBackup", "Addon", "SupportBundle", "Upgrade",
   ],
-  "apis/sheaf.io/v1": ["Alarm"],
+  "apis/sheaf.io/v1": ["Alarm", "AlarmReceiver"],
+  "apis/apps/v1": ["ControllerRevision"],
   "apis/longhorn.io/v1beta2": ["Volume", "Replica"],
   "apis/management.cattle.io/v3": ["User"],
   "apis/k8s.cni.cncf.io/v1": ["NetworkAttachmentDefinition"],
+  "apis/network.harvesterhci.io/v1beta1": ["ClusterNetwork", "VlanConfig", "VlanStatus", "LinkMonitor"],
+  "apis/network.harvesterhci.io/v1alpha1": ["IPPool as DhcpPool"],
+  "apis/loadbalancer.harvesterhci.io/v1beta1": ["LoadBalancer"],
   "apis/storage.k8s.io/v1": ["StorageClass"],
   "apis/snapshot.storage.k8s.io/v1": ["VolumeSnapshot"],
   "apis/rbac.authorization.k8s.io/v1": ["ClusterRoleBinding", "RoleBinding", "ClusterRole"],
@@ -81,12 +85,13 @@ for (const [document, kinds] of Object.entries(WANTED)) {
   const response = await fetch(`${server}/openapi/v3/${document}`, { headers: { Authorization: `Bearer ${token}` } });
   if (!response.ok) throw new Error(`${document}: HTTP ${response.status}`);
   const { schemas } = (await response.json()).components;
-  for (const kind of kinds) {
-    const matches = (name, schema) =>
-      name.split(".").pop() === kind && schema["x-kubernetes-group-version-kind"]?.some((one) => one.kind === kind);
-    const found = Object.entries(schemas).find(([name, schema]) => matches(name, schema));
+  for (const wanted of kinds) {
+    const [kind, name = kind] = wanted.split(" as ");
+    const matches = (full, schema) =>
+      full.split(".").pop() === kind && schema["x-kubernetes-group-version-kind"]?.some((one) => one.kind === kind);
+    const found = Object.entries(schemas).find(([full, schema]) => matches(full, schema));
     if (!found) throw new Error(`${document} has no kind ${kind}`);
-    declare(kind, found[0], schemas);
+    declare(name, found[0], schemas);
   }
 }
 const lines = [...declared].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, type]) => `export type ${name} = ${type};`);

@@ -11,6 +11,7 @@ import { openPalette, paletteOpen } from "./components/paletteState.ts";
 import { Shell } from "./components/Shell.tsx";
 import { Shortcuts } from "./components/Shortcuts.tsx";
 import { t } from "./messages.ts";
+import { undoLast } from "./model/activity.ts";
 import { here, navigate } from "./router.ts";
 import { Login, LoginAgain } from "./screens/Login.tsx";
 import { Machines } from "./screens/Machines.tsx";
@@ -41,6 +42,7 @@ const SCREENS: Partial<Record<string, Loader>> = {
   support: async () => (await import("./screens/Support.tsx")).Support,
   upgrade: async () => (await import("./screens/Upgrades.tsx")).Upgrades,
   users: async () => (await import("./screens/Users.tsx")).Users,
+  addons: async () => (await import("./screens/Addons.tsx")).Addons,
   settings: async () => (await import("./screens/Settings.tsx")).Settings,
   api: async () => (await import("./screens/Api.tsx")).Api,
   profile: async () => (await import("./screens/Profile.tsx")).Profile,
@@ -80,6 +82,8 @@ function useGlobalKeys(showShortcuts: () => void): void {
         document.getElementById("filter")?.focus();
       } else if (event.key === "c") {
         navigate("/machines/new");
+      } else if (event.key === "u") {
+        undoLast();
       } else if (event.key === "?") {
         showShortcuts();
       }

@@ -49,6 +49,8 @@ addEventListener("click", (event) => {
   const link = (event.target as Element | null)?.closest?.("a");
   if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
   if (!link.pathname.startsWith(`${BASE}/`)) return;
+  // A part of this page, such as that of "Skip to content".
+  if (link.hash !== "" && link.pathname === location.pathname) return;
   if (/\/(a|licences\.txt)(\/|$)/.test(link.pathname.slice(BASE.length))) return;
   event.preventDefault();
   navigate(link.pathname.slice(BASE.length) + link.search);

@@ -48,7 +48,7 @@ test("a snapshot becomes a new machine, and a clone has the name that was typed"
   await page.getByRole("button", { name: "Take snapshot" }).first().click();
   await page.getByRole("dialog").getByLabel("Name").fill("monday");
   await page.getByRole("dialog").getByRole("button", { name: "Take snapshot" }).click();
-  await page.getByRole("row", { name: /monday Ready/ }).waitFor({ timeout: 60_000 });
+  await page.getByRole("row", { name: /monday the machine continues from here Ready/ }).waitFor({ timeout: 60_000 });
   await choose(page, "monday", "Restore as new machine…");
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name of the new machine").fill("Bad Name");

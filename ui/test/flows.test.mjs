@@ -224,7 +224,7 @@ test("an image is uploaded, a machine made from it, and its console answers", { 
   await page.getByRole("button", { name: "Take snapshot" }).first().click();
   await page.getByRole("dialog").getByLabel("Name").fill("before");
   await page.getByRole("dialog").getByRole("button", { name: "Take snapshot" }).click();
-  await page.getByRole("row", { name: /before Ready/ }).waitFor({ timeout: 60_000 });
+  await page.getByRole("row", { name: /before the machine continues from here Ready/ }).waitFor({ timeout: 60_000 });
 });
 
 test("disks of a running machine are attached, grown and detached", { skip: guest ? false : "build the guest with scripts/guest" }, async () => {

@@ -214,3 +214,274 @@ test("alarms that need somebody come first by severity and age", async () => {
   assert.equal(objectPath(alarm("m", "critical", "", {}, { kind: "VirtualMachine", namespace: "a", name: "b" })), "/machines/a/b");
   assert.equal(objectPath(alarm("x", "critical", "", {}, { kind: "Other", name: "b" })), null);
 });
+
+test("networks are read from their configuration, and created as the server expects them", async () => {
+  const { clusterNetworkNames, networkCommand, networkFacts, networkMissing, networkObject, trunkOf } = await load("model/network.ts");
+  const network = (config, clusterNetwork) => ({ metadata: { name: "office", labels: clusterNetwork ? { "network.harvesterhci.io/clusternetwork": clusterNetwork } : {} }, spec: { config } });
+  const cases = [
+    [network('{"bridge":"lan-br","vlan":100}', "lan"), "vlan", "100"],
+    [network('{"bridge":"lan-br","vlanTrunk":[{"minID":100,"maxID":110},{"id":5}]}', "lan"), "trunk", "100-110, 5"],
+    [network('{"bridge":"lan-br","vlan":0}', "lan"), "untagged", ""],
+    [network('{"bridge":"br1"}'), "bridge", ""],
+    [network("{"), "invalid", ""],
+    [network("7"), "invalid", ""],
+  ];
+  for (const [one, type, vlans] of cases) assert.deepEqual([networkFacts(one).type, networkFacts(one).vlans], [type, vlans]);
+  for (const [text, ranges] of [["5", [{ id: 5 }]], ["100-110, 5", [{ minID: 100, maxID: 110 }, { id: 5 }]], ["", undefined], ["0", undefined], ["4095", undefined], ["9-5", undefined], ["1-2-3", undefined], ["a", undefined]]) assert.deepEqual(trunkOf(text), ranges, text);
+  const draft = { name: "office", namespace: "default", type: "vlan", clusterNetwork: "lan", vlan: "100", trunk: "", bridge: "" };
+  assert.deepEqual(JSON.parse(networkObject(draft).spec.config), { cniVersion: "0.3.1", name: "office", type: "bridge", bridge: "lan-br", promiscMode: true, ipam: {}, vlan: 100 });
+  assert.equal(networkCommand(draft), "sheaf network create office -n default --cluster-network lan --vlan 100");
+  assert.equal(networkCommand({ ...draft, type: "trunk", trunk: "100-110, 5" }), "sheaf network create office -n default --cluster-network lan --trunk 100-110,5");
+  for (const [change, why] of [[{}, undefined], [{ name: "" }, /name/], [{ vlan: "5000" }, /4094/], [{ clusterNetwork: "" }, /cluster network/], [{ type: "trunk", trunk: "x" }, /ranges/], [{ type: "untagged", vlan: "" }, undefined], [{ type: "bridge" }, /bridge/]]) {
+    if (why) assert.match(networkMissing({ ...draft, ...change }), why);
+    else assert.equal(networkMissing({ ...draft, ...change }), undefined);
+  }
+  const named = (name, spec) => ({ metadata: { name }, spec });
+  assert.deepEqual(clusterNetworkNames([named("mgmt"), named("lan"), named("unused")], [named("u", { clusterNetwork: "lan" })]), ["lan", "mgmt"]);
+});
+
+test("an uplink says which host has not applied it", async () => {
+  const { uplinkMissing, uplinkObject, uplinkStatus } = await load("model/network.ts");
+  const uplink = { metadata: { name: "lan-a" } };
+  const report = (node, status, message) => ({ metadata: { name: node }, status: { vlanConfig: "lan-a", node, conditions: [{ type: "ready", status, message }] } });
+  assert.equal(uplinkStatus(uplink, []).tone, "busy");
+  assert.equal(uplinkStatus(uplink, [report("n1", "True")]).word, "Ready");
+  assert.equal(uplinkStatus(uplink, [report("n1", "True"), report("n2", "False", "Link not found")]).reason, "n2: Link not found");
+  const draft = { clusterNetwork: "lan", name: "lan-a", nics: "enp3s0, enp4s0", mode: "802.3ad", mtu: "9000", host: "n1" };
+  assert.deepEqual(uplinkObject(draft).spec, { clusterNetwork: "lan", nodeSelector: { "kubernetes.io/hostname": "n1" }, uplink: { nics: ["enp3s0", "enp4s0"], bondOptions: { mode: "802.3ad", miimon: 100 }, linkAttributes: { mtu: 9000 } } });
+  for (const [change, why] of [[{}, undefined], [{ clusterNetwork: "a-name-too-long" }, /12/], [{ nics: " ," }, /card/], [{ mtu: "70" }, /MTU/]]) {
+    if (why) assert.match(uplinkMissing({ ...draft, ...change }), why);
+    else assert.equal(uplinkMissing({ ...draft, ...change }), undefined);
+  }
+});
+
+test("address pools and load balancers are created from their forms", async () => {
+  const { leasesOf, poolMissing, poolObject, poolStatus } = await load("model/network.ts");
+  const draft = { name: "office", network: "default/office", cidr: "192.168.100.0/24", router: "192.168.100.1", start: "", end: "", dns: "192.168.100.1" };
+  assert.deepEqual(poolObject(draft).spec, { networkName: "default/office", ipv4Config: { cidr: "192.168.100.0/24", router: "192.168.100.1", dns: ["192.168.100.1"], pool: {} } });
+  assert.equal(poolObject(draft).metadata.namespace, "default");
+  for (const [change, why] of [[{}, undefined], [{ cidr: "192.168.100.0" }, /subnet/], [{ cidr: "300.1.1.0/24" }, /subnet/], [{ start: "x" }, /Addresses/], [{ dns: "a.example" }, /Name servers/], [{ network: "" }, /network/]]) {
+    if (why) assert.match(poolMissing({ ...draft, ...change }), why);
+    else assert.equal(poolMissing({ ...draft, ...change }), undefined);
+  }
+  const pool = (status, spec = {}) => ({ metadata: { name: "p" }, spec, status });
+  assert.deepEqual(leasesOf(pool({ ipv4: { allocated: { "10.0.0.10": "b", "10.0.0.9": "a" } } })).map((one) => one.address), ["10.0.0.9", "10.0.0.10"]);
+  for (const [one, word] of [[pool(undefined), "Preparing"], [pool({ ipv4: { available: 0 } }), "Full"], [pool({ ipv4: { available: 1 } }), "Ready"], [pool({}, { paused: true }), "Paused"], [pool({ conditions: [{ type: "AgentReady", status: "False", message: "no" }] }), "Not ready"]]) assert.equal(poolStatus(one).word, word);
+
+  const { balancerMissing, balancerObject, balancerStatus, portsText } = await load("model/balancer.ts");
+  const form = { name: "web", namespace: "default", pool: "", protocol: "TCP", port: "80", backendPort: "8080", label: "app=web", check: true };
+  const made = balancerObject(form);
+  assert.deepEqual(made.spec.backendServerSelector, { app: ["web"] });
+  assert.equal(made.spec.healthCheck.port, 8080);
+  assert.equal(balancerObject({ ...form, protocol: "UDP" }).spec.healthCheck, undefined);
+  assert.equal(portsText(made), "80 → 8080/TCP");
+  for (const [change, why] of [[{}, undefined], [{ label: "web" }, /label/i], [{ port: "70000" }, /port/], [{ name: "" }, /name/]]) {
+    if (why) assert.match(balancerMissing({ ...form, ...change }), why);
+    else assert.equal(balancerMissing({ ...form, ...change }), undefined);
+  }
+  assert.equal(balancerStatus({ metadata: {}, status: { conditions: [{ type: "Ready", status: "False", message: "no pool" }] } }).reason, "no pool");
+});
+
+test("a role goes through its form unchanged", async () => {
+  const { accessReview, isForPeople, otherRules, permissionsOf, roleObject, rulesOf, ruleText } = await load("model/role.ts");
+  const own = { apiGroups: ["example.com"], resources: ["things"], verbs: ["get"] };
+  const role = { metadata: { name: "helpdesk" }, rules: rulesOf(["see", "power"], [own]) };
+  assert.deepEqual(permissionsOf(role), ["see", "power"]);
+  assert.deepEqual(otherRules(role), [own]);
+  assert.deepEqual(rulesOf(permissionsOf(role), otherRules(role)), role.rules);
+  assert.equal(roleObject("x", []).metadata.labels["sheaf.io/project-role"], "true");
+  for (const [name, expected] of [["helpdesk", true], ["view", true], ["edit", true], ["system:node", false], ["kubevirt.io:admin", false]]) assert.equal(isForPeople({ metadata: { name } }), expected, name);
+  const labels = { "rbac.authorization.k8s.io/aggregate-to-view": "true" };
+  assert.deepEqual([isForPeople({ metadata: { name: "part", labels } }), isForPeople({ metadata: { name: "view", labels } })], [false, true]);
+  for (const [rule, text] of [
+    [own, "get: things (example.com)"], [{ apiGroups: [""], resources: ["secrets"], resourceNames: ["a"], verbs: ["get", "list"] }, "get, list: secrets a"],
+    [{ apiGroups: ["*"], resources: ["*"], verbs: ["*"] }, "everything: all resources (all groups)"], [{ nonResourceURLs: ["/metrics"], verbs: ["get"] }, "get: /metrics"],
+  ]) assert.equal(ruleText(rule), text);
+  const review = accessReview({ user: "joe", groups: "a, b", verb: "update", group: "subresources.kubevirt.io", resource: "virtualmachines/start", namespace: "" });
+  assert.deepEqual(review.spec, { user: "joe", groups: ["system:authenticated", "a", "b"], resourceAttributes: { verb: "update", group: "subresources.kubevirt.io", resource: "virtualmachines", subresource: "start" } });
+});
+
+test("an add-on that is not available says why", async () => {
+  const { addonNote, addonStatus } = await load("model/addon.ts");
+  const addon = (enabled, status, conditions = []) => ({ metadata: { name: "a" }, spec: { enabled }, status: { status, conditions } });
+  const failed = [{ type: "OperationFailed", status: "True", message: "not available" }];
+  for (const [one, word] of [[addon(false, "AddonDisabled"), "Disabled"], [addon(true, "AddonDeploySuccessful"), "Enabled"], [addon(true, "AddonEnabling", failed), "Not available"], [addon(true, undefined), "Enabling"]]) assert.equal(addonStatus(one).word, word);
+  assert.equal(addonNote(addon(true, "AddonEnabling", failed)), "not available");
+  assert.equal(addonNote(addon(false, "AddonDisabled", [{ type: "Completed", status: "True", message: "built in" }])), "built in");
+});
+
+test("snapshots hang below the state that they were taken of", async () => {
+  const { snapshotTree } = await load("model/snapshotTree.ts");
+  const at = (hour) => `2026-01-01T0${hour}:00:00Z`;
+  const snapshot = (name, hour, source = "web") => ({ metadata: { name, creationTimestamp: at(hour) }, spec: { source: { name: source } } });
+  const restore = (of, hour, target = "web", complete = true) => ({ metadata: { name: `r${hour}`, creationTimestamp: at(hour) }, spec: { target: { name: target }, virtualMachineSnapshotName: of }, status: { complete, restoreTime: at(hour) } });
+  const tree = (snapshots, restores) => snapshotTree(snapshots, restores, "web").map((row) => `${" ".repeat(row.depth)}${row.snapshot.metadata.name}${row.isCurrent ? "*" : ""}`);
+  const [a, b, c, d] = [snapshot("a", 1), snapshot("b", 2), snapshot("c", 4), snapshot("d", 6)];
+  const cases = [
+    [[b, a, snapshot("other", 1, "db")], [], ["a", "b*"]],
+    [[a, b], [restore("a", 3)], ["a*", "b"]],
+    [[a, b, c], [restore("a", 3)], ["a", " b", "c*"]],
+    [[a, b, c, d], [restore("a", 3), restore("b", 5)], ["a", " c", "b", "d*"]],
+    [[a, b], [restore("a", 3, "copy"), restore("a", 3, "web", false)], ["a", "b*"]],
+    [[a, c], [restore("deleted", 3)], [" a", "c*"]],
+    [[], [restore("a", 1)], []],
+  ];
+  for (const [snapshots, restores, expected] of cases) assert.deepEqual(tree(snapshots, restores), expected);
+});
+
+const SCHEMAS = {
+  "io.x.Thing": {
+    "x-kubernetes-group-version-kind": [{ group: "x.io", version: "v1", kind: "Thing" }], type: "object", required: ["spec"],
+    properties: {
+      apiVersion: { type: "string" }, kind: { type: "string" }, status: { type: "object", properties: {} },
+      metadata: { allOf: [{ $ref: "#/components/schemas/io.x.Meta" }], description: "Standard metadata." },
+      spec: { $ref: "#/components/schemas/io.x.Spec" },
+    },
+  },
+  "io.x.Meta": { type: "object", description: "Meta.", properties: { name: { type: "string" }, labels: { type: "object", additionalProperties: { type: "string" } } } },
+  "io.x.Spec": {
+    type: "object", required: ["mode"],
+    properties: {
+      mode: { type: "string", enum: ["fast", "slow", ""], description: "How fast." }, on: { type: "boolean" }, count: { type: "integer" },
+      size: { "x-kubernetes-int-or-string": true, anyOf: [{ type: "integer" }, { type: "string" }] },
+      any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+      modes: { type: "array", items: { type: "string", enum: ["rw", "ro"] } },
+      disks: { type: "array", items: { type: "object", required: ["name"], properties: { name: { type: "string" }, disk: { type: "object", properties: { bus: { type: "string" } } } } } },
+      data: { type: "string" },
+    },
+  },
+};
+
+test("a schema describes the fields of a kind", async () => {
+  const { fieldOf, fieldsOf, rootOf, schemaAt, valuesOf } = await load("model/schema.ts");
+  const root = rootOf(SCHEMAS, "x.io", "v1", "Thing");
+  assert.equal(rootOf(SCHEMAS, "x.io", "v2", "Thing"), undefined);
+  assert.deepEqual(fieldsOf(root, SCHEMAS).map((one) => one.name), ["spec", "apiVersion", "kind", "metadata", "status"]);
+  const spec = schemaAt(root, ["spec"], SCHEMAS);
+  const types = Object.fromEntries(fieldsOf(spec, SCHEMAS).map((one) => [one.name, one.type]));
+  assert.deepEqual(types, { mode: "string", any: "object", count: "integer", data: "string", disks: "[]object", modes: "[]string", on: "boolean", size: "integer or string" });
+  assert.equal(fieldOf(root, "metadata", SCHEMAS).description, "Standard metadata.", "what stands beside a reference wins");
+  assert.equal(fieldOf(schemaAt(root, ["metadata"], SCHEMAS), "labels", SCHEMAS).type, "map[string]string");
+  for (const [path, values] of [[["spec", "mode"], ["fast", "slow"]], [["spec", "on"], ["true", "false"]], [["spec", "modes", null], ["rw", "ro"]], [["spec", "count"], []]]) {
+    assert.deepEqual(valuesOf(schemaAt(root, path, SCHEMAS), SCHEMAS), values, String(path));
+  }
+  for (const [path, known] of [[["spec", "no"], false], [["spec", "any", "x", "y"], true], [["metadata", "labels", "x"], true], [["spec", "disks", null, "disk", "bus"], true], [["spec", "disks", null, "no"], false]]) {
+    assert.equal(schemaAt(root, path, SCHEMAS) !== undefined, known, String(path));
+  }
+});
+
+test("the place in a YAML document is known while it is typed", async () => {
+  const { cursorAt, indentAfter, keyAt } = await load("model/cursor.ts");
+  for (const [line, column] of [["spec:", 2], ["  - disk:", 6], ["  - name: a", 4], ["    bus: x # y", 4], ["a: |", 2], ["  - text", 4], ["   ", 3], ["", 0], ["  # note", 2]]) assert.equal(indentAfter(line), column, line);
+  const at = (marked) => {
+    const before = marked.slice(0, marked.indexOf("^"));
+    const found = cursorAt(marked.replace("^", ""), before.split("\n").length - 1, before.length - before.lastIndexOf("\n") - 1);
+    return found && `${found.kind} ${found.path.map((one) => one ?? "[]").join(".")} '${found.typed}' ${found.siblings.sort()}`;
+  };
+  const cases = [
+    ["sp^", "key  'sp' "],
+    ["spec:\n  mo^\n  on: true\nkind: x", "key spec 'mo' on"],
+    ["spec:\n  mode: fa^", "value spec.mode 'fa' "],
+    ["spec:\n  mode: ^", "value spec.mode '' "],
+    ["spec:\n  disks:\n    - name: a\n      di^\n    - name: b", "key spec.disks.[] 'di' name"],
+    ["spec:\n  disks:\n    - name: a\n    - na^\n      disk:\n        bus: x", "key spec.disks.[] 'na' disk"],
+    ["spec:\n  disks:\n  - name: a\n    disk:\n      bu^", "key spec.disks.[].disk 'bu' "],
+    ["spec:\n  disks:\n  - disk:\n      bus: a\n  mo^", "key spec 'mo' disks"],
+    ["spec:\n  modes:\n    - r^", "key spec.modes.[] 'r' "],
+    ["a:\n  # note: x\n\n  'b c':\n    d^", "key a.b c 'd' "],
+    ["spec:\n  data: |\n    users:\n      - na^", null],
+    ["spec:\n  # mo^", null],
+    ["spec:\n  data: \"a^", null],
+    ["spec: &anchor\n  mo^", "key spec 'mo' "],
+  ];
+  for (const [marked, expected] of cases) assert.equal(at(marked), expected, marked);
+  const text = "spec:\n  disks:\n    - name: a";
+  assert.deepEqual(keyAt(text, 2, 7), { path: ["spec", "disks", null], name: "name", from: 6, to: 10 });
+  for (const [row, column] of [[2, 2], [2, 12]]) assert.equal(keyAt(text, row, column), null);
+});
+
+test("what a schema does not allow is marked where it stands", async () => {
+  const { problemsOf } = await load("model/yamlCheck.ts");
+  const found = (spec) => {
+    const text = `apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a, labels: {any: thing}}\nspec:\n${spec}\nstatus: {what: ever}\n`;
+    return problemsOf(text, SCHEMAS["io.x.Thing"], SCHEMAS).map((one) => `${text.slice(one.from, one.to)}: ${one.message}`);
+  };
+  const cases = [
+    ["  mode: fast", []],
+    ["  mode: slowly", ["slowly: spec.mode has to be: fast, slow"]],
+    ["  nonsense: 1", ["nonsense: Unknown field spec.nonsense"]],
+    ["  disks: [{name: a, dik: {}}, {disk: {buss: x}}]", ["dik: Unknown field spec.disks[0].dik", "buss: Unknown field spec.disks[1].disk.buss"]],
+    ["  count: many\n  on: 1", ["many: spec.count has to be: integer", "1: spec.on has to be: boolean"]],
+    ["  size: 1\n  any: {x: {y: 1}}\n  data: null", []],
+    ["  on: true\n  on: false", ["on: Map keys must be unique"]],
+    ["  disks: text", ["text: spec.disks has to be: array"]],
+  ];
+  for (const [spec, expected] of cases) assert.deepEqual(found(spec), expected, spec);
+});
+
+test("only definitions can be created again after a delete", async () => {
+  const { canReturn, definitionOf, secretsOf } = await load("model/undelete.ts");
+  const { CLAIM, IMAGE, KEY_PAIR, MACHINE, RESOURCE_QUOTA, SECRET, SNAPSHOT, TEMPLATE_VERSION, BACKUP, NAMESPACE } = await load("api/kinds.ts");
+  const owned = { metadata: { name: "a", ownerReferences: [{ kind: "X", name: "x" }] } };
+  for (const kind of [KEY_PAIR, TEMPLATE_VERSION, RESOURCE_QUOTA]) assert.equal(canReturn(kind, { metadata: { name: "a" } }), true, kind.kind);
+  for (const kind of [SECRET, CLAIM, IMAGE, SNAPSHOT, BACKUP, NAMESPACE]) assert.equal(canReturn(kind, { metadata: { name: "a" } }), false, kind.kind);
+  assert.deepEqual([canReturn(KEY_PAIR, owned), canReturn(TEMPLATE_VERSION, owned)], [false, true]);
+  const machine = (spec) => ({ metadata: { name: "web" }, spec });
+  const domain = (parts) => ({ template: { spec: { domain: parts } } });
+  for (const [spec, expected] of [
+    [{}, true], [{ dataVolumeTemplates: [] }, true], [{ dataVolumeTemplates: [{}] }, false], [{ instancetype: { name: "u1" } }, true], [{ instancetype: { revisionName: "r" } }, false],
+    [domain({ devices: { tpm: {} } }), true], [domain({ devices: { tpm: { persistent: true } } }), false], [domain({ firmware: { bootloader: { efi: { persistent: true } } } }), false],
+  ]) assert.equal(canReturn(MACHINE, machine(spec)), expected, JSON.stringify(spec));
+  const volumes = [{ name: "a", cloudInitNoCloud: { secretRef: { name: "user" }, networkDataSecretRef: { name: "net" } } }, { name: "b", secret: { secretName: "files" } }, { name: "c", persistentVolumeClaim: { claimName: "disk" } }];
+  const accessCredentials = [{ sshPublicKey: { source: { secret: { secretName: "keys" } } } }];
+  assert.deepEqual(secretsOf(machine({ template: { spec: { volumes, accessCredentials } } })).sort(), ["files", "keys", "net", "user"]);
+  const made = { apiVersion: "v1", kind: "X", metadata: { name: "a", namespace: "b", uid: "u", resourceVersion: "1", generation: 2, creationTimestamp: "t", deletionTimestamp: "t", finalizers: ["f"], ownerReferences: [{}], managedFields: [], labels: { a: "b" } }, spec: { x: 1 }, status: { y: 1 } };
+  assert.deepEqual(definitionOf(made), { apiVersion: "v1", kind: "X", metadata: { name: "a", namespace: "b", labels: { a: "b" } }, spec: { x: 1 } });
+});
+
+test("versions of a machine are compared in words, and one is restored without starting or stopping it", async () => {
+  const { changesBetween, changeText, restoredYaml, versionsOf } = await load("model/history.ts");
+  const spec = (guest, more = {}) => ({ runStrategy: "Halted", template: { spec: { domain: { memory: { guest } } } }, ...more });
+  const revision = (number, data, annotations = {}) => ({ metadata: { name: `r-${number}`, creationTimestamp: "2026-01-01T00:00:00Z", annotations }, revision: number, data: { spec: data } });
+  const versions = versionsOf([revision(2, spec("2Gi")), revision(10, spec("4Gi"), { "sheaf.io/changed-by": "kubectl-edit", "sheaf.io/changed-at": "2026-01-02T00:00:00Z" })]);
+  assert.deepEqual(versions.map((one) => [one.number, one.by, one.at, one.before?.number]), [[10, "kubectl-edit", "2026-01-02T00:00:00Z", 2], [2, "", "2026-01-01T00:00:00Z", undefined]]);
+  const cases = [
+    [spec("2Gi"), spec("2Gi"), []],
+    [spec("2Gi"), spec("4Gi"), ["memory.guest: 2Gi → 4Gi"]],
+    [{ a: 1 }, { b: true }, ["a: 1 → –", "b: – → true"]],
+    [{ disks: [{ name: "x", bus: "sata" }] }, { disks: [{ name: "y" }, { name: "x", bus: "virtio" }] }, ["x.bus: sata → virtio", "disks.y: – → …"]],
+    [{ a: [1, 2] }, { a: [1] }, ["a.1: 2 → –"]],
+    [{ a: { b: 1 } }, { a: "x".repeat(40) }, [`a: … → ${"x".repeat(30)}…`]],
+  ];
+  for (const [before, after, expected] of cases) assert.deepEqual(changesBetween(before, after).map(changeText), expected, JSON.stringify(after));
+  const machine = { apiVersion: "kubevirt.io/v1", kind: "VirtualMachine", metadata: { name: "web", uid: "u", labels: { a: "b" } }, spec: spec("4Gi", { runStrategy: "Always" }), status: { x: 1 } };
+  const text = restoredYaml(machine, versions[1]);
+  assert.match(text, /guest: 2Gi/);
+  assert.match(text, /runStrategy: Always/);
+  assert.match(text, /a: b/);
+  assert.doesNotMatch(text, /uid|status/);
+  const once = { ...machine, spec: { running: true, template: {} } };
+  assert.doesNotMatch(restoredYaml(once, versions[1]), /runStrategy/, "the field that is in use stays in use");
+});
+
+test("receivers of alarms show no token, and go through their form", async () => {
+  const { addressText, EMPTY_RECEIVER, receiverCommand, receiverMissing, receiverObject, receiverStatus, secretObject, sendsText } = await load("model/receiver.ts");
+  for (const [spec, text] of [[{ url: "https://me:pw@hooks.example:8443/services/TOKEN?x=1" }, "hooks.example:8443"], [{ urlSecret: { name: "chat" } }, "Secret chat/url"], [{ urlSecret: { name: "chat", key: "a" } }, "Secret chat/a"], [undefined, "–"]]) assert.equal(addressText({ metadata: {}, spec }), text);
+  for (const [spec, text] of [[{}, "all"], [{ minimumSeverity: "critical" }, "critical"], [{ paused: true, minimumSeverity: "critical" }, "nothing"]]) assert.equal(sendsText({ metadata: {}, spec }), text);
+  const state = (spec, conditions) => receiverStatus({ metadata: {}, spec, status: { conditions } });
+  const refused = [{ type: "Delivered", status: "False", message: "404 Not Found" }];
+  for (const [status, tone, word] of [[state({}), "off", "Nothing sent yet"], [state({}, [{ type: "Delivered", status: "True" }]), "ok", "Delivered"], [state({}, refused), "bad", "Not delivered"], [state({ paused: true }, refused), "off", "Not delivered"], [state({ paused: true }), "off", "Paused"]]) assert.deepEqual([status.tone, status.word], [tone, word]);
+  assert.equal(state({}, refused).reason, "404 Not Found");
+  const draft = { ...EMPTY_RECEIVER, name: "ops", url: "https://a.example/x" };
+  assert.deepEqual(receiverObject(draft).spec, { url: "https://a.example/x", format: "alertmanager", minimumSeverity: "warning", sendResolved: true });
+  assert.equal(receiverCommand(draft), "sheaf alarm receiver add ops --url https://a.example/x");
+  const hidden = { ...draft, hidden: true, secret: "chat", format: "slack", criticalOnly: true, sendResolved: false };
+  assert.deepEqual(receiverObject(hidden).spec, { urlSecret: { name: "chat", key: "url" }, format: "slack", minimumSeverity: "critical", sendResolved: false });
+  assert.deepEqual(secretObject(hidden).stringData, { url: "https://a.example/x" });
+  assert.equal(receiverCommand(hidden), "sheaf alarm receiver add ops --url-secret chat --format slack --critical-only --no-resolved");
+  assert.deepEqual([secretObject(draft), secretObject({ ...hidden, url: "" })], [undefined, undefined]);
+  for (const [change, why] of [[{}, undefined], [{ name: "" }, /name/], [{ name: "Ops" }, /name/], [{ url: "" }, /address/i], [{ url: "a.example" }, /http/], [{ hidden: true, secret: "" }, /Secret/], [{ hidden: true, secret: "chat", url: "" }, undefined]]) {
+    if (why) assert.match(receiverMissing({ ...draft, ...change }), why);
+    else assert.equal(receiverMissing({ ...draft, ...change }), undefined);
+  }
+});

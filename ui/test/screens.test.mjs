@@ -10,9 +10,9 @@ import { api, browser, open, Server, visit } from "./harness.mjs";
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** Replaced by the page of the only host. */
 const HOST = "/hosts/HOST";
-const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/volumes/default/blank", "/images", "/images?new=url", "/snapshots", "/backups", "/backups/schedules", "/templates", "/keys", "/networks", "/hosts", HOST, "/alarms", "/tasks", "/events", "/projects", "/projects/default", "/support", "/upgrade", "/users", "/settings", "/api", "/api/core/v1/nodes", "/profile",
+const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/volumes/default/blank", "/images", "/images?new=url", "/snapshots", "/backups", "/backups/schedules", "/templates", "/keys", "/networks", "/networks/uplinks", "/networks/pools", "/networks/balancers", "/hosts", HOST, "/alarms", "/alarms/receivers", "/tasks", "/events", "/projects", "/projects/default", "/support", "/upgrade", "/users", "/users/roles", "/users/check", "/addons", "/settings", "/api", "/api/core/v1/nodes", "/profile",
   "/machines/default/demo", "/machines/default/demo/console", "/machines/default/demo/metrics", "/machines/default/demo/disks", "/machines/default/demo/networks",
-  "/machines/default/demo/snapshots", "/machines/default/demo/backups", "/machines/default/demo/events", "/machines/default/demo/yaml"];
+  "/machines/default/demo/snapshots", "/machines/default/demo/backups", "/machines/default/demo/events", "/machines/default/demo/history", "/machines/default/demo/yaml"];
 const server = new Server();
 let chrome;
 

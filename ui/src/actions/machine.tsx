@@ -10,6 +10,7 @@ import { claimsOf, type MachineRow } from "../model/machine.ts";
 import { invalidName } from "../model/name.ts";
 import { machinePath } from "../router.ts";
 import { backupOf, createBackup } from "./backup.tsx";
+import { copiesOf, takeBack, type Copies } from "./undelete.ts";
 import { migrate, migrationQuestion, migrationRefusal } from "./migration.tsx";
 
 export interface MachineAction {
@@ -25,6 +26,8 @@ export interface MachineAction {
   /** Asked before; hands back what was chosen. */
   question?: (rows: MachineRow[]) => Question | Promise<Question>;
   run: (row: MachineRow, answer: Answer) => Promise<unknown>;
+  /** Reads what is needed to take it back, before it is done. */
+  copies?: (row: MachineRow, answer: Answer) => Promise<Copies | undefined>;
   /** The same with kubectl or virtctl. */
   command: (row: MachineRow) => string;
 }
@@ -165,6 +168,7 @@ export const MACHINE_ACTIONS: MachineAction[] = [
         </div>
       ),
     }),
+    copies: async (row, { option: withDisks }) => (withDisks && claimsOf(row.machine).size > 0 ? undefined : copiesOf(MACHINE, row.namespace, row.name)),
     run: deleteMachine, command: (row) => `kubectl delete vm ${row.name} -n ${row.namespace}`,
   },
 ];
@@ -174,6 +178,7 @@ function missingRight(action: MachineAction): string | undefined {
   const needs: Record<string, [string, string, string]> = {
     delete: ["delete", "kubevirt.io", "virtualmachines"],
     snapshot: ["create", "snapshot.kubevirt.io", "virtualmachinesnapshots"],
+    backup: ["create", "harvesterhci.io", "virtualmachinebackups"],
     clone: ["create", "clone.kubevirt.io", "virtualmachineclones"],
     start: ["update", "subresources.kubevirt.io", "virtualmachines/start"],
     stop: ["update", "subresources.kubevirt.io", "virtualmachines/stop"],
@@ -199,12 +204,19 @@ export async function runAction(action: MachineAction, rows: MachineRow[], befor
   const answer = question ? await confirm(question) : { option: false, text: "", choice: "" };
   if (!answer) return;
   before?.();
+  const copies: Copies[] = [];
+  const work = async (row: MachineRow) => {
+    const own = await action.copies?.(row, answer);
+    await action.run(row, answer);
+    if (own) copies.push(own);
+  };
+  const done = () => (copies.length > 0 ? { undo: () => void takeBack(copies) } : {});
   if (fit.length === 1) {
     const [row] = fit;
     const link = action.id === "snapshot" ? { label: t("Show snapshots"), href: machinePath(row.namespace, row.name, "snapshots") } : undefined;
-    await perform(`${t(action.label)}: ${row.name}`, () => action.run(row, answer), { link, command: action.command(row) });
+    await perform(`${t(action.label)}: ${row.name}`, () => work(row), { link, command: action.command(row) }, done);
   } else {
-    await performAll(`${t(action.label)}: ${plural(fit.length, "machine")}`, fit, (row) => row.name, (row) => action.run(row, answer));
+    await performAll(`${t(action.label)}: ${plural(fit.length, "machine")}`, fit, (row) => row.name, work, done);
   }
 }
 

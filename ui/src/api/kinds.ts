@@ -57,6 +57,17 @@ export const NETWORK = namespaced(
   "network-attachment-definitions",
   "NetworkAttachmentDefinition",
 );
+export const CLUSTER_NETWORK = cluster("network.harvesterhci.io", "v1beta1", "clusternetworks", "ClusterNetwork");
+export const UPLINK = cluster("network.harvesterhci.io", "v1beta1", "vlanconfigs", "VlanConfig");
+export const UPLINK_STATUS = cluster("network.harvesterhci.io", "v1beta1", "vlanstatuses", "VlanStatus");
+export const LINK_MONITOR = cluster("network.harvesterhci.io", "v1beta1", "linkmonitors", "LinkMonitor");
+/** Addresses that machines get by DHCP. */
+export const ADDRESS_POOL = namespaced("network.harvesterhci.io", "v1alpha1", "ippools", "IPPool");
+export const BALANCER = namespaced("loadbalancer.harvesterhci.io", "v1beta1", "loadbalancers", "LoadBalancer");
+/** Addresses of load balancers. */
+export const BALANCER_POOL = cluster("loadbalancer.harvesterhci.io", "v1beta1", "ippools", "IPPool");
+export const ADDON = namespaced("harvesterhci.io", "v1beta1", "addons", "Addon");
+export const CLUSTER_ROLE = cluster("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
 export const HOST = cluster("", "v1", "nodes", "Node");
 export const NAMESPACE = cluster("", "v1", "namespaces", "Namespace");
 export const EVENT = namespaced("", "v1", "events", "Event");
@@ -66,6 +77,8 @@ export const DATA_VOLUME = namespaced("cdi.kubevirt.io", "v1beta1", "datavolumes
 export const SUPPORT_BUNDLE = namespaced("harvesterhci.io", "v1beta1", "supportbundles", "SupportBundle");
 export const UPGRADE = namespaced("harvesterhci.io", "v1beta1", "upgrades", "Upgrade");
 export const ALARM = cluster("sheaf.io", "v1", "alarms", "Alarm");
+export const RECEIVER = cluster("sheaf.io", "v1", "alarmreceivers", "AlarmReceiver");
+export const REVISION = namespaced("apps", "v1", "controllerrevisions", "ControllerRevision");
 export const VERSION = namespaced("harvesterhci.io", "v1beta1", "versions", "Version");
 export const ROLE_BINDING = namespaced("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding");
 export const USER = cluster("management.cattle.io", "v3", "users", "User");

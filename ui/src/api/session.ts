@@ -20,6 +20,8 @@ const rules = signal<Rule[]>([]);
 /** The projects of a user who may not list machines everywhere; null for one who may. */
 export const projects = signal<string[] | null>(null);
 export const serverVersion = signal("");
+/** Whether somebody else has chosen the user's password: asked once, with the session. */
+export const mustChangePassword = signal(false);
 
 /** Where new things go unless another project is chosen. */
 export const firstProject = (): string => projects.value?.[0] ?? "default";
@@ -71,7 +73,7 @@ export async function whoAmI(): Promise<void> {
     user.value = false;
     return;
   }
-  await Promise.all([loadRights(), loadVersion()]);
+  await Promise.all([loadRights(), loadVersion(), loadOwnUser()]);
   user.value = { name: info.username, groups: info.groups ?? [] };
 }
 
@@ -95,6 +97,11 @@ async function rulesOf(namespace: string): Promise<Rule[]> {
   const body = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectRulesReview", spec: { namespace } };
   const review = await post<Review>("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body);
   return review.status.resourceRules;
+}
+
+async function loadOwnUser(): Promise<void> {
+  const own = await get<{ data: { mustChangePassword?: boolean }[] }>("/v3/users?me=true").catch(() => null);
+  mustChangePassword.value = own?.data[0]?.mustChangePassword ?? false;
 }
 
 async function loadVersion(): Promise<void> {

@@ -1,5 +1,5 @@
 import { t } from "../messages.ts";
-import { activities, dismiss, type Activity } from "../model/activity.ts";
+import { activities, dismiss, hold, undoOne, type Activity } from "../model/activity.ts";
 import { href } from "../router.ts";
 import { Button } from "./Button.tsx";
 import { CopyLine } from "./Copy.tsx";
@@ -18,10 +18,10 @@ export function Activities() {
 }
 
 function Toast({ activity }: { activity: Activity }) {
-  const { id, title, state, items, progress, note, cancel, link, command } = activity;
+  const { id, title, state, items, progress, note, cancel, link, command, undo } = activity;
   const finished = items.filter((item) => item.state === "done" || item.state === "failed").length;
   return (
-    <div class={`toast ${state}`}>
+    <div class={`toast ${state}`} onMouseEnter={() => hold(id)} onMouseLeave={() => hold(null)} onFocusIn={() => hold(id)} onFocusOut={() => hold(null)}>
       <div class="row">
         <span class={`status tone-${state === "running" ? "busy" : state === "done" ? "ok" : "bad"}`}>
           <Icon name={state === "running" ? "spinner" : state === "done" ? "ok" : "failed"} spin={state === "running"} />
@@ -35,6 +35,11 @@ function Toast({ activity }: { activity: Activity }) {
         {state === "running" && cancel && (
           <Button small look="quiet" onClick={cancel}>
             {t("Pause")}
+          </Button>
+        )}
+        {state !== "running" && undo && (
+          <Button small icon="undo" onClick={() => undoOne(activity)}>
+            {t("Undo")}
           </Button>
         )}
         {state !== "running" && <Button small look="quiet" icon="close" label={t("Dismiss")} onClick={() => dismiss(id)} />}

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { post } from "../api/http.ts";
+import { mustChangePassword } from "../api/session.ts";
 import { t } from "../messages.ts";
 import { begin, update } from "../model/activity.ts";
 import { Button } from "./Button.tsx";
@@ -15,6 +16,7 @@ export function ChangePassword({ onClose }: { onClose: () => void }) {
     try {
       await post("/v3/users?action=changepassword", { currentPassword: current, newPassword: next });
       update(begin(t("Password changed")), { state: "done" });
+      mustChangePassword.value = false;
       onClose();
     } catch (failure) {
       setError(failure);

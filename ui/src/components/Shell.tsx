@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { ALARM, IMAGE, INSTANCE, MACHINE } from "../api/kinds.ts";
-import { may, user } from "../api/session.ts";
+import { may, mustChangePassword, user } from "../api/session.ts";
 import type { Alarm } from "../api/types.ts";
 import { offlineSince, useCollection } from "../api/watch.ts";
 import { t } from "../messages.ts";
@@ -9,6 +9,7 @@ import { openAlarms } from "../model/alarm.ts";
 import { here, href } from "../router.ts";
 import icon from "../icon.svg";
 import { Button } from "./Button.tsx";
+import { ChangePassword } from "./ChangePassword.tsx";
 import { Icon, type IconName } from "./Icon.tsx";
 import { openPalette } from "./paletteState.ts";
 import { UserMenu } from "./UserMenu.tsx";
@@ -45,6 +46,7 @@ export const SECTIONS: { title?: string; entries: Entry[] }[] = [
       { path: "/projects", label: "Projects", icon: "box", needs: ["", "namespaces"] },
       { path: "/users", label: "Users", icon: "users", needs: ["management.cattle.io", "users"] },
       { path: "/settings", label: "Settings", icon: "settings", needs: ["harvesterhci.io", "settings"] },
+      { path: "/addons", label: "Add-ons", icon: "puzzle", needs: ["harvesterhci.io", "addons"] },
       { path: "/upgrade", label: "Upgrade", icon: "refresh", needs: ["harvesterhci.io", "upgrades"] },
       { path: "/support", label: "Support", icon: "support", needs: ["harvesterhci.io", "supportbundles"] },
       { path: "/api", label: "API", icon: "braces" },
@@ -99,6 +101,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </nav>
       <main class="main" id="main" tabIndex={-1}>
         <Offline />
+        {mustChangePassword.value && <FirstPassword />}
         {children}
       </main>
     </div>
@@ -127,6 +130,22 @@ function ImageCount() {
 function AlarmCount() {
   const open = openAlarms(useCollection<Alarm>(ALARM).items.values(), Date.now());
   return open.length > 0 ? <span class="count">{open.length.toLocaleString()}</span> : null;
+}
+
+/** A notice that comes back with the next session, until the password is changed. */
+function FirstPassword() {
+  const [shown, setShown] = useState(false);
+  return (
+    <div class="banner" role="status">
+      <Icon name="warning" />
+      <span class="grow">{t("Your password must be changed: somebody else has chosen it.")}</span>
+      <Button small onClick={() => setShown(true)}>
+        {t("Change password")}
+      </Button>
+      <Button small look="quiet" icon="close" label={t("Dismiss")} onClick={() => (mustChangePassword.value = false)} />
+      {shown && <ChangePassword onClose={() => setShown(false)} />}
+    </div>
+  );
 }
 
 function Offline() {

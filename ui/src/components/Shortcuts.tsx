@@ -18,6 +18,7 @@ const KEYS: [string, string][] = [
   ["x", "Select the row"],
   ["s, S, r", "Start, stop, restart the machine of the row"],
   ["v", "Open the console of the row"],
+  ["u", "Undo the last delete, while that is offered"],
   ["?", "This list"],
 ];
 

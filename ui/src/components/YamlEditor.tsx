@@ -5,9 +5,10 @@ import { kubectlName, pathOf, type Kind } from "../api/kinds.ts";
 import type { KubeObject } from "../api/objects.ts";
 import { t } from "../messages.ts";
 import { begin, update } from "../model/activity.ts";
+import { editable } from "../model/editable.ts";
 import { editsOf, keepEdit } from "../model/edits.ts";
 import { exactTime } from "../model/quantity.ts";
-import { editable, fromYaml, toYaml } from "../model/yaml.ts";
+import { fromYaml, toYaml } from "../model/yaml.ts";
 import { Button } from "./Button.tsx";
 import { CopyButton } from "./Copy.tsx";
 import { Dialog } from "./Dialog.tsx";
@@ -21,6 +22,10 @@ interface Props {
   kind: Kind;
   object: KubeObject;
   readOnly?: boolean;
+  /** A text to begin with instead; its difference is shown at once. */
+  proposal?: string;
+  /** Called when the proposal was saved or given up. */
+  onDone?: () => void;
 }
 
 interface Review {
@@ -29,9 +34,9 @@ interface Review {
   warnings: string[];
 }
 
-export function YamlEditor({ kind, object, readOnly = false }: Props) {
+export function YamlEditor({ kind, object, readOnly = false, proposal, onDone }: Props) {
   const [base, setBase] = useState(object);
-  const [text, setText] = useState(() => toYaml(editable(object)));
+  const [text, setText] = useState(() => proposal ?? toYaml(editable(object)));
   const [error, setError] = useState<unknown>(null);
   const [review, setReview] = useState<Review | null>(null);
   const saved = toYaml(editable(base));
@@ -58,6 +63,9 @@ export function YamlEditor({ kind, object, readOnly = false }: Props) {
       setError(failure);
     }
   };
+  useEffect(() => {
+    if (proposal !== undefined && dirty) void check();
+  }, []);
   const apply = async () => {
     if (!review) return;
     try {
@@ -66,6 +74,7 @@ export function YamlEditor({ kind, object, readOnly = false }: Props) {
       setBase(answer);
       setText(toYaml(editable(answer)));
       setReview(null);
+      onDone?.();
       update(begin(t("Saved: {name}", { name: base.metadata.name })), { state: "done" });
     } catch (failure) {
       setReview(null);
@@ -82,7 +91,7 @@ export function YamlEditor({ kind, object, readOnly = false }: Props) {
         {!readOnly && (
           <>
             <EarlierVersions path={path} choose={setText} />
-            <Button disabled={dirty ? false : t("Nothing was changed")} onClick={() => (setBase(object), setText(toYaml(editable(object))), setError(null))}>
+            <Button disabled={dirty ? false : t("Nothing was changed")} onClick={() => (setBase(object), setText(toYaml(editable(object))), setError(null), onDone?.())}>
               {t("Discard")}
             </Button>
             <Button look="primary" disabled={dirty ? false : t("Nothing was changed")} onClick={() => void check()}>
@@ -94,7 +103,7 @@ export function YamlEditor({ kind, object, readOnly = false }: Props) {
       <ErrorNote error={error} />
       {stale && <Note tone="warn">{t("The object was changed elsewhere since you began. Discard to see it; saving will be refused.")}</Note>}
       <div class="editor grow">
-        <Editor value={text} label={t("YAML of {name}", { name: base.metadata.name })} readOnly={readOnly} onChange={setText} />
+        <Editor value={text} label={t("YAML of {name}", { name: base.metadata.name })} readOnly={readOnly} kind={kind} onChange={setText} />
       </div>
       {review && (
         <Dialog

@@ -20,12 +20,23 @@ export interface Activity {
   link?: { label: string; href: string };
   /** What does the same on a command line. */
   command?: string;
+  /** Takes it back; offered for a while after it was done. */
+  undo?: () => void;
 }
 
 export const activities = signal<Activity[]>([]);
 let last = 0;
 const PARALLEL = 4;
 const SHOWN_FOR = 6000;
+const UNDO_FOR = 20_000;
+/** A message under the pointer or with the focus stays this much longer. */
+const HELD_FOR = 2000;
+/** The one that the pointer or the focus is on. */
+let held: number | null = null;
+
+export function hold(id: number | null): void {
+  held = id;
+}
 
 export function dismiss(id: number): void {
   activities.value = activities.value.filter((one) => one.id !== id);
@@ -33,7 +44,25 @@ export function dismiss(id: number): void {
 
 export function update(id: number, change: Partial<Activity>): void {
   activities.value = activities.value.map((one) => (one.id === id ? { ...one, ...change } : one));
-  if (change.state === "done") setTimeout(() => dismiss(id), SHOWN_FOR);
+  if (change.state === "done") setTimeout(() => leave(id), change.undo ? UNDO_FOR : SHOWN_FOR);
+}
+
+function leave(id: number): void {
+  if (held === id) setTimeout(() => leave(id), HELD_FOR);
+  else dismiss(id);
+}
+
+/** Takes back what was done last, if it can be. Returns whether there was something. */
+export function undoLast(): boolean {
+  const last = activities.value.findLast((one) => one.undo);
+  if (last) undoOne(last);
+  return last !== undefined;
+}
+
+export function undoOne({ id, undo }: Activity): void {
+  hold(null);
+  dismiss(id);
+  undo?.();
 }
 
 export function begin(title: string, more: Partial<Activity> = {}): number {
@@ -44,12 +73,14 @@ export function begin(title: string, more: Partial<Activity> = {}): number {
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
+type Outcome = Partial<Pick<Activity, "title" | "undo">>;
+
 /** Does one thing, and tells how it went. Returns whether it worked. */
-export async function perform(title: string, work: () => Promise<unknown>, more: Pick<Activity, "link" | "command"> = {}): Promise<boolean> {
+export async function perform(title: string, work: () => Promise<unknown>, more: Pick<Activity, "link" | "command"> = {}, done?: () => Outcome): Promise<boolean> {
   const id = begin(title, more);
   try {
     await work();
-    update(id, { state: "done" });
+    update(id, { ...done?.(), state: "done" });
     return true;
   } catch (error) {
     update(id, { state: "failed", note: messageOf(error) });
@@ -58,7 +89,7 @@ export async function perform(title: string, work: () => Promise<unknown>, more:
 }
 
 /** Does the same to several things, a few at once; each has its own result. */
-export async function performAll<R>(title: string, rows: R[], nameOf: (row: R) => string, work: (row: R) => Promise<unknown>) {
+export async function performAll<R>(title: string, rows: R[], nameOf: (row: R) => string, work: (row: R) => Promise<unknown>, done?: () => Outcome) {
   const items: ActivityItem[] = rows.map((row) => ({ name: nameOf(row), state: "waiting" }));
   const id = begin(title, { items });
   const set = (index: number, change: Partial<ActivityItem>) => {
@@ -80,5 +111,5 @@ export async function performAll<R>(title: string, rows: R[], nameOf: (row: R) =
   await Promise.all(Array.from({ length: PARALLEL }, worker));
   const failed = items.filter((item) => item.state === "failed").length;
   const note = failed > 0 ? t("{failed} of {all} failed", { failed, all: items.length }) : undefined;
-  update(id, { state: failed > 0 ? "failed" : "done", note });
+  update(id, { ...(failed < items.length ? done?.() : {}), state: failed > 0 ? "failed" : "done", note });
 }

@@ -154,7 +154,7 @@ export function CreateMachine() {
         </div>
         <div class="side stack">
           <div class="editor">
-            <Editor value={text} label={t("YAML of the new machine")} onChange={setEdited} />
+            <Editor value={text} label={t("YAML of the new machine")} kind={MACHINE} onChange={setEdited} />
           </div>
           {lacks ? <Note>{t(lacks)}</Note> : error ? <ErrorNote error={error} /> : accepted ? <Note tone="ok">{t("The server accepts this machine.")}</Note> : <Note>{t("Asking the server…")}</Note>}
         </div>

@@ -26,6 +26,7 @@ const TABS: { id: string; label: string; full?: boolean; load: () => Promise<Tab
   { id: "snapshots", label: "Snapshots", load: async () => (await import("./machine/Snapshots.tsx")).MachineSnapshots },
   { id: "backups", label: "Backups", load: async () => (await import("./machine/Backups.tsx")).MachineBackups },
   { id: "events", label: "Events", load: async () => (await import("./machine/Events.tsx")).MachineEvents },
+  { id: "history", label: "History", load: async () => (await import("./machine/History.tsx")).MachineHistory },
   { id: "yaml", label: "YAML", full: true, load: async () => (await import("./machine/Yaml.tsx")).MachineYaml },
 ];
 

@@ -1,12 +1,13 @@
-import { notAllowed } from "../actions/remove.ts";
+import { deleteObject, notAllowed } from "../actions/remove.ts";
 import { MACHINE, TEMPLATE, TEMPLATE_VERSION } from "../api/kinds.ts";
 import type { Machine, Template, TemplateVersion } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { Age } from "../components/Age.tsx";
 import { Empty } from "../components/Empty.tsx";
+import { confirm } from "../components/Confirm.tsx";
 import type { Column } from "../components/Grid.tsx";
 import { ListPage } from "../components/ListPage.tsx";
-import { Menu } from "../components/Menu.tsx";
+import { Menu, type MenuItem } from "../components/Menu.tsx";
 import { t } from "../messages.ts";
 import type { Filterable } from "../model/filter.ts";
 import { href } from "../router.ts";
@@ -49,15 +50,23 @@ const COLUMNS: Column<TemplateRow>[] = [
   { id: "age", label: t("Age"), width: "52px", right: true, cell: (row) => <Age time={row.template.metadata.creationTimestamp} /> },
 ];
 
+async function askDelete({ template, versions }: TemplateRow): Promise<void> {
+  const { name, namespace } = template.metadata;
+  const body = <p>{t("Its {n} versions are deleted as well. Machines that were made from it stay.", { n: versions })}</p>;
+  const answer = await confirm({ title: t("Delete the template {name}?", { name }), body, action: t("Delete"), danger: true });
+  if (answer) await deleteObject(TEMPLATE, namespace, name);
+}
+
 export function Templates() {
   const templates = useCollection<Template>(TEMPLATE);
   const versions = useCollection<TemplateVersion>(TEMPLATE_VERSION);
   const menu = (row: TemplateRow) => {
     const { namespace } = row.template.metadata;
     const version = `/api/harvesterhci.io/v1beta1/virtualmachinetemplateversions/${namespace}/${row.standard}`;
-    const items = [
-      { label: t("Create machine"), icon: "monitor" as const, href: href(`/machines/new?template=${namespace}/${row.standard}`), disabled: row.standard ? notAllowed("create", MACHINE) : t("It has no version") },
-      { label: t("Edit default version as YAML"), icon: "edit" as const, href: href(version), disabled: row.standard ? undefined : t("It has no version") },
+    const items: MenuItem[] = [
+      { label: t("Create machine"), icon: "monitor", href: href(`/machines/new?template=${namespace}/${row.standard}`), disabled: row.standard ? notAllowed("create", MACHINE) : t("It has no version") },
+      { label: t("Edit default version as YAML"), icon: "edit", href: href(version), disabled: row.standard ? undefined : t("It has no version") },
+      { label: t("Delete"), icon: "trash", danger: true, separated: true, disabled: notAllowed("delete", TEMPLATE), run: () => void askDelete(row) },
     ];
     return <Menu label={t("Actions of {name}", { name: row.template.metadata.name })} items={items} />;
   };

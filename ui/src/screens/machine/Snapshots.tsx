@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
-import { snapshotMenu, snapshotStatus, sourceOf } from "../../actions/snapshot.tsx";
+import { snapshotMenu, snapshotStatus } from "../../actions/snapshot.tsx";
 import { stamp, takeSnapshot } from "../../actions/machine.tsx";
-import { SNAPSHOT } from "../../api/kinds.ts";
+import { RESTORE, SNAPSHOT } from "../../api/kinds.ts";
 import { may } from "../../api/session.ts";
-import type { MachineSnapshot } from "../../api/types.ts";
+import type { MachineRestore, MachineSnapshot } from "../../api/types.ts";
 import { useCollection } from "../../api/watch.ts";
 import { Age } from "../../components/Age.tsx";
 import { Button } from "../../components/Button.tsx";
@@ -15,13 +15,16 @@ import { ErrorNote } from "../../components/Note.tsx";
 import { StatusMark } from "../../components/StatusMark.tsx";
 import { t } from "../../messages.ts";
 import type { MachineRow } from "../../model/machine.ts";
+import { snapshotTree } from "../../model/snapshotTree.ts";
+
+/** Deeper branches are indented like this one: a phone has no more room. */
+const MOST_INDENTED = 4;
 
 export function MachineSnapshots({ row }: { row: MachineRow }) {
   const all = useCollection<MachineSnapshot>(SNAPSHOT, { namespace: row.namespace });
   const [taking, setTaking] = useState(false);
-  const own = [...all.items.values()]
-    .filter((one) => sourceOf(one) === row.name)
-    .sort((a, b) => ((a.metadata.creationTimestamp ?? "") < (b.metadata.creationTimestamp ?? "") ? 1 : -1));
+  const restores = useCollection<MachineRestore>(RESTORE, { namespace: row.namespace });
+  const own = snapshotTree(all.items.values(), restores.items.values(), row.name);
   const take = may("create", "snapshot.kubevirt.io", "virtualmachinesnapshots") && (
     <Button small icon="camera" look="primary" onClick={() => setTaking(true)}>
       {t("Take snapshot")}
@@ -48,10 +51,10 @@ export function MachineSnapshots({ row }: { row: MachineRow }) {
               </tr>
             </thead>
             <tbody>
-              {own.map((one) => (
+              {own.map(({ snapshot: one, depth, isCurrent }) => (
                 <tr key={one.metadata.name}>
-                  <td>
-                    <b>{one.metadata.name}</b>
+                  <td class={`branch depth-${Math.min(depth, MOST_INDENTED)}`}>
+                    <b>{one.metadata.name}</b> {isCurrent && <span class="tag">{t("the machine continues from here")}</span>}
                   </td>
                   <td>
                     <StatusMark status={snapshotStatus(one)} reason />

@@ -1,8 +1,9 @@
 import { useState } from "preact/hooks";
-import { FIELD_MANAGER, post, remove } from "../../api/http.ts";
-import { pathOf, ROLE_BINDING, USER } from "../../api/kinds.ts";
+import { deleteObject } from "../../actions/remove.ts";
+import { FIELD_MANAGER, post } from "../../api/http.ts";
+import { CLUSTER_ROLE, pathOf, ROLE_BINDING, USER } from "../../api/kinds.ts";
 import { may } from "../../api/session.ts";
-import type { LocalUser, RoleBinding } from "../../api/types.ts";
+import type { ClusterRole, LocalUser, RoleBinding } from "../../api/types.ts";
 import { useCollection } from "../../api/watch.ts";
 import { Button } from "../../components/Button.tsx";
 import { confirm } from "../../components/Confirm.tsx";
@@ -10,8 +11,8 @@ import { CopyLine } from "../../components/Copy.tsx";
 import { Field } from "../../components/Field.tsx";
 import { FormDialog } from "../../components/FormDialog.tsx";
 import { t } from "../../messages.ts";
-import { perform } from "../../model/activity.ts";
 import { membersOf, PROJECT_ROLES, type Member } from "../../model/project.ts";
+import { isProjectRole } from "../../model/role.ts";
 
 const GROUP = "rbac.authorization.k8s.io";
 const nameOf = (user: string, role: string) => `${user.toLowerCase().replace(/[^a-z0-9.-]+/g, "-")}-${role}`;
@@ -24,7 +25,7 @@ async function askRemove(project: string, member: Member): Promise<void> {
     body: <p>{others > 0 ? t("The binding {binding} has {n} more members; they lose the role as well.", { binding: name, n: others }) : t("Open consoles of the member stay until they are closed.")}</p>,
     action: t("Remove"), danger: true,
   });
-  if (answer) await perform(`${t("Remove")}: ${member.name}`, () => remove(pathOf(ROLE_BINDING, project, name)), { command: `kubectl delete rolebinding ${name} -n ${project}` });
+  if (answer) await deleteObject(ROLE_BINDING, project, name, `${member.name} (${member.role})`);
 }
 
 /** Who works in a project, and with which role. */
@@ -60,6 +61,7 @@ export function Members({ project, bindings }: { project: string; bindings: Role
 
 function AddMember({ project, onClose }: { project: string; onClose: () => void }) {
   const users = useCollection<LocalUser>(USER);
+  const composed = [...useCollection<ClusterRole>(CLUSTER_ROLE).items.values()].filter(isProjectRole);
   const [name, setName] = useState("");
   const [role, setRole] = useState("edit");
   const body = {
@@ -84,6 +86,9 @@ function AddMember({ project, onClose }: { project: string; onClose: () => void 
             <option key={value} value={value}>
               {`${value}: ${t(label)}`}
             </option>
+          ))}
+          {composed.map(({ metadata }) => (
+            <option key={metadata.name}>{metadata.name}</option>
           ))}
         </select>
       </Field>

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
-import { FIELD_MANAGER, mergePatch, post, remove } from "../../api/http.ts";
+import { deleteObject } from "../../actions/remove.ts";
+import { FIELD_MANAGER, mergePatch, post } from "../../api/http.ts";
 import { pathOf, RESOURCE_QUOTA } from "../../api/kinds.ts";
 import { may } from "../../api/session.ts";
 import type { ResourceQuota } from "../../api/types.ts";
@@ -55,7 +56,7 @@ function EditQuota({ project, own, onClose }: { project: string; own: ResourceQu
       const body = { apiVersion: "v1", kind: "ResourceQuota", metadata: { name: OWN, namespace: project }, spec: { hard } };
       await post(pathOf(RESOURCE_QUOTA, project), body, { query: { fieldManager: FIELD_MANAGER } });
     } else if (Object.keys(hard).length === 0) {
-      await remove(path);
+      if (!(await deleteObject(RESOURCE_QUOTA, project, OWN, t("limits of {project}", { project })))) throw new Error(t("The limits stay."));
     } else {
       const gone = Object.fromEntries(Object.keys(own.spec?.hard ?? {}).map((id) => [id, null]));
       await mergePatch(path, { spec: { hard: { ...gone, ...hard } } });

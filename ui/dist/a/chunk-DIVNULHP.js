@@ -1,0 +1,1 @@
+import{e as t,f as o}from"/dashboard/a/chunk-QC4VKOBK.js";var i=r=>o(r,{lineWidth:0,aliasDuplicateObjects:!1});function s(r){let n=t(r,{uniqueKeys:!0});if(typeof n!="object"||n===null||Array.isArray(n))throw new Error("The document is not an object.");return n}export{i as a,s as b};

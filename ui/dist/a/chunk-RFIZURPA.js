@@ -1,1 +1,0 @@
-import{e as o,o as e}from"/dashboard/a/chunk-JW3U5FTV.js";function a({title:n,beside:i,actions:t,above:r,full:d,children:l}){return o(()=>{document.title=`${n} · Sheaf`},[n]),e("div",{class:d?"page full":"page",children:[r,e("div",{class:"page-head",children:[e("div",{class:"title",children:[e("h1",{children:n}),i]}),t]}),l]})}export{a};

@@ -1,1 +1,0 @@
-import{c as i}from"/dashboard/a/chunk-BFLWKE7E.js";import{c as o,d as a}from"/dashboard/a/chunk-I5WB4UYO.js";import{o as t}from"/dashboard/a/chunk-JW3U5FTV.js";function r({time:e}){return t("time",{dateTime:e,title:a(e),class:"nowrap",children:o(e,Math.max(i.value,Date.now()))})}export{r as a};

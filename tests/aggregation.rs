@@ -57,7 +57,7 @@ fn service(http: &Http) {
 }
 
 fn condition(http: &Http, status: &str) -> Value {
-    poll("the condition is told", || {
+    poll("the condition is reported", || {
         let service = http.get(&format!("{SERVICES}/v1.far.example.com")).ok();
         let condition = service["status"]["conditions"][0].clone();
         if condition["status"] == status { Ok(condition) } else { Err(service.to_string()) }
@@ -148,7 +148,7 @@ fn a_server_that_is_down_takes_only_its_group_along() {
     condition(&http, "True");
     http.get(&stars).ok();
     up.store(false, Ordering::SeqCst);
-    // A change makes the server look at once.
+    // A change makes the server check at once.
     let path = format!("{SERVICES}/v1.far.example.com");
     http.merge(&path, &json!({"metadata": {"labels": {"a": "b"}}})).ok();
     let broken = condition(&http, "False");

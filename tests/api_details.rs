@@ -41,7 +41,7 @@ fn people_read_indented_json() {
 }
 
 #[test]
-fn health_is_told_under_the_names_of_upstream() {
+fn health_is_reported_under_the_names_of_upstream() {
     let sheaf = Sheaf::start();
     let http = sheaf.http();
     for probe in ["healthz", "livez", "readyz"] {
@@ -94,8 +94,8 @@ fn pods_can_be_made_but_nothing_runs_them() {
     let warning = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_has(warning, "no pod runtime in this control plane");
     for sub in ["attach", "exec", "portforward", "log", "proxy"] {
-        let told = http.get(&format!("{PODS}/shell/{sub}?command=ls")).refused(503);
-        assert_has(told, &format!("the subresource \"{sub}\" of pods needs a pod runtime"));
+        let refusal = http.get(&format!("{PODS}/shell/{sub}?command=ls")).refused(503);
+        assert_has(refusal, &format!("the subresource \"{sub}\" of pods needs a pod runtime"));
         http.get(&format!("{PODS}/missing/{sub}?command=ls")).refused(404);
     }
     for sub in ["ephemeralcontainers", "resize"] {
@@ -247,8 +247,9 @@ fn kinds_without_effect_are_stored_with_a_warning() {
         });
         let made = http.post(services, &service);
         made.ok();
-        let told = made.warnings().join("").contains(&text("the load balancer of this Service"));
-        assert_eq!(told, warned, "{kind}: {:?}", made.warnings());
+        let is_warned =
+            made.warnings().join("").contains(&text("the load balancer of this Service"));
+        assert_eq!(is_warned, warned, "{kind}: {:?}", made.warnings());
     }
 }
 
@@ -266,8 +267,8 @@ fn a_short_name_of_kubevirt_means_its_kind() {
     let path = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/virtualmachinerestores";
     sheaf.http().post(path, &restore).ok();
     let output = sheaf.kubectl().output("get vmrestore back -o name", "");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(told, "", "there is no second meaning to warn of");
+    let warnings = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(warnings, "", "there is no second meaning to warn of");
     let name = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(name.trim(), "virtualmachinerestore.snapshot.kubevirt.io/back");
 }

@@ -16,7 +16,8 @@ kind: Policy
 omitStages: [RequestReceived]
 omitManagedFields: true
 rules:
-- {level: None, userGroups: ["system:masters"], users: ["system:apiserver", "system:sheaf-controllers"]}
+- {level: None, userGroups: ["system:masters"], users: ["system:apiserver"]}
+- {level: None, userGroups: ["system:sheaf-platform"]}
 - {level: RequestResponse, resources: [{group: "", resources: [configmaps]}], namespaces: [default]}
 - {level: Metadata, resources: [{group: "", resources: [secrets, namespaces]}]}
 - {level: Metadata, nonResourceURLs: ["/version"]}
@@ -65,6 +66,7 @@ fn the_policy_says_what_is_written_down_and_how_much() {
     .ok();
     let jane = http.with("impersonate-user", "jane");
     jane.get(MAPS).refused(403);
+    jane.get("/api/v1/nodes").refused(403);
     http.get("/version").ok();
     http.get("/healthz");
 
@@ -74,7 +76,7 @@ fn the_policy_says_what_is_written_down_and_how_much() {
     assert_eq!(made["user"]["username"], "system:admin");
     assert_eq!(
         made["objectRef"],
-        json!({"resource": "configmaps", "namespace": "default", "apiVersion": "v1"})
+        json!({"resource": "configmaps", "namespace": "default", "name": "a", "apiVersion": "v1"})
     );
     assert_eq!(made["requestObject"]["data"], json!({"k": "v"}));
     assert_eq!(made["responseObject"]["metadata"]["name"], "a");
@@ -84,8 +86,9 @@ fn the_policy_says_what_is_written_down_and_how_much() {
     assert_eq!(made["annotations"]["authorization.k8s.io/decision"], "allow");
 
     let secret = event(&log, "the secret", |event| {
-        event["objectRef"]["resource"] == "secrets" && event["verb"] == "create"
+        event["objectRef"]["resource"] == "secrets" && event["objectRef"]["name"] == "s"
     });
+    assert_eq!(secret["verb"], "create", "the name is known from the body");
     assert!(secret.get("requestObject").is_none() && secret.get("responseObject").is_none());
     assert!(!std::fs::read_to_string(&log).unwrap().contains("hidden"));
 
@@ -94,8 +97,13 @@ fn the_policy_says_what_is_written_down_and_how_much() {
     });
     assert_eq!(refused["impersonatedUser"]["username"], "jane");
     assert_eq!(refused["responseStatus"]["reason"], "Forbidden");
+    assert_eq!(refused["annotations"]["authorization.k8s.io/decision"], "forbid");
     event(&log, "the version", |event| event["requestURI"] == "/version");
-    assert!(!events(&log).iter().any(|event| event["requestURI"] == "/healthz"));
+    // An administrator's policy decides alone, also for what is refused.
+    let is_left_out = |event: &Value| {
+        event["requestURI"] == "/healthz" || event["objectRef"]["resource"] == "nodes"
+    };
+    assert!(!events(&log).iter().any(is_left_out));
 }
 
 #[test]
@@ -147,7 +155,10 @@ fn changes_and_access_to_secrets_are_logged_by_default() {
     let made =
         event(&log, "the new object", |event| event["objectRef"]["resource"] == "configmaps");
     assert_eq!((&made["verb"], &made["requestObject"]), (&json!("create"), &Value::Null));
-    let noise = |event: &Value| event["user"]["username"] == "system:sheaf-controllers";
+    let noise = |event: &Value| {
+        let user = event["user"]["username"].as_str().unwrap_or_default();
+        user.starts_with("system:sheaf-controller")
+    };
     assert!(!events(&log).iter().any(noise), "the platform itself is left out");
     assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
     server.terminate();
@@ -156,6 +167,42 @@ fn changes_and_access_to_secrets_are_logged_by_default() {
     server.begin();
     server.http().delete(&format!("{MAPS}/a")).ok();
     assert!(!log.exists());
+}
+
+#[test]
+fn refused_reads_are_logged_by_default_and_those_without_credentials_are_not() {
+    let mut server = Sheaf::start();
+    server.provokes("too many refused requests");
+    let log = server.data().join("audit/audit.log");
+    server.anonymous().get(MAPS).refused(403);
+    server.bearer("wrong").get(MAPS).refused(401);
+    let as_user = |name: &str, group: &str| {
+        server.http().with("impersonate-user", name).with("impersonate-group", group)
+    };
+    as_user("system:node:two", "system:nodes").get("/api/v1/secrets").refused(403);
+    let jane = as_user("jane", "tenants");
+    for _ in 0..200 {
+        jane.get(MAPS).refused(403);
+    }
+    let of =
+        |name: &'static str| move |event: &Value| event["impersonatedUser"]["username"] == name;
+    for (name, resource) in [("jane", "configmaps"), ("system:node:two", "secrets")] {
+        let refused = event(&log, name, of(name));
+        assert_eq!((&refused["level"], &refused["verb"]), (&json!("Metadata"), &json!("list")));
+        assert_eq!(refused["stage"], "ResponseComplete");
+        assert_eq!(refused["responseStatus"]["code"], 403);
+        assert_eq!(refused["objectRef"]["resource"], resource);
+        assert_eq!(refused["annotations"]["authorization.k8s.io/decision"], "forbid");
+    }
+    let wrong = event(&log, "the wrong token", |event| event["responseStatus"]["code"] == 401);
+    assert_eq!((&wrong["user"], &wrong["sourceIPs"]), (&json!({}), &json!(["127.0.0.1"])));
+    as_user("last", "tenants").get(MAPS).refused(403);
+    event(&log, "the last one", of("last"));
+    let of_jane = events(&log).iter().filter(|event| of("jane")(event)).count();
+    // A minute has room for 60 lines, and the requests may be of two.
+    assert!((60..=120).contains(&of_jane), "{of_jane} lines");
+    let anonymous = |event: &Value| event["user"]["username"] == "system:anonymous";
+    assert!(!events(&log).iter().any(anonymous), "anybody can send these");
 }
 
 /// Takes one POST at a time and passes its body on.

@@ -1,4 +1,4 @@
-//! Certificates that are asked for, tokens to join with, and logins with somebody else's.
+//! Certificates that are asked for, tokens to join with, and logins with those of another user.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Http, Sheaf, assert_has, eventually, poll};
 
-const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+pub(crate) const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 fn whoami(http: &Http) -> Value {
@@ -26,17 +26,27 @@ fn whoami(http: &Http) -> Value {
 
 fn request(name: &str, organization: &str, signer: &str, usages: &[&str]) -> (KeyPair, Value) {
     let key = KeyPair::generate().unwrap();
+    let object = request_for(&key, name, organization, signer, usages);
+    (key, object)
+}
+
+pub(crate) fn request_for(
+    key: &KeyPair,
+    name: &str,
+    organization: &str,
+    signer: &str,
+    usages: &[&str],
+) -> Value {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     params.distinguished_name.push(DnType::OrganizationName, organization);
-    let pem = params.serialize_request(&key).unwrap().pem().unwrap();
-    let object = json!({
+    let pem = params.serialize_request(key).unwrap().pem().unwrap();
+    json!({
         "metadata": {"generateName": "r-"},
         "spec": {"request": STANDARD.encode(pem), "signerName": signer, "usages": usages,
             "expirationSeconds": 3600},
-    });
-    (key, object)
+    })
 }
 
 /// A kubeconfig for a certificate, on the server of the administrator.
@@ -299,7 +309,7 @@ fn people_log_in_with_tokens_of_their_issuer() {
         let token = issuer.token(&claims(std::slice::from_ref(&wrong)));
         assert_eq!(server.bearer(&token).get("/api").status, 401, "{wrong:?}");
     }
-    // Keys may be replaced at any time; a token with a new one makes us look again.
+    // Keys may be replaced at any time; a token with a new one makes the server query them again.
     *issuer.key.lock().unwrap() = KeyPair::generate().unwrap();
     let token = issuer.token(&claims(&[]));
     eventually("the new key is known", || server.bearer(&token).get("/api").status == 200);

@@ -1,15 +1,15 @@
 //! The commands for people: wrong input, unreachable servers, interruptions.
 
-use std::ffi::OsString;
+mod interruption;
+mod wrong_input;
+
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Output, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::harness::{Sheaf, assert_has, binary, output_of, poll};
+use crate::harness::{Sheaf, assert_has, poll};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -57,170 +57,6 @@ fn wrong_input_is_refused_and_changes_nothing() {
     }
 }
 
-/// Runs a command with exactly these words; `{}` is the word in question.
-fn run_words(sheaf: &Sheaf, line: &str, word: &str) -> (bool, String) {
-    let mut words: Vec<OsString> =
-        line.split_whitespace().map(|own| own.replace("{}", word).into()).collect();
-    if !line.starts_with("login") && !line.starts_with("replica") {
-        // Arguments after `--` are for another program.
-        let end = words.iter().position(|own| own == "--").unwrap_or(words.len());
-        words.splice(end..end, ["--data-dir".into(), sheaf.data().into()]);
-    }
-    let mut command = Command::new(binary());
-    let output = output_of(command.args(words).current_dir(sheaf.scratch(".")));
-    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-/// Commands that take the name of something that has to exist.
-const NAMED: &[&str] = &[
-    "vm start {}",
-    "vm stop {}",
-    "vm restart {}",
-    "vm pause {}",
-    "vm unpause {}",
-    "vm migrate {}",
-    "vm migrate {} --cancel",
-    "vm delete {}",
-    "vm console {}",
-    "vm vnc {} --proxy-only",
-    "vm ssh {} -- true",
-    "vm port-forward {} 22",
-    "vm logs {}",
-    "vm why {}",
-    "volume grow {} 2Gi",
-    "volume snapshot {}",
-    "volume clone {} copy",
-    "volume salvage {}",
-    "volume status {}",
-    "volume delete {}",
-    "volume create copy --from-snapshot {}",
-    "image export {} copy",
-    "image download {} copy.raw",
-    "image encrypt {} copy --class locked",
-    "image decrypt {} copy",
-    "image delete {}",
-    "network show {}",
-    "network trace {} --to 10.52.0.9:80",
-    "network create office --cluster-network {} --vlan 5",
-    "node show {}",
-    "node label {} a=b",
-    "node maintenance {}",
-    "node what-if {}",
-    "node maintenance {} --off",
-    "node remove {}",
-    "setting get {}",
-    "setting set {} x",
-    "user passwd {} --password a-long-enough-password",
-    "user delete {}",
-    "token revoke {}",
-    "replica check {}",
-];
-
-/// Names of images and files may be nearly anything, so they have rules of their own.
-fn has_name_rules(line: &str) -> bool {
-    !["image d", "image en", "replica", "token"].iter().any(|own| line.starts_with(own))
-}
-
-#[test]
-fn every_command_names_the_argument_that_is_wrong() {
-    let sheaf = Sheaf::start();
-    let long = "a".repeat(300);
-    let mut wrong = Vec::new();
-    for line in NAMED {
-        for word in ["", "none", "No_Such", long.as_str()] {
-            let (succeeds, text) = run_words(&sheaf, line, word);
-            let first = text.lines().next().unwrap_or_default();
-            let is_named = match word {
-                "" => ["<", "[", "--", "empty"].iter().any(|mark| first.contains(mark)),
-                word => first.contains(&word[..word.len().min(40)]),
-            };
-            let tells_rule = word == "none"
-                || !has_name_rules(line)
-                || first.contains("lower-case letters")
-                || word.is_empty() && first.contains("a value is required");
-            if succeeds || !is_named || !tells_rule || first.contains("panicked") {
-                let word: String = word.chars().take(12).collect();
-                wrong.push(format!("{line} with {word:?}: {text}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let left: Vec<_> = fs::read_dir(sheaf.scratch(".")).unwrap().map(|own| own.unwrap()).collect();
-    let left: Vec<_> = left.iter().map(|own| own.file_name()).collect();
-    assert!(
-        !left.iter().any(|name| name.to_string_lossy().contains("copy")),
-        "files were left: {left:?}"
-    );
-    let http = sheaf.http();
-    let images = "/apis/harvesterhci.io/v1beta1/virtualmachineimages";
-    for path in [CLAIMS, MACHINES, images] {
-        assert_eq!(http.get(path).ok()["items"], json!([]), "{path}");
-    }
-}
-
-#[test]
-fn wrong_values_of_flags_are_refused() {
-    let sheaf = Sheaf::start();
-    for (line, word, expected) in [
-        ("vm port-forward web {}", "0", "65535"),
-        ("vm port-forward web {}", "99999999", "65535"),
-        ("vm port-forward web 22 --listen {}", "here", "--listen"),
-        ("vm vnc web --listen {}", "1.2.3.4", "--listen"),
-        ("vm migrate web --to {}", "No_Node", "lower-case letters"),
-        ("volume grow data {}", "99999999999999999999Gi", "99999999999999999999Gi"),
-        ("volume grow data {}", "", "expected a size"),
-        ("volume grow data {}", "-1Gi", "-1"),
-        ("volume salvage data --replica {}", "a/b", "lower-case letters"),
-        ("image download debian {}", ".", "debian"),
-        ("network create office --cluster-network mgmt --vlan {}", "4095", "1 to 4094"),
-        ("network create office --cluster-network mgmt --vlan {}", "x", "1 to 4094"),
-        ("network create office --cluster-network mgmt --trunk {}", "9-2", "9-2 is no range"),
-        ("network create office --cluster-network mgmt --type {}", "vlan", "--vlan ID"),
-        ("network create office --cluster-network mgmt --type {}", "ovn", "untagged"),
-        ("network create office --cluster-network mgmt", "", "--type untagged"),
-        ("network trace web --to {}", "10.52.0.9", "HOST:PORT"),
-        ("network trace web --to {}", "web:0", "1 to 65535"),
-        ("network trace web --to web:80 --protocol {}", "icmp", "sctp"),
-        ("network create office --vlan {}", "5", "--cluster-network"),
-        ("user create {} --password x", "Jane Doe", "lower-case letters"),
-        ("user create jane --role {}", "king", "administrator"),
-        ("user create jane --password {}", "x", "Password must be at least"),
-        ("user create jane", "", "--password"),
-        ("token create --ttl {}", "400d", "365d"),
-        ("token create --ttl {}", "", "--ttl"),
-        ("token create --uses {}", "0", "1 to 1000"),
-        ("token create --server {}", "ftp://x", "https://HOST:PORT"),
-        ("setting set log-level {} more", "x", "more"),
-        ("setting set overcommit-config {}", "{\"cpu\":-1}", "Cannot undercommit"),
-        ("setting set kubevirt-migration {}", "{\"progressTimeout\":\"x\"}", "progressTimeout"),
-        ("support-bundle --output {}", "none/bundle.zip", "none/bundle.zip"),
-        ("support-bundle --output {}", ".", "is a directory"),
-        ("support-bundle --extra-namespaces {}", "A/b", "lower-case letters"),
-        ("login {} --password x", "http://127.0.0.1:1", "https://"),
-        ("login {} --password x", "https://127.0.0.1:1", "cannot reach"),
-        ("login {} --password x", "::", "is not a URL"),
-        (
-            "login https://127.0.0.1:1 --password x --certificate-authority {}",
-            "none.pem",
-            "none.pem",
-        ),
-        ("store backup --to {}", "none/copy.db", "none/copy.db"),
-        ("store restore --from {}", "none.db", "in use by another process"),
-        ("store copy --etcd-endpoints {}", "here", "in use by another process"),
-        ("cluster recover {}", "x", "unexpected argument"),
-        ("kubeconfig --user {}", "", "--user"),
-    ] {
-        let (succeeds, text) = run_words(&sheaf, line, word);
-        let line = line.replace("{}", word);
-        assert!(!succeeds, "sheaf {line} succeeds");
-        assert!(text.contains(expected), "sheaf {line}: {expected:?} is not in: {text}");
-        assert!(!text.contains("panicked"), "sheaf {line}: {text}");
-    }
-    let path = "/apis/harvesterhci.io/v1beta1/namespaces/harvester-system/supportbundles";
-    assert_eq!(sheaf.http().get(path).ok()["items"], json!([]), "a bundle was left");
-    assert_eq!(sheaf.run("user list").lines().count(), 2, "a user was created");
-}
-
 #[test]
 fn flags_of_the_guest_network_are_checked() {
     let sheaf = Sheaf::prepared(&[]);
@@ -263,33 +99,6 @@ fn a_volume_without_room_is_not_called_ready() {
     let sheaf = Sheaf::start();
     let text = refused(&sheaf, "volume create data --size 1Gi --class harvester-longhorn");
     assert_has(&text, "data cannot be stored");
-    assert_has(&text, "sheaf volume delete data");
-}
-
-#[test]
-fn an_interrupted_command_says_what_continues() {
-    let sheaf = Sheaf::start();
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": "never"}, "provisioner": "example.com/never"});
-    sheaf.http().post("/apis/storage.k8s.io/v1/storageclasses", &class).ok();
-    let told = sheaf.scratch("told");
-    let command = Command::new(binary())
-        .args(["volume", "create", "data", "--size", "1Gi", "--class", "never", "--data-dir"])
-        .arg(sheaf.data())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(&told).unwrap())
-        .spawn()
-        .unwrap();
-    poll("it waits", || {
-        let text = fs::read_to_string(&told).unwrap();
-        if text.contains("waiting for volume data") { Ok(()) } else { Err(text) }
-    });
-    kill_process(Pid::from_child(&command), Signal::INT).unwrap();
-    let Output { status, .. } = command.wait_with_output().unwrap();
-    assert_eq!(status.code(), Some(130));
-    let text = fs::read_to_string(&told).unwrap();
-    assert_has(&text, "interrupted: volume data is still being created");
     assert_has(&text, "sheaf volume delete data");
 }
 

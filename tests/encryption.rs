@@ -31,7 +31,7 @@ fn holds(path: &Path, value: &str) -> bool {
     bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes())
 }
 
-const VALUE: &str = "something that nobody else may read";
+const VALUE: &str = "something that no other user may read";
 
 #[test]
 fn secrets_are_unreadable_in_files_and_backups() {
@@ -97,7 +97,7 @@ fn without_its_key_a_server_does_not_start_and_changes_nothing() {
 }
 
 #[test]
-fn what_was_there_before_is_encrypted_rotated_and_made_plain_again() {
+fn existing_secrets_are_encrypted_rotated_and_decrypted_again() {
     let mut server = Sheaf::with(&["--encrypt-secrets=false"]);
     make(&server, "s", VALUE);
     server.terminate();

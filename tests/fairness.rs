@@ -11,8 +11,8 @@ use crate::harness::{Hook, Http, Said, Sheaf, assert_has, eventually};
 const FLOW: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Somebody who may read config maps, with a token.
-fn somebody(server: &Sheaf, name: &str) -> Http {
+/// A user who may read config maps, with a token.
+fn config_reader(server: &Sheaf, name: &str) -> Http {
     let token = server.run(&format!("token create --user {name}"));
     let http = server.bearer(token.trim());
     let rbac = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -37,7 +37,7 @@ fn answers_say_where_their_request_belonged() {
     let get = |path: &str| admin.get(&format!("{FLOW}/{path}")).ok();
     let reply = admin.get(MAPS);
     assert_eq!(reply.header("x-kubernetes-pf-flowschema-uid"), uid(&get("flowschemas/exempt")));
-    let jane = somebody(&server, "jane");
+    let jane = config_reader(&server, "jane");
     let reply = jane.get(MAPS);
     let (schema, level) =
         (get("flowschemas/global-default"), get("prioritylevelconfigurations/global-default"));
@@ -59,13 +59,13 @@ fn answers_say_where_their_request_belonged() {
 }
 
 #[test]
-fn who_finds_no_seat_is_told_to_come_back() {
+fn a_request_without_a_seat_is_asked_to_retry() {
     let server = Sheaf::start();
     let admin = server.http();
     let level = json!({"metadata": {"name": "tiny"}, "spec": {"type": "Limited",
         "limited": {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}}});
     admin.post(&format!("{FLOW}/prioritylevelconfigurations"), &level).ok();
-    let jane = somebody(&server, "jane");
+    let jane = config_reader(&server, "jane");
     let schema = json!({"metadata": {"name": "jane"}, "spec": {
         "priorityLevelConfiguration": {"name": "tiny"}, "matchingPrecedence": 50,
         "rules": [{"subjects": [{"kind": "User", "user": {"name": "jane"}}],
@@ -75,15 +75,15 @@ fn who_finds_no_seat_is_told_to_come_back() {
     let reply = jane.get(MAPS);
     assert_eq!((reply.status, reply.header("retry-after")), (429, "1"));
     assert_has(reply.text(), "Too many requests, please try again later.");
-    let joe = somebody(&server, "joe");
+    let joe = config_reader(&server, "joe");
     assert_eq!(joe.get(MAPS).status, 200);
     assert_has(admin.get("/metrics").text(), "apiserver_flowcontrol_rejected_requests_total 1");
 }
 
 #[test]
-fn a_flood_is_served_and_so_is_everybody_else() {
+fn a_flood_is_served_and_so_are_all_others() {
     let server = Sheaf::start();
-    let (noisy, quiet) = (somebody(&server, "noisy"), somebody(&server, "quiet"));
+    let (noisy, quiet) = (config_reader(&server, "noisy"), config_reader(&server, "quiet"));
     let (over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         for _ in 0..24 {
@@ -122,10 +122,10 @@ fn a_flood_is_served_and_so_is_everybody_else() {
 }
 
 #[test]
-fn those_who_wait_for_a_slow_webhook_keep_nobody_from_writing() {
+fn requests_that_wait_for_a_slow_webhook_do_not_block_others() {
     let hook = Hook::start(|_| Said::Nothing);
     let server = Sheaf::start();
-    let jane = somebody(&server, "jane");
+    let jane = config_reader(&server, "jane");
     let configuration = json!({"metadata": {"name": "slow"}, "webhooks": [{
         "name": "slow.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "clientConfig": {"url": hook.url("/"), "caBundle": hook.bundle()}, "timeoutSeconds": 30,
@@ -146,7 +146,7 @@ fn those_who_wait_for_a_slow_webhook_keep_nobody_from_writing() {
         }
         eventually("all of them wait for the webhook", || hook.asked().len() == many);
         jane.post(MAPS, &json!({"metadata": {"name": "quick"}})).ok();
-        // Now they are told that there is no webhook any more.
+        // Now they learn that there is no webhook any longer.
         drop(hook);
     });
 }

@@ -75,7 +75,8 @@ fn orphans_stay() {
     assert!(exists(&http, "grandchild"));
 }
 
-/// Kinds from before there was garbage collection keep what they own, unless told otherwise.
+/// Kinds from before there was garbage collection keep what they own, unless the request says
+/// otherwise.
 #[test]
 fn controllers_and_jobs_orphan_by_default() {
     let sheaf = Sheaf::start();
@@ -141,11 +142,11 @@ fn an_object_lives_as_long_as_one_of_its_owners() {
         shared["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.len() == 1)
     });
     delete(&http, "second", "Background");
-    eventually("nobody owns it", || !exists(&http, "shared"));
+    eventually("it has no owner", || !exists(&http, "shared"));
 }
 
 #[test]
-fn a_child_of_nobody_is_garbage() {
+fn a_child_without_an_owner_is_garbage() {
     let sheaf = Sheaf::start();
     let http = sheaf.http();
     create(&http, &owned("stray", &[("never", &json!("00000000-0000-0000-0000-000000000000"))]));

@@ -1,4 +1,4 @@
-//! Documents whose every change is looked at: discovery, the index of OpenAPI, tables.
+//! Documents whose every change is reviewed: discovery, the index of OpenAPI, tables.
 //!
 //! `make golden` rewrites them; the difference is reviewed like code.
 

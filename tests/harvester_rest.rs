@@ -4,8 +4,10 @@ mod actions;
 mod bundle;
 mod clients;
 mod fuzz;
+mod guest;
 mod login;
 mod objects;
+mod rights;
 mod subscribe;
 
 use serde_json::{Value, json};

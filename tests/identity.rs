@@ -1,6 +1,7 @@
 //! Authentication and authorization of users.
 
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 use crate::harness::{Http, Sheaf, assert_has, eventually};
 
@@ -29,7 +30,7 @@ fn binding(kind: &str, name: &str, role: (&str, &str), user: &str) -> Value {
     })
 }
 
-/// The administrator, acting as somebody.
+/// The administrator, acting as another user.
 fn acting(sheaf: &Sheaf, user: &str) -> Http {
     sheaf.http().with("impersonate-user", user)
 }
@@ -129,15 +130,15 @@ fn an_account_token_lives_as_long_as_its_account() {
 }
 
 #[test]
-fn nobody_sees_health_and_version_only() {
+fn anonymous_users_see_health_and_version_only() {
     let sheaf = Sheaf::start();
-    let nobody = sheaf.anonymous();
+    let anonymous = sheaf.anonymous();
     for open in ["/healthz", "/livez", "/readyz", "/version"] {
-        assert_eq!(nobody.get(open).status, 200, "{open}");
+        assert_eq!(anonymous.get(open).status, 200, "{open}");
     }
-    let refused = nobody.get("/api/v1/namespaces").refused(403);
+    let refused = anonymous.get("/api/v1/namespaces").refused(403);
     assert_has(refused, "User \"system:anonymous\" cannot list resource \"namespaces\"");
-    assert_has(nobody.get("/metrics").refused(403), "cannot get path \"/metrics\"");
+    assert_has(anonymous.get("/metrics").refused(403), "cannot get path \"/metrics\"");
     assert_has(sheaf.bearer("nonsense").get("/api/v1/namespaces").refused(401), "Unauthorized");
     assert_has(sheaf.bearer("a.b.c").get("/version").refused(401), "Unauthorized");
 }
@@ -188,7 +189,7 @@ fn rights_follow_roles_at_once() {
 }
 
 #[test]
-fn nobody_gives_what_they_do_not_have() {
+fn users_cannot_grant_rights_that_they_do_not_have() {
     let sheaf = Sheaf::start();
     let http = sheaf.http();
     let rules = json!([
@@ -249,6 +250,40 @@ fn the_default_roles_are_there() {
     }
     let binding = http.get(&format!("{RBAC}/clusterrolebindings/cluster-admin")).ok();
     assert_eq!(binding["subjects"][0]["name"], "system:masters");
+}
+
+/// A version adds rights to its roles; clusters of the version before get them at the next start.
+#[test]
+fn roles_of_the_platform_get_back_what_they_lack() {
+    let mut sheaf = Sheaf::start();
+    let path = |name: &str| format!("{RBAC}/clusterroles/{name}");
+    let rules = |sheaf: &Sheaf, name: &str| sheaf.http().get(&path(name)).ok()["rules"].clone();
+    let (edit, driver) = ("harvesterhci.io:edit", "harvesterhci.io:csi-driver");
+    let complete = rules(&sheaf, edit);
+    let mut older = sheaf.http().get(&path(edit)).ok();
+    older["rules"].as_array_mut().unwrap().remove(0);
+    sheaf.http().put(&path(edit), &older).ok();
+    // An administrator who wants fewer rights says so.
+    let mut reduced = sheaf.http().get(&path(driver)).ok();
+    let opt_out = "rbac.authorization.kubernetes.io/autoupdate";
+    reduced["metadata"]["annotations"] = json!({opt_out: "false"});
+    reduced["rules"] = json!([]);
+    sheaf.http().put(&path(driver), &reduced).ok();
+    sheaf.kill();
+    sheaf.begin();
+    // As upstream does, one rule is added for each missing right.
+    let rights = |rules: &Value| -> BTreeSet<String> {
+        let of = |rule: &Value, field: &str| rule[field].as_array().cloned().unwrap_or_default();
+        let mut rights = BTreeSet::new();
+        for rule in rules.as_array().unwrap() {
+            for resource in of(rule, "resources") {
+                rights.insert(format!("{} {resource} {}", rule["apiGroups"], rule["verbs"]));
+            }
+        }
+        rights
+    };
+    assert_eq!(rights(&rules(&sheaf, edit)), rights(&complete));
+    assert_eq!(rules(&sheaf, driver), json!([]));
 }
 
 #[test]

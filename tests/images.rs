@@ -235,7 +235,7 @@ fn image_alarms(node: &Node) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_not_the_image_that_was_meant_is_refused_and_leaves_nothing() {
+fn wrong_images_are_refused_and_leave_nothing() {
     let node = start();
     let web = Web::start();
     let good = qcow2(&node, &disk());
@@ -272,6 +272,43 @@ fn what_is_not_the_image_that_was_meant_is_refused_and_leaves_nothing() {
     }
     assert_eq!(node.sheaf.http().get(IMAGES).ok()["items"], json!([]));
     eventually("alarms end with their images", || image_alarms(&node).is_empty());
+}
+
+#[test]
+fn an_image_is_at_most_as_large_as_the_node_allows() {
+    let mut node = start();
+    node.sheaf.kill();
+    let arguments = ["--node-name", "one", "--guest-network", "user", "--max-image-size", "10Mi"];
+    node.sheaf.set_arguments(arguments.map(str::to_owned).to_vec());
+    node.sheaf.begin();
+    let web = Web::start();
+    let raw = disk();
+    web.put("raw", raw.clone(), Fault::None);
+    // 8 MiB as it comes, and 12 as a disk.
+    web.put("qcow2", qcow2(&node, &raw), Fault::None);
+    let packed = node.sheaf.scratch("zeros");
+    fs::write(&packed, vec![0; 12 * MIB]).unwrap();
+    let output = Command::new("xz").args(["-0", "-c"]).arg(&packed).output().unwrap();
+    web.put("packed", output.stdout, Fault::None);
+    let limit = "more than 10485760 bytes, the limit of this node (--max-image-size)";
+    for (name, kind) in [("raw", "Initialized"), ("qcow2", "Imported"), ("packed", "Imported")] {
+        download(&node, name, &web.url(name), json!({}));
+        let image = until(&node, name, kind, "False");
+        assert_has(condition(&image, kind)["message"].as_str().unwrap(), limit);
+    }
+    let http = node.sheaf.http();
+    http.post(IMAGES, &image("up", "upload", json!({}))).ok();
+    for size in ["", "&size=12582912"] {
+        let request = Request::post(format!("{UPLOADS}/up?action=upload{size}"))
+            .header("content-type", "application/octet-stream");
+        let reply = http.send(request, raw.clone());
+        assert_eq!(reply.status, 500, "{}", reply.text());
+        assert_has(reply.text(), limit);
+    }
+    assert!(files(&node).is_empty(), "space is given back: {:?}", files(&node));
+    web.put("small", raw[..8 * MIB].to_vec(), Fault::None);
+    download(&node, "small", &web.url("small"), json!({}));
+    until(&node, "small", "Imported", "True");
 }
 
 #[test]
@@ -390,19 +427,19 @@ fn an_image_that_no_disk_takes_says_so_until_one_does() {
     web.put("good", qcow2(&node, &disk()), Fault::None);
     let parameters = json!({"storageClassParameters": {"diskSelector": "nvme"}});
     download(&node, "picky", &web.url("good"), parameters);
-    let told = || {
+    let initialized = || {
         let image = node.sheaf.http().get(&format!("{IMAGES}/picky")).json();
         condition(&image, "Initialized")
     };
     let why = "disk default-disk of node one does not have the tag nvme";
-    eventually("it says that there is no disk", || told()["reason"] == "NoDisk");
-    assert_has(told()["message"].as_str().unwrap(), why);
-    assert_eq!(told()["status"], "Unknown", "nothing has failed");
+    eventually("it says that there is no disk", || initialized()["reason"] == "NoDisk");
+    assert_has(initialized()["message"].as_str().unwrap(), why);
+    assert_eq!(initialized()["status"], "Unknown", "nothing has failed");
     assert_has(node.sheaf.run("image list"), why);
     let own = format!("{LONGHORN}/nodes/one");
     let closed = json!({"spec": {"disks": {"default-disk": {"allowScheduling": false}}}});
     node.sheaf.http().merge(&own, &closed).ok();
-    let is_closed = || told()["message"].as_str().unwrap().contains("takes no more");
+    let is_closed = || initialized()["message"].as_str().unwrap().contains("is not schedulable");
     eventually("it says what has changed", is_closed);
     let open = json!({"allowScheduling": true, "tags": ["nvme"]});
     node.sheaf.http().merge(&own, &json!({"spec": {"disks": {"default-disk": open}}})).ok();
@@ -464,8 +501,8 @@ fn images_are_uploaded_by_browsers_and_at_the_terminal() {
     fs::write(node.sheaf.scratch("disk"), disk()).unwrap();
     let output = Command::new("xz").args(["-0", "-c"]).arg(node.sheaf.scratch("disk")).output();
     fs::write(&packed, output.unwrap().stdout).unwrap();
-    let told = node.sheaf.run(&format!("image upload Debian_12 {}", packed.display()));
-    assert_has(told, "Debian_12 is ready: a disk of 12 MiB");
+    let printed = node.sheaf.run(&format!("image upload Debian_12 {}", packed.display()));
+    assert_has(printed, "Debian_12 is ready: a disk of 12 MiB");
     assert!(fs::read(backing(&node)).unwrap() == disk());
     node.sheaf.run("image delete Debian_12");
     assert!(files(&node).is_empty(), "{:?}", files(&node));
@@ -481,8 +518,8 @@ fn a_volume_becomes_an_image_while_its_machine_runs() {
     node.sheaf.run(&format!("image import pulse {}", web.url("pulse")));
     node.sheaf.run("vm create web --image pulse --memory 16Mi --disk 16Mi");
     node.until_said("boot 1");
-    let told = node.sheaf.run("image export web-disk golden");
-    assert_has(told, "golden is ready: a disk of 16 MiB");
+    let printed = node.sheaf.run("image export web-disk golden");
+    assert_has(printed, "golden is ready: a disk of 16 MiB");
     node.sheaf.run("vm delete web");
     node.until_empty();
     let http = node.sheaf.http();

@@ -18,7 +18,7 @@ fn a_suite_starts_us_as_it_starts_kube_apiserver() {
     assert_has(server.log(), "some-new-flag");
     assert!(!server.log().contains("feature-gates"), "it is known and harmless");
 
-    // Only the server: nobody fills namespaces, and machines are not known.
+    // Only the server: no controller fills namespaces, and machines are not known.
     http.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).ok();
     assert_eq!(http.get("/apis/kubevirt.io").status, 404);
     let pod =
@@ -29,10 +29,10 @@ fn a_suite_starts_us_as_it_starts_kube_apiserver() {
     let service = http.post("/api/v1/namespaces/team/services", &service).ok();
     assert_has(service["spec"]["clusterIP"].as_str().unwrap(), "10.0.0.");
 
-    // RBAC is on, and nobody in particular sees health only.
-    let nobody = server.anonymous();
+    // RBAC is on, and anonymous users see health only.
+    let anonymous = server.anonymous();
     assert_has(
-        nobody.get("/api/v1/namespaces").refused(403),
+        anonymous.get("/api/v1/namespaces").refused(403),
         "User \"system:anonymous\" cannot list",
     );
     server.kubectl().run("get namespaces team");
@@ -148,7 +148,7 @@ fn machines_live_in_a_cluster_that_is_not_ours() {
     // Objects of the cluster are left to the cluster.
     http.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).ok();
     http.merge(&format!("{machines}/web"), &json!({"spec": {"runStrategy": "Halted"}})).ok();
-    eventually("the instance is told to go", || {
+    eventually("the instance is being deleted", || {
         let instance = http.get(&format!("{instances}/web"));
         instance.status == 404 || instance.json()["metadata"]["deletionTimestamp"].is_string()
     });

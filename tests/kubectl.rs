@@ -232,7 +232,7 @@ fn watches_until_it_is_stopped() {
         watching.until("second");
         let only =
             kubectl.follow("get configmap second --watch-only --output-watch-events -o name");
-        // There is no line that tells when a watch-only has begun: change until it is seen.
+        // There is no line that shows when a watch-only has begun: change until it is seen.
         let mut turn = 0;
         eventually("the change is seen", || {
             turn += 1;
@@ -245,17 +245,17 @@ fn watches_until_it_is_stopped() {
 #[test]
 fn waits_for_conditions_and_deletion() {
     each(0, |_, kubectl| {
-        // Older ones fail if it is gone before they look.
+        // Older ones fail if it is gone before they read it.
         if kubectl.minor() >= 23 {
             kubectl.run("create configmap gone");
-            let wait = kubectl.follow("wait configmap/gone --for=delete --timeout=60s");
+            let wait = kubectl.follow("wait configmap/gone --for=delete --timeout=300s");
             kubectl.run("delete configmap gone --wait=false");
             wait.finish();
         }
         kubectl.run("create configmap ready --from-literal=phase=no");
         if kubectl.minor() >= 23 {
             let wait = kubectl
-                .follow("wait configmap/ready --for=jsonpath={.data.phase}=yes --timeout=60s");
+                .follow("wait configmap/ready --for=jsonpath={.data.phase}=yes --timeout=300s");
             kubectl.run(r#"patch configmap ready --type=merge -p '{"data":{"phase":"yes"}}'"#);
             wait.finish();
         }
@@ -306,7 +306,7 @@ fn replaces_and_deletes_by_selector() {
 }
 
 #[test]
-fn tells_what_one_may_do_and_who_one_is() {
+fn auth_commands_report_the_user_and_their_rights() {
     each(0, |_, kubectl| {
         assert_eq!(kubectl.run("auth can-i create configmaps").trim(), "yes");
         assert_has(kubectl.run("auth can-i --list"), "*.*");

@@ -3,10 +3,12 @@
 //! One module per feature. [`harness`] starts servers and clients; see docs/testing.md.
 
 #![expect(clippy::unwrap_used, reason = "a test that meets something unexpected has failed")]
+#![expect(clippy::too_many_lines, reason = "a test is one scenario from its start to its end")]
 
 mod harness;
 
 mod aggregation;
+mod alarms;
 mod api_details;
 mod appliance;
 mod audit;

@@ -11,7 +11,7 @@ fn config_map(name: &str, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
 
-/// A namespace of the test's own, in which nobody else writes any more.
+/// A namespace of the test's own, in which no controller writes any longer.
 fn judged(sheaf: &Sheaf) -> Http {
     let http = sheaf.http();
     let namespace =
@@ -354,14 +354,14 @@ fn rights_and_namespaces_are_seen_by_expressions() {
     let http = judged(&sheaf);
     let rules = json!([
         {"expression": "authorizer.requestResource.check('create').allowed()"},
-        {"expression": "!authorizer.serviceAccount('default', 'nobody').group('').resource('secrets').check('get').allowed()"},
+        {"expression": "!authorizer.serviceAccount('default', 'absent').group('').resource('secrets').check('get').allowed()"},
         {"expression": "namespaceObject.metadata.labels['kubernetes.io/metadata.name'] == 'judged'"},
         {"expression": "namespaceObject.status.phase == 'Active'"},
         {"expression": "request.kind.kind == 'ConfigMap' && request.resource.resource == 'configmaps'"},
     ]);
     validating(
         &http,
-        "looking",
+        "reading",
         json!({"validations": rules}),
         json!({"validationActions": ["Deny"]}),
     );

@@ -1,23 +1,68 @@
 //! Attacks that must fail, each with an answer that says why. The attacker is `mallory`, a tenant
 //! with the role `edit` in namespace `team`; the targets are in namespace `victim`.
 
+mod backups;
+mod certificates;
+mod confinement;
 mod connections;
 mod disks;
 mod files;
+mod grants;
+mod host_disks;
 mod imports;
 mod paths;
 mod references;
 mod services;
+mod snapshots;
 mod trust;
+
+use std::ops::Deref;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Sheaf, eventually};
+use crate::harness::{Http, Sheaf, eventually, poll};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
+/// The tenant's access. When the test ends, each of its requests that was refused has to have a line
+/// in the audit log.
+struct Tenant {
+    http: Http,
+    log: PathBuf,
+}
+
+impl Deref for Tenant {
+    type Target = Http;
+
+    fn deref(&self) -> &Http {
+        &self.http
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        for (id, code) in self.http.refusals() {
+            poll(&format!("the refusal {id} is in the audit log"), || {
+                let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+                let events = text.lines().filter(|line| line.contains(&id));
+                let mut events = events.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+                let is_known = events.any(|event| {
+                    event["user"]["username"] == "system:admin"
+                        && event["impersonatedUser"]["username"] == "mallory"
+                        && event["responseStatus"]["code"] == code
+                });
+                if is_known { Ok(()) } else { Err(text) }
+            });
+        }
+    }
+}
+
 /// Creates both namespaces and answers with the tenant's access.
-fn tenant(sheaf: &Sheaf) -> Http {
+fn tenant(sheaf: &Sheaf) -> Tenant {
     let admin = sheaf.http();
     for name in ["team", "victim"] {
         let namespace =
@@ -34,6 +79,7 @@ fn tenant(sheaf: &Sheaf) -> Http {
         ("create", "cdi.kubevirt.io", "datasources"),
         ("create", "upload.cdi.kubevirt.io", "uploadtokenrequests"),
         ("create", "kubevirt.io", "virtualmachines"),
+        ("create", "snapshot.kubevirt.io", "virtualmachinesnapshotcontents"),
         ("create", "harvesterhci.io", "virtualmachineimages"),
         ("list", "harvesterhci.io", "keypairs"),
     ] {
@@ -48,7 +94,16 @@ fn tenant(sheaf: &Sheaf) -> Http {
             mallory.post(path, &review).ok()["status"]["allowed"] == true
         });
     }
-    mallory
+    Tenant { http: mallory, log: sheaf.data().join("audit/audit.log") }
+}
+
+/// A controller of the cluster.
+fn controller(sheaf: &Sheaf) -> Http {
+    sheaf
+        .http()
+        .with("impersonate-user", "system:sheaf-controller:machines")
+        .with("impersonate-group", "system:sheaf-platform")
+        .with("impersonate-group", "system:masters")
 }
 
 /// Binds a role, `KIND/NAME`, in a namespace.

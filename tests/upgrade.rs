@@ -92,6 +92,7 @@ fn a_program_that_does_not_work_is_not_kept() {
     lab.node.sheaf.provokes("cannot use a program");
     let refused = lab.node.sheaf.command(&format!("upgrade --binary {}", text.display()));
     assert_has(String::from_utf8_lossy(&refused.stderr), "does not run on this machine");
+    assert_has(lab.node.sheaf.run("upgrade abort"), "all nodes have gone back");
     let installed = fs::canonicalize(binary()).unwrap();
     assert_eq!(program_of(lab.node.sheaf.pid()), installed);
 

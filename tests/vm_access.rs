@@ -1,4 +1,4 @@
-//! How people and probes get into a guest, and what a config drive tells it: a real Linux.
+//! How people and probes get into a guest, and the content of its config drive: a real Linux.
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
@@ -53,7 +53,7 @@ spec:
       - {{name: cd, secret: {{secretName: passwords, volumeLabel: secrets}}}}
       - name: seed
         cloudInitConfigDrive:
-          userData: \"#cloud-config\\npassword: {PASSWORD}\\nruncmd:\\n- touch /etc/told\\n\"
+          userData: \"#cloud-config\\npassword: {PASSWORD}\\nruncmd:\\n- touch /etc/configured\\n\"
           networkData: '{{\"links\": []}}'
 ",
         disk = disk.display()
@@ -61,7 +61,7 @@ spec:
 }
 
 #[test]
-fn a_guest_is_told_by_a_config_drive_and_reached_through_its_ports() {
+fn a_guest_is_configured_by_a_config_drive_and_reached_through_its_ports() {
     let node = Node::networked("shfaccess", "10.213.8.0/24");
     node.kubectl().apply(&machine(&node));
     node.until(VMI, "/status/phase", "Running");
@@ -71,9 +71,10 @@ fn a_guest_is_told_by_a_config_drive_and_reached_through_its_ports() {
     shell.sees(read, PASSWORD);
     its_port_is_its_readiness(&node, &mut shell);
     a_service_leads_to_it(&node, &mut shell);
+    a_port_forward_leads_to_it(&node);
     a_policy_decides_whom_it_reaches(&node, &mut shell);
     clients_lend_it_their_usb_devices(&node);
-    what_it_depends_on_is_told(&node);
+    its_dependencies_are_reported(&node);
     a_password_changes_while_it_runs(&node, &mut shell);
     node.kubectl().run("delete vm a");
     node.until_empty();
@@ -81,7 +82,7 @@ fn a_guest_is_told_by_a_config_drive_and_reached_through_its_ports() {
 
 fn the_drive_says_who_it_is(node: &Node, shell: &mut Shell) {
     assert_eq!(shell.run("hostname"), "drive");
-    shell.sees("ls /etc/told", "/etc/told");
+    shell.sees("ls /etc/configured", "/etc/configured");
     let read = |file: &str| {
         format!(
             "mount -o ro $(findfs LABEL=config-2) /mnt && cat /mnt/openstack/latest/{file}; \
@@ -108,7 +109,7 @@ fn its_port_is_its_readiness(node: &Node, shell: &mut Shell) {
         });
     };
     until("True");
-    // From the node itself, as from anybody else.
+    // From the node itself, as from any other client.
     let vmi = node.sheaf.http().get(VMI).ok();
     let address = vmi["status"]["interfaces"][0]["ipAddress"].as_str().unwrap();
     let address: SocketAddr = format!("{address}:22").parse().unwrap();
@@ -161,6 +162,39 @@ fn a_service_leads_to_it(node: &Node, shell: &mut Shell) {
     shell.sees(&format!("{resolve} | grep -q NXDOMAIN && echo gone"), "gone");
 }
 
+/// From another host, at an address of the node.
+fn a_port_forward_leads_to_it(node: &Node) {
+    let _outside = Outside::start();
+    let create = "network forward create ssh --to a --port 2222:22 --address 198.51.100.1";
+    assert!(node.sheaf.run(create).starts_with("port forward ssh created"));
+    let shown = poll("the forward is ready", || {
+        let shown = node.sheaf.run("network forward list");
+        if shown.contains("to 10.213.8.") { Ok(shown) } else { Err(shown) }
+    });
+    let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..4], ["ssh", "198.51.100.1", "2222:22/tcp", "a"], "{shown}");
+    let ask = format!(
+        "netns exec {} busybox nc -w 10 198.51.100.1 2222 </dev/null | head -c 7",
+        Outside::NAME
+    );
+    let answer = || {
+        let output = Command::new("sh").args(["-c", &format!("ip {ask}")]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    poll("the other host is answered by the guest", || match answer() {
+        said if said == "SSH-2.0" => Ok(()),
+        said => Err(said),
+    });
+    let addresses = node.sheaf.run("network addresses --network guest");
+    let row = addresses.lines().find(|line| line.contains("default/a")).unwrap();
+    assert!(row.starts_with("guest") && row.ends_with("in use"), "{addresses}");
+    node.sheaf.run("network forward delete ssh");
+    poll("the port is closed", || match answer() {
+        said if said.is_empty() => Ok(()),
+        said => Err(said),
+    });
+}
+
 /// A host beyond the node, with a server at port 7000.
 struct Outside {
     server: std::process::Child,
@@ -177,7 +211,7 @@ impl Outside {
             assert!(output.status.success(), "ip {line}: {output:?}");
         };
         // A run that was killed leaves it behind.
-        let _ = Command::new("ip").args(["netns", "del", name]).output();
+        Self::remove();
         ip(&format!("netns add {name}"));
         ip(&format!("link add shfaccess1 type veth peer name eth0 netns {name}"));
         ip("address add 198.51.100.1/24 dev shfaccess1");
@@ -188,13 +222,19 @@ impl Outside {
         let server = Command::new("ip").args(serve.split_whitespace()).spawn().unwrap();
         Self { server }
     }
+
+    /// The link is gone at once then, and not only when the kernel gets to the namespace.
+    fn remove() {
+        let _ = Command::new("ip").args(["link", "del", "shfaccess1"]).output();
+        let _ = Command::new("ip").args(["netns", "del", Self::NAME]).output();
+    }
 }
 
 impl Drop for Outside {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
-        let _ = Command::new("ip").args(["netns", "del", Self::NAME]).output();
+        Self::remove();
     }
 }
 
@@ -236,7 +276,7 @@ fn clients_lend_it_their_usb_devices(node: &Node) {
     again.until(b"qemu usb-redir guest");
 }
 
-fn what_it_depends_on_is_told(node: &Node) {
+fn its_dependencies_are_reported(node: &Node) {
     let path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/a/objectgraph";
     let graph = node.sheaf.http().get(path).ok();
     assert_eq!(graph["objectReference"]["kind"], "VirtualMachine");

@@ -18,14 +18,14 @@ const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 /// The volume that is plugged in and out.
 const EXTRA: &str = "extra";
 
-/// Numbers that look random and are the same for the same seed.
+/// Numbers that appear random and are the same for the same seed.
 struct Dice(u64);
 
 impl Dice {
-    /// From the environment, or another one each time; told, so that a run can be repeated.
+    /// From the environment, or another one each time; printed, so that a run can be repeated.
     fn new() -> Self {
-        let told = std::env::var("SHEAF_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = told.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let given = std::env::var("SHEAF_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         eprintln!("the same moments again: SHEAF_SEED={seed}");
         Self(seed | 1)
     }
@@ -63,7 +63,7 @@ impl Wish {
             "spec": {
                 "runStrategy": if self.runs { "Always" } else { "Halted" },
                 "template": {"spec": {
-                    // Guests in the middle of their boot do not hear the button.
+                    // Guests in the middle of their boot do not react to the button.
                     "terminationGracePeriodSeconds": 3,
                     "domain": {
                         "memory": {"guest": "16Mi"},
@@ -265,7 +265,7 @@ impl Chaos {
         }
         let plugged = self.wishes[name].plugged;
         let volumes = vmi["status"]["volumeStatus"].as_array().cloned().unwrap_or_default();
-        let told = volumes.iter().any(|volume| {
+        let reported = volumes.iter().any(|volume| {
             volume["name"] == EXTRA && !volume["target"].as_str().unwrap_or_default().is_empty()
         });
         let folder = self.node.sheaf.data().join("agent/vmis").join(uid);
@@ -273,16 +273,17 @@ impl Chaos {
         let record: Value = serde_json::from_slice(&record).unwrap_or_default();
         let disks = record["machine"]["disks"].as_array().cloned().unwrap_or_default();
         let recorded = disks.iter().any(|disk| disk["name"] == EXTRA);
-        (told != plugged || recorded != plugged)
-            .then(|| format!("{name}: plugged {plugged}, told {told}, recorded {recorded}: {vmi}"))
+        (reported != plugged || recorded != plugged).then(|| {
+            format!("{name}: plugged {plugged}, reported {reported}, recorded {recorded}: {vmi}")
+        })
     }
 
     fn status_complaint(&self) -> Option<String> {
         self.wishes.iter().find_map(|(name, wish)| {
             let vm = self.node.sheaf.http().get(&at(VMS, name)).json();
             let expected = if wish.runs { "Running" } else { "Stopped" };
-            let told = text(&vm, "/status/printableStatus");
-            (told != expected).then(|| format!("{name} is {told} instead of {expected}"))
+            let status = text(&vm, "/status/printableStatus");
+            (status != expected).then(|| format!("{name} is {status} instead of {expected}"))
         })
     }
 
@@ -303,9 +304,11 @@ impl Chaos {
         });
         poll("the agent has the files of a fresh one", || {
             let now = files(&self.node.sheaf.data().join("agent"));
-            // QEMU may have been asked for its features after the first look.
-            let is_cache = |path: &&PathBuf| path.ends_with("probe.json");
-            let left: Vec<_> = now.difference(&self.fresh).filter(|path| !is_cache(path)).collect();
+            // Files of the node itself, which it may write after its first start.
+            let is_own = |path: &&PathBuf| {
+                ["probe.json", "host-network.lock"].iter().any(|name| path.ends_with(name))
+            };
+            let left: Vec<_> = now.difference(&self.fresh).filter(|path| !is_own(path)).collect();
             if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
         });
     }

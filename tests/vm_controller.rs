@@ -172,11 +172,11 @@ fn a_service_finds_the_machines_that_it_selects() {
         found["subsets"][0]["addresses"][0]["ip"] == "10.52.0.9"
     });
     http.merge(&at(VMS, "web"), &json!({"spec": {"runStrategy": "Halted"}})).ok();
-    eventually("it is told to stop", || {
+    eventually("it is asked to stop", || {
         http.get(&at(VMIS, "web")).ok()["metadata"]["deletionTimestamp"].is_string()
     });
     finish(&http, "web", "Succeeded");
-    eventually("nobody answers any more", || {
+    eventually("no endpoint is left", || {
         let slices = http.get(slices).ok();
         slices["items"][0]["endpoints"].as_array().is_none_or(Vec::is_empty)
     });
@@ -202,7 +202,7 @@ fn a_machine_waits_for_its_claim_and_says_so() {
         "metadata": {"name": "disk"}, "spec": {"accessModes": ["ReadWriteOnce"],
             "storageClassName": "late", "resources": {"requests": {"storage": "1Gi"}}}});
     http.post(CLAIMS, &claim).ok();
-    eventually("the claim is told its node", || {
+    eventually("the claim gets its node", || {
         let claim = http.get(&at(CLAIMS, "disk")).ok();
         claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "one"
     });
@@ -234,7 +234,7 @@ fn a_machine_that_is_deleted_takes_everything_along() {
     run(&http, "web", "10.52.0.2");
     until_printable(&http, "web", "Running");
     http.delete(&at(VMS, "web")).ok();
-    eventually("the instance is told to stop", || {
+    eventually("the instance is asked to stop", || {
         http.get(&at(VMIS, "web")).ok()["metadata"]["deletionTimestamp"].is_string()
     });
     assert_eq!(http.get(&at(VMS, "web")).status, 200, "it waits for its instance");
@@ -401,7 +401,7 @@ fn an_autoscaler_keeps_a_replica_set_within_its_bounds() {
             "scaleTargetRef": {"apiVersion": "kubevirt.io/v1", "name": "web",
                 "kind": "VirtualMachineInstanceReplicaSet"}}});
     let made = http.post(autoscalers, &autoscaler);
-    assert_eq!(made.headers.get("warning"), None, "somebody acts on it");
+    assert_eq!(made.headers.get("warning"), None, "a controller acts on it");
     made.ok();
     eventually("there are two", || http.get(VMIS).ok()["items"].as_array().unwrap().len() == 2);
     let path = format!("{autoscalers}/web");
@@ -412,7 +412,7 @@ fn an_autoscaler_keeps_a_replica_set_within_its_bounds() {
         found["items"][0]["message"]
             == "New size: 2; reason: Current number of replicas below Spec.MinReplicas"
     });
-    // Nobody runs the instances here, so there is no usage to go by.
+    // No agent runs the instances here, so there is no usage to go by.
     poll("the missing metrics are reported", || {
         let status = http.get(&path).ok()["status"].clone();
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
@@ -443,8 +443,8 @@ fn a_preset_completes_the_instances_that_it_selects() {
     http.post(VMS, &machine("web", json!({}))).ok();
     let vmi = until_phase(&http, "web", "Scheduled");
     assert_eq!(vmi["spec"]["domain"]["cpu"]["cores"], 2);
-    let told = &vmi["metadata"]["annotations"]["virtualmachinepreset.kubevirt.io/two"];
-    assert_eq!(told, "kubevirt.io/v1");
+    let applied = &vmi["metadata"]["annotations"]["virtualmachinepreset.kubevirt.io/two"];
+    assert_eq!(applied, "kubevirt.io/v1");
 }
 
 const POOLS: &str = "/apis/pool.kubevirt.io/v1beta1/namespaces/default/virtualmachinepools";
@@ -534,7 +534,7 @@ fn a_pool_records_what_its_machines_are_made_from() {
         object["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"].clone()
     };
     change(json!({"runStrategy": "RerunOnFailure"}));
-    eventually("the instance is told its new template", || label(VMIS) == "web-2");
+    eventually("the instance gets its new template", || label(VMIS) == "web-2");
     assert_eq!(http.get(&at(VMIS, "web-0")).ok()["metadata"]["uid"], first);
     eventually("the old template is forgotten", || names() == ["web-2"]);
     change(json!({"template": {"spec": {"hostname": "other"}}}));
@@ -544,7 +544,7 @@ fn a_pool_records_what_its_machines_are_made_from() {
     assert_eq!(label(VMS), "web-3");
     assert_eq!(names(), ["web-2", "web-3"], "it was made from the old one");
     http.delete(&at(POOLS, "web")).ok();
-    eventually("the machine is told to go", || {
+    eventually("the machine is being deleted", || {
         http.get(&at(VMS, "web-0")).json()["metadata"]["deletionTimestamp"].is_string()
     });
     finish(&http, "web-0", "Succeeded");
@@ -560,7 +560,7 @@ fn a_pool_numbers_its_machines() {
         until_phase(&http, name, "Scheduled");
     }
     http.merge(&format!("{pools}/web"), &json!({"spec": {"replicas": 1}})).ok();
-    eventually("the last one is told to go", || {
+    eventually("the last one is being deleted", || {
         http.get(&at(VMS, "web-1")).json()["metadata"]["deletionTimestamp"].is_string()
     });
     assert!(http.get(&at(VMS, "web-0")).ok()["metadata"].get("deletionTimestamp").is_none());
@@ -638,4 +638,50 @@ fn virtctl_finds_and_changes_the_configuration() {
     http.merge(&path, &change).ok();
     let listed = http.get("/apis/kubevirt.io/v1/kubevirts").ok();
     assert_eq!(listed["items"][0]["spec"]["configuration"]["permittedHostDevices"], devices);
+}
+
+/// KubeVirt's own test suite and other tools check this before anything else.
+#[test]
+fn the_operator_of_kubevirt_is_ready() {
+    let (_sheaf, http) = cluster();
+    let path = "/apis/apps/v1/namespaces/kubevirt/deployments/virt-operator";
+    poll("the operator is ready", || {
+        let operator = http.get(path).json();
+        let ready = operator["status"]["readyReplicas"].as_i64().unwrap_or_default();
+        if ready >= 1 { Ok(()) } else { Err(operator.to_string()) }
+    });
+}
+
+#[test]
+fn a_machine_keeps_the_versions_of_its_specification() {
+    let (_sheaf, http) = cluster();
+    http.post(VMS, &machine("web", json!({"runStrategy": "Halted"}))).ok();
+    let uid = http.get(&at(VMS, "web")).ok()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let all = format!(
+        "/apis/apps/v1/namespaces/default/controllerrevisions?labelSelector=sheaf.io/history-of={uid}"
+    );
+    let memory = "/data/spec/template/spec/domain/memory/guest";
+    let kept = || -> Vec<Value> {
+        let found = http.get(&all).ok()["items"].as_array().cloned().unwrap_or_default();
+        found.iter().map(|own| own.pointer(memory).cloned().unwrap_or_default()).collect()
+    };
+    eventually("the first version is kept", || kept() == ["256Mi"]);
+    for size in 1..=12 {
+        let size = format!("{}Mi", 256 + size);
+        let change =
+            json!({"spec": {"template": {"spec": {"domain": {"memory": {"guest": size}}}}}});
+        http.merge(&format!("{}?fieldManager=operator", at(VMS, "web")), &change).ok();
+        eventually("the new version is kept", || kept().iter().any(|own| *own == size));
+    }
+    eventually("the oldest are gone", || kept().len() == 10);
+    assert!(!kept().iter().any(|own| *own == "256Mi") && kept().iter().any(|own| *own == "268Mi"));
+    // Labels and the status are not versions.
+    http.merge(&at(VMS, "web"), &json!({"metadata": {"labels": {"a": "b"}}})).ok();
+    let newest = http.get(&all).ok()["items"].as_array().unwrap().clone();
+    let newest = newest.iter().max_by_key(|own| own["revision"].as_i64()).unwrap();
+    assert_eq!(newest["metadata"]["annotations"]["sheaf.io/changed-by"], "operator");
+    let generation = http.get(&at(VMS, "web")).ok()["metadata"]["generation"].clone();
+    assert_eq!(newest["revision"], generation);
+    http.delete(&at(VMS, "web")).ok();
+    eventually("they go with the machine", || kept().is_empty());
 }

@@ -48,7 +48,7 @@ fn a_drained_node_has_no_guests_until_it_is_uncordoned() {
         kubectl.apply(&machine(&node, strategy, "", ""));
         node.until(VMIS, "/status/phase", "Running");
         node.until_said("boot 1");
-        let drained = kubectl.run("drain one --timeout=100s");
+        let drained = kubectl.run("drain one --timeout=600s");
         assert!(drained.contains("evicted") && drained.contains("drained"), "{drained}");
         assert!(node.processes().is_empty(), "{strategy}: a drained node runs a guest");
         node.until(VMS, "/status/printableStatus", "ErrorUnschedulable");
@@ -122,4 +122,57 @@ fn machines_with_limits_start_and_a_quota_sets_limits() {
     kubectl.apply(&machine(&node, "Always", "", ""));
     node.until(VMIS, "/status/phase", "Running");
     assert_eq!(pod(&node)["spec"]["containers"][0]["resources"]["limits"]["cpu"], "1");
+}
+
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+/// A small machine that is not started again.
+fn small(node: &Node, name: &str) -> String {
+    let machine = machine(node, "Once", "", "");
+    let named = machine.replace("metadata: {name: a}", &format!("metadata: {{name: {name}}}"));
+    named.replace("a.img", &format!("{name}.img"))
+}
+
+#[test]
+fn a_disruption_budget_refuses_the_eviction_of_the_last_healthy_pod() {
+    let node = Node::start();
+    let http = node.sheaf.http();
+    let budget = json!({"metadata": {"name": "guard"}, "spec": {"minAvailable": 1,
+        "selector": {"matchLabels": {"kubevirt.io": "virt-launcher"}}}});
+    assert_eq!(http.post(BUDGETS, &budget).status, 201);
+    let counted = |healthy: i64| {
+        eventually("the budget counts the pods", || {
+            let status = node.sheaf.http().get(&format!("{BUDGETS}/guard")).json();
+            status["status"]["currentHealthy"] == healthy
+                && status["status"]["expectedPods"] == healthy
+        });
+    };
+    let evict = |name: &str| {
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": name}});
+        node.sheaf.http().post(&format!("{PODS}/{name}/eviction"), &eviction)
+    };
+    let machines = ["a", "b"].map(|name| small(&node, name));
+    node.disk("b.img");
+    node.kubectl().apply(&machines[0]);
+    node.until(VMIS, "/status/phase", "Running");
+    counted(1);
+    let first = pod(&node)["metadata"]["name"].as_str().unwrap().to_owned();
+    let reply = evict(&first);
+    assert_eq!(reply.status, 429, "{}", reply.text());
+    let refusal = reply.json();
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    assert_eq!(refusal["message"], message);
+    let cause = "The disruption budget guard needs 1 healthy pods and has 1 currently";
+    assert_eq!(refusal["details"]["causes"][0]["message"], cause);
+
+    node.kubectl().apply(&machines[1]);
+    node.until(&VMIS.replace("instances/a", "instances/b"), "/status/phase", "Running");
+    counted(2);
+    let reply = evict(&first);
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    counted(1);
+    let left = pod(&node)["metadata"]["name"].as_str().unwrap().to_owned();
+    assert_ne!(left, first);
+    assert_eq!(evict(&left).status, 429);
 }

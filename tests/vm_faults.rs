@@ -72,7 +72,7 @@ fn why(node: &Node, name: &str) -> String {
 }
 
 #[test]
-fn what_follows_the_death_of_a_guest_says_the_run_strategy() {
+fn the_run_strategy_decides_after_the_death_of_a_guest() {
     let node = Node::start();
     let http = node.sheaf.http();
     for (name, strategy) in [("r", "RerunOnFailure"), ("m", "Manual"), ("o", "Once")] {
@@ -130,7 +130,7 @@ fn a_guest_that_stands_still_is_noticed_and_comes_back() {
             ["GuestNotResponding", "GuestResponding"].iter().all(|own| reasons.contains(own));
         if both { Ok(()) } else { Err(events) }
     });
-    // One that stands still ends all the same when it is told to.
+    // A stopped process ends all the same when it is asked to.
     kill_process(process, Signal::STOP).unwrap();
     node.sheaf.http().delete(&at(VMS, "a")).ok();
     node.until_empty();
@@ -164,7 +164,7 @@ fn machines_come_back_in_their_order_after_a_power_cut() {
     let waiting = poll("a machine says whom it waits for", || {
         let vmi = node.sheaf.http().get(&at(VMIS, "web")).json();
         match condition(&vmi, "Synchronized") {
-            Some(told) if told["reason"] == "WaitingForStartOrder" => Ok(told),
+            Some(found) if found["reason"] == "WaitingForStartOrder" => Ok(found),
             _ => Err(vmi.to_string()),
         }
     });
@@ -220,7 +220,7 @@ fn a_guest_that_fails_its_liveness_probe_is_started_again() {
 }
 
 #[test]
-fn user_data_that_the_guest_will_not_read_is_told_of() {
+fn user_data_that_the_guest_will_not_read_is_reported() {
     let mut node = Node::start();
     node.sheaf.provokes("user data is wrong");
     let mut broken = machine(&node, "broken", "Always");
@@ -233,15 +233,15 @@ fn user_data_that_the_guest_will_not_read_is_told_of() {
     create(&node, &broken);
     running(&node, "broken");
     node.until_said("boot 1");
-    let told = poll("the mistake is told", || {
+    let event = poll("the mistake is reported", || {
         let events = node.kubectl().run("get events");
         match events.lines().find(|line| line.contains("InvalidUserData")) {
             Some(line) => Ok(line.to_owned()),
             None => Err(events),
         }
     });
-    assert_has(&told, "volume seed will be ignored by the guest: it is not YAML");
-    assert!(!told.contains("hidden"), "{told}");
+    assert_has(&event, "volume seed will be ignored by the guest: it is not YAML");
+    assert!(!event.contains("hidden"), "{event}");
 }
 
 /// Huge pages of the host for as long as a test runs.
@@ -421,7 +421,7 @@ fn an_image_that_points_at_the_host_is_only_bytes_to_its_guest() {
     let node = Node::start();
     let disk = node.sheaf.scratch("a.img");
     let machine = machine(&node, "a", "Always");
-    // Not imported, so nobody looked at it before: the guest may see these bytes, no others.
+    // Not imported, so it was not examined before: the guest may see these bytes, no others.
     let made = std::process::Command::new("qemu-img")
         .args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b", "/etc/passwd"])
         .arg(&disk)
@@ -440,7 +440,7 @@ fn an_image_that_points_at_the_host_is_only_bytes_to_its_guest() {
 
 #[test]
 fn each_machine_is_locked_in_alone() {
-    assert!(rustix::process::geteuid().is_root(), "this test looks at other users: run it as root");
+    assert!(rustix::process::geteuid().is_root(), "this test runs as other users: run it as root");
     let node = Node::start();
     create(&node, &machine(&node, "a", "Always"));
     create(&node, &machine(&node, "b", "Always"));
@@ -482,24 +482,24 @@ fn each_machine_is_locked_in_alone() {
     assert!(!reaches(users[0], &node.sheaf.data().join("admin.kubeconfig")));
 }
 
-/// The condition that tells of the guest network, once it is there and false.
+/// The condition about the guest network, once it is there and false.
 fn no_guest_network(node: &Node) -> Value {
     poll("the node says which networks it has", || {
-        let told = node.sheaf.http().get("/api/v1/nodes/one").json();
-        let network = condition(&told, "GuestNetwork");
-        network.filter(|network| network["status"] == "False").ok_or_else(|| told.to_string())
+        let object = node.sheaf.http().get("/api/v1/nodes/one").json();
+        let network = condition(&object, "GuestNetwork");
+        network.filter(|network| network["status"] == "False").ok_or_else(|| object.to_string())
     })
 }
 
 #[test]
-fn a_node_without_root_starts_no_guest_on_a_network_that_nobody_asked_for() {
-    const NOBODY: u32 = 65_534;
-    let node = Node::unprivileged(NOBODY, &[]);
-    let told = no_guest_network(&node);
-    assert_eq!(told["reason"], "Unavailable");
-    assert_has(told["message"].as_str().unwrap(), "root");
+fn a_node_without_root_starts_no_guest_on_a_network_without_a_request() {
+    const UNPRIVILEGED: u32 = 65_534;
+    let node = Node::unprivileged(UNPRIVILEGED, &[]);
+    let network = no_guest_network(&node);
+    assert_eq!(network["reason"], "Unavailable");
+    assert_has(network["message"].as_str().unwrap(), "root");
     let machine = machine(&node, "a", "Always");
-    std::os::unix::fs::chown(node.sheaf.scratch("a.img"), Some(NOBODY), None).unwrap();
+    std::os::unix::fs::chown(node.sheaf.scratch("a.img"), Some(UNPRIVILEGED), None).unwrap();
     create(&node, &machine);
     poll("the instance says why it does not start", || {
         let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
@@ -510,17 +510,17 @@ fn a_node_without_root_starts_no_guest_on_a_network_that_nobody_asked_for() {
 
 #[test]
 fn a_node_without_root_gives_user_mode_networks_if_asked() {
-    const NOBODY: u32 = 65_534;
-    let node = Node::unprivileged(NOBODY, &["--guest-network", "user"]);
+    const UNPRIVILEGED: u32 = 65_534;
+    let node = Node::unprivileged(UNPRIVILEGED, &["--guest-network", "user"]);
     assert_eq!(no_guest_network(&node)["reason"], "UserMode");
     let machine = machine(&node, "a", "Always");
-    std::os::unix::fs::chown(node.sheaf.scratch("a.img"), Some(NOBODY), None).unwrap();
+    std::os::unix::fs::chown(node.sheaf.scratch("a.img"), Some(UNPRIVILEGED), None).unwrap();
     create(&node, &machine);
     let vmi = running(&node, "a");
     assert_eq!(vmi["status"]["interfaces"][0]["ipAddress"], "10.0.2.15");
     node.until_said("boot 1");
     let owner = fs::metadata(format!("/proc/{}", process(&node, "a").as_raw_nonzero())).unwrap();
-    assert_eq!(owner.uid(), NOBODY);
+    assert_eq!(owner.uid(), UNPRIVILEGED);
     node.sheaf.http().delete(&at(VMS, "a")).ok();
     node.until_empty();
 }

@@ -184,6 +184,7 @@ fn a_linux_guest_sees_what_its_object_says() {
     its_ports_are_reached(&mut test);
     it_is_frozen_paused_and_rebooted(&mut test);
     it_outlives_the_server_with_its_lease(&mut test);
+    a_reboot_ends_it_where_its_policy_says_so(&mut test);
     test.node.kubectl().run("delete vm a");
     test.node.until_empty();
 }
@@ -396,10 +397,15 @@ fn it_is_frozen_paused_and_rebooted(test: &mut Test) {
         let state = vmi["status"]["fsFreezeStatus"].clone();
         if state.is_null() { Ok(()) } else { Err(state.to_string()) }
     });
+    let now = test.shell.run("date -s @1000000000 >/dev/null; date +%s");
+    assert!(now.starts_with("10000000"), "the clock is not behind: {now}");
+    let before = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     test.put("pause", &none);
     test.until_condition("Paused", "True");
     test.until_condition("Ready", "False");
     test.put("unpause", &none);
+    // The guest's agent sets the clock after a pause, during which it stands still.
+    test.shell.sees(&format!("[ $(date +%s) -ge {before} ] && echo set"), "set");
     test.until_condition("Ready", "True");
     assert_eq!(test.condition("Paused"), Value::Null);
     test.shell.run("echo kept >~root/kept; sync");
@@ -417,4 +423,24 @@ fn it_outlives_the_server_with_its_lease(test: &mut Test) {
     let renew = "udhcpc -q -f -n -t 5 -T 2 -i eth0 -s /bin/lease 2>&1 | grep -c obtained";
     test.shell.sees(renew, "1");
     assert_eq!(test.shell.run("cat ~root/kept"), "kept");
+}
+
+fn a_reboot_ends_it_where_its_policy_says_so(test: &mut Test) {
+    let uid = |test: &Test| test.node.sheaf.http().get(VMI).json()["metadata"]["uid"].clone();
+    let until_another = |test: &Test, before: &Value| {
+        poll("there is another instance", || {
+            let now = uid(test);
+            if now.is_string() && now != *before { Ok(()) } else { Err(now.to_string()) }
+        });
+        test.until_condition("AgentConnected", "True");
+    };
+    test.patch(&json!({"spec": {"template": {"spec": {"domain": {"rebootPolicy": "Terminate"}}}}}));
+    let before = uid(test);
+    let reply = test.node.sheaf.http().put(&format!("{MACHINE}/restart"), &json!({}));
+    assert!(reply.status < 300, "restart: {}", reply.text());
+    until_another(test, &before);
+    // The guest ends instead of starting again, and its machine makes another instance.
+    let before = uid(test);
+    test.put("softreboot", &json!({}));
+    until_another(test, &before);
 }

@@ -76,7 +76,7 @@ spec:
 
 /// Starts the watchdog for one second, and does not think of it again. Kernels for clouds have
 /// no driver for it: its registers are written by hand. It is unlocked for each of its two
-/// timers, told to act, and started.
+/// timers, enabled, and started.
 const NEGLECT: [&str; 6] = [
     "d=$(dirname $(grep -l 0x25ab /sys/bus/pci/devices/*/device))",
     "[ ! -e $d/driver ] || echo ${d##*/} >$d/driver/unbind; echo 1 >$d/enable",
@@ -133,7 +133,7 @@ fn a_guest_answers_probes_keeps_nothing_that_passes_and_is_bitten_by_its_watchdo
     its_disks_are_as_they_were_described(&mut test);
     its_web_server_is_its_readiness(&mut test);
     a_neglected_watchdog_ends_the_run(&mut test);
-    what_passes_is_gone_and_what_does_not_is_there(&mut test);
+    temporary_disks_are_empty_again_and_others_keep_their_data(&mut test);
     its_agent_is_its_readiness(&mut test);
     a_neglected_watchdog_resets_the_guest(&mut test);
     test.node.kubectl().run("delete vm a --wait=false");
@@ -156,7 +156,7 @@ fn its_disks_are_as_they_were_described(test: &mut Test) {
         let read = format!("head -c {} /dev/$(disk {serial})", serial.len());
         assert_eq!(test.run(&read), serial);
     }
-    // The host has no room: the guest is told, and goes on.
+    // The host has no room: the guest gets an error, and goes on.
     let fill = "dd if=/dev/zero of=/dev/$(disk FULL) bs=1M count=16 conv=fsync 2>&1 | \
         grep -oiE 'i/o error|input/output error' | head -1 | tr A-Z a-z | cut -c1";
     assert_eq!(test.run(fill), "i");
@@ -191,7 +191,7 @@ fn a_neglected_watchdog_ends_the_run(test: &mut Test) {
     test.shell = Shell::login(&test.node, "a");
 }
 
-fn what_passes_is_gone_and_what_does_not_is_there(test: &mut Test) {
+fn temporary_disks_are_empty_again_and_others_keep_their_data(test: &mut Test) {
     let read = |serial: &str| format!("head -c 3 /dev/$(disk {serial}) | xxd -p");
     assert_eq!(test.run(&read("PASSING")), "000000");
     assert_eq!(test.run(&read("RAW")), "524157");

@@ -1,5 +1,5 @@
 //! Virtual machines that run: a real QEMU with a guest of one sector, from kubectl to the
-//! process and back, and through the death of everybody involved.
+//! process and back, and through the death of each process involved.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -108,9 +108,9 @@ fn a_guest_outlives_the_server_and_is_found_again() {
     assert_eq!(node.processes(), before);
     node.sheaf.begin();
 
-    // Its console is heard again, so it is in our hands again.
-    let heard = node.said().len();
-    eventually("the guest is heard", || node.said().len() > heard);
+    // Its console is read again, so the machine is managed again.
+    let output = node.said().len();
+    eventually("the console is read", || node.said().len() > output);
     running(&node, "a");
     assert_eq!(node.processes(), before);
     assert_eq!(node.said().matches("boot").count(), 1);
@@ -193,7 +193,7 @@ spec:
 }
 
 #[test]
-fn whoever_kills_the_server_finds_one_guest_or_none() {
+fn a_killed_server_leaves_one_guest_or_none() {
     let mut node = Node::start();
     let kubectl = node.kubectl();
     kubectl.apply(&machine("a", "Halted", &node.disk("a.img")));

@@ -203,7 +203,7 @@ fn a_broken_connection_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn what_is_wrong_with_an_image_is_told() {
+fn faults_of_an_image_are_reported() {
     let (mut sheaf, http) = node();
     sheaf.provokes("claim cannot be filled");
     let web = Web::start();
@@ -271,14 +271,14 @@ fn hostile_images_get_no_room_and_no_files_of_the_host() {
     for name in ["zeros", "ones", "packed", "vast", "outside"] {
         import(&http, name, &web_source(&web.url(name)), "8Mi");
     }
-    for (name, told) in [
+    for (name, message) in [
         ("zeros", "larger than"),
         ("ones", "larger than"),
         ("packed", "is larger than the reported available storage"),
         ("vast", "is larger than the reported available storage"),
         ("outside", "its data is in another file"),
     ] {
-        refused(&http, name, told);
+        refused(&http, name, message);
         let folder = folder(&sheaf, &http, name);
         assert_eq!(
             fs::read_dir(&folder).unwrap().count(),
@@ -315,9 +315,9 @@ fn a_container_disk_that_points_at_the_host_is_refused() {
     let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
     let http = node.sheaf.http();
     http.post(path, &vmi).ok();
-    poll("the reason is told", || {
-        let told = node.sheaf.run("vm why a");
-        if told.contains("only complete images") { Ok(()) } else { Err(told) }
+    poll("the reason is reported", || {
+        let output = node.sheaf.run("vm why a");
+        if output.contains("only complete images") { Ok(()) } else { Err(output) }
     });
     assert!(node.processes().is_empty());
     http.delete(&format!("{path}/a")).ok();
@@ -325,7 +325,7 @@ fn a_container_disk_that_points_at_the_host_is_refused() {
 }
 
 #[test]
-fn what_is_missing_is_waited_for() {
+fn missing_sources_are_waited_for() {
     let (sheaf, http) = node();
     let web = Web::start();
     let locked = json!({"http": {"url": web.url("locked"), "secretRef": "key"}});
@@ -372,7 +372,7 @@ fn an_image_is_uploaded_with_a_token() {
     until_phase(&http, "up", "Succeeded");
     assert_disk(&folder(&sheaf, &http, "up"), &disk(), 32 * MIB);
     let again = send(disk());
-    assert_eq!(again.status, 404, "what is filled takes no more: {}", again.text());
+    assert_eq!(again.status, 404, "a filled claim takes no second upload: {}", again.text());
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_volume_lives_from_claim_to_removal() {
         |name: &str| http.get(&format!("{CLAIMS}/{name}")).ok()["status"]["phase"] == "Bound";
     eventually("the twin is bound", || bound("twin"));
     assert_disk(&folder(&sheaf, &http, "twin"), &disk(), 32 * MIB);
-    assert!(!bound("later"), "nobody consumes it");
+    assert!(!bound("later"), "no pod consumes it");
 
     let larger = json!({"spec": {"resources": {"requests": {"storage": "64Mi"}}}});
     http.merge(&format!("{CLAIMS}/twin"), &larger).ok();
@@ -465,7 +465,7 @@ fn a_killed_import_begins_again_and_leaves_nothing() {
     let orphan = sheaf.data().join("volumes/pvc-00000000-0000-0000-0000-000000000000");
     fs::create_dir(&orphan).unwrap();
     fs::write(orphan.join("new"), "").unwrap();
-    // Not made by anybody we know.
+    // Not made by Sheaf.
     let foreign = sheaf.data().join("volumes/pvc-11111111-1111-1111-1111-111111111111");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("disk.img"), "data").unwrap();
@@ -498,7 +498,7 @@ fn a_container_disk_is_imported_from_a_registry() {
     let source = |name: &str| json!({"registry": {"url": format!("docker://{name}")}});
     import(&http, "disk", &source(&name), "32Mi");
     import(&http, "empty", &source(&empty), "32Mi");
-    import(&http, "missing", &source(&format!("{}/nobody/knows:1", registry.address)), "32Mi");
+    import(&http, "missing", &source(&format!("{}/absent/image:1", registry.address)), "32Mi");
     until_phase(&http, "disk", "Succeeded");
     assert_disk(&folder(&sheaf, &http, "disk"), &disk(), 32 * MIB);
     refused(&http, "empty", "has no disk");
@@ -532,8 +532,8 @@ fn a_machine_starts_from_a_container_disk_and_keeps_nothing() {
     let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
     poll("the image is missed", || {
         let vmi = http.get(path).text();
-        let told = vmi.contains("ErrImagePull") || vmi.contains("ImagePullBackOff");
-        if told { Ok(()) } else { Err(vmi) }
+        let is_missing = vmi.contains("ErrImagePull") || vmi.contains("ImagePullBackOff");
+        if is_missing { Ok(()) } else { Err(vmi) }
     });
     registry.push("team/pulse", &fs::read(&layer).unwrap());
     let first = node.until(path, "/status/phase", "Running")["metadata"]["uid"].clone();

@@ -103,14 +103,40 @@ fn a_claim_of_a_fresh_cluster_is_bound_attached_and_removed_without_a_trace() {
 }
 
 #[test]
-fn classes_that_cannot_be_served_are_told_with_the_parameter_to_blame() {
+fn nodes_of_longhorn_stay_and_jobs_need_a_schedule() {
+    let sheaf = Sheaf::start();
+    let http = sheaf.http();
+    let nodes = Nodes::start(&sheaf, &["one"]);
+    let path = format!("{}/one", longhorn("nodes"));
+    let node = http.get(&path).ok();
+    let reply = http.delete(&path);
+    assert!((400..500).contains(&reply.status), "{}", reply.text());
+    assert_eq!(http.get(&path).ok()["metadata"]["uid"], node["metadata"]["uid"]);
+    let job = |cron: &str| {
+        json!({"apiVersion": "longhorn.io/v1beta2", "kind": "RecurringJob",
+            "metadata": {"name": "nightly"},
+            "spec": {"cron": cron, "task": "snapshot", "retain": 1, "groups": ["default"]}})
+    };
+    let jobs = longhorn("recurringjobs");
+    let reply = http.post(&jobs, &job("not a cron"));
+    assert!((400..500).contains(&reply.status), "{}", reply.text());
+    assert_has(reply.text(), "cron");
+    assert_eq!(items(&http, &jobs), 0);
+    http.post(&jobs, &job("0 3 * * *")).ok();
+    let reply = http.merge(&format!("{jobs}/nightly"), &json!({"spec": {"cron": "not a cron"}}));
+    assert!((400..500).contains(&reply.status), "{}", reply.text());
+    nodes.stop();
+}
+
+#[test]
+fn classes_that_cannot_be_served_are_reported_with_the_bad_parameter() {
     let sheaf = Sheaf::start();
     let http = sheaf.http();
     let parameters = json!({"parameters": {"staleReplicaTimeout": "soon"}});
     http.post(CLASSES, &class("odd", &parameters)).ok();
     http.post(CLAIMS, &claim("data", "odd", "1Gi")).ok();
     let events = "/api/v1/namespaces/default/events";
-    eventually("somebody complains", || {
+    eventually("an event reports it", || {
         let all = http.get(events).ok();
         all["items"].as_array().unwrap().iter().any(|event| {
             event["reason"] == "ProvisioningFailed"
@@ -243,7 +269,7 @@ fn a_snapshot_is_taken_of_a_volume_at_rest_restored_and_removed() {
     let mut small = claim("small", "harvester-longhorn", "512Mi");
     small["spec"]["dataSource"] = source;
     http.post(CLAIMS, &small).ok();
-    eventually("a claim that is too small is told so", || {
+    eventually("a claim that is too small gets an event", || {
         let all = http.get("/api/v1/namespaces/default/events").ok();
         all["items"].as_array().unwrap().iter().any(|event| {
             event["message"].as_str().unwrap().contains(
@@ -296,8 +322,8 @@ fn snapshots_that_cannot_be_taken_say_why() {
         http.post(VOLUME_SNAPSHOTS, &snapshot(name, of, class)).ok();
         let path = format!("{VOLUME_SNAPSHOTS}/{name}");
         eventually(&format!("{name} says why"), || {
-            let told = http.get(&path).ok();
-            told["status"]["error"]["message"].as_str().unwrap_or_default().contains(expected)
+            let found = http.get(&path).ok();
+            found["status"]["error"]["message"].as_str().unwrap_or_default().contains(expected)
         });
         http.delete(&path).ok();
         eventually(&format!("{name} goes"), || http.get(&path).status == 404);
@@ -335,7 +361,7 @@ fn people_make_grow_copy_and_delete_volumes_by_name() {
         assert_has(&list, part);
     }
     // It was attached to be copied.
-    eventually("it is let go of", || run("status data").contains("data: 2 GiB, detached"));
+    eventually("it is released", || run("status data").contains("data: 2 GiB, detached"));
     let status = run("status data");
     for part in ["data: 2 GiB", "Copies (1 of up to 3):", "Snapshots:", "first"] {
         assert_has(&status, part);

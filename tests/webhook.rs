@@ -33,7 +33,7 @@ fn patch(asked: &Asked, patch: &Value) -> Said {
     review(asked, json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
 }
 
-/// A namespace of the test's own, in which nobody else writes any more.
+/// A namespace of the test's own, in which no controller writes any longer.
 fn judged(sheaf: &Sheaf) -> Http {
     let http = sheaf.http();
     let namespace =
@@ -192,7 +192,7 @@ fn webhooks_change_objects_in_turn_and_see_what_others_changed() {
     let data = json!({"a": "b", "first": "2", "saw-second": "true", "second": "1"});
     assert_eq!(made["data"], data);
     assert_eq!((first.asked().len(), second.asked().len()), (2, 1));
-    // Nobody manages what a webhook adds.
+    // No manager owns what a webhook adds.
     let managed = made["metadata"]["managedFields"].to_string();
     assert!(managed.contains("f:a") && !managed.contains("f:first"), "{managed}");
     // The name is made last, and uid and time are the server's.
@@ -319,8 +319,8 @@ fn a_webhook_that_fails_is_handled_by_its_policy() {
     sheaf.provokes("ignoring failed webhook");
     let http = judged(&sheaf);
     // Long enough for the huge answer on a busy machine.
-    validating(&http, "closed", &hook, json!({"timeoutSeconds": 8}));
-    let url = hook.url("/review?timeout=8s");
+    validating(&http, "closed", &hook, json!({"timeoutSeconds": 15}));
+    let url = hook.url("/review?timeout=15s");
     for (name, text) in [
         ("garbage", "failed to call webhook: couldn't get version/kind; json parse error: ".to_owned()),
         ("teapot", "failed to call webhook: an error on the server (\"boom\") has prevented the request from succeeding".to_owned()),
@@ -526,12 +526,12 @@ fn many_webhooks_are_asked_at_once() {
             let barrier = barrier.clone();
             Hook::start(move |asked| {
                 barrier.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                let until = std::time::Instant::now() + Duration::from_secs(20);
+                let until = std::time::Instant::now() + Duration::from_secs(25);
                 while barrier.load(std::sync::atomic::Ordering::SeqCst) < 3 {
                     if std::time::Instant::now() > until {
                         return Said::Raw(500, b"alone".to_vec());
                     }
-                    std::thread::yield_now();
+                    std::thread::sleep(Duration::from_millis(5));
                 }
                 allow(asked)
             })

@@ -174,9 +174,9 @@ fn restart(node: &mut Node, name: &str) {
 /// The effect of the loss of a node is predicted, for users who may see everything.
 fn predicts_the_loss(cluster: &Cluster) {
     let sheaf = &cluster.lab.node.sheaf;
-    let told = sheaf.run("node what-if two");
+    let output = sheaf.run("node what-if two");
     for part in ["default/a   starts on three", "default/root   2 of 3        degraded"] {
-        assert_has(&told, part);
+        assert_has(&output, part);
     }
     let path = "/sheaf/v1/what-if/nodes/two";
     let loss = sheaf.http().get(path).ok();
@@ -210,7 +210,7 @@ fn a_guest_survives_the_loss_of_its_node_and_never_runs_twice() {
     cluster.two.until_empty();
     cluster.until_healthy();
 
-    // Its node is cut off: it stands still there before it starts on the other, and is killed when
+    // Its node is cut off: it is paused there before it starts on the other, and is killed when
     // the node is back.
     until_writes(&cluster.three);
     let old = cluster.three.processes();
@@ -229,7 +229,7 @@ fn a_guest_survives_the_loss_of_its_node_and_never_runs_twice() {
     cluster.until_back("three");
     cluster.until_healthy();
 
-    // Only its agent dies: it runs on where it is. Nobody writes down meanwhile what it says.
+    // Only its agent dies: it runs on where it is. No agent records its output meanwhile.
     let before = cluster.until_runs_on("two");
     let (process, written) = (cluster.two.processes(), until_writes(&cluster.two));
     cluster.two.sheaf.kill();
@@ -240,6 +240,6 @@ fn a_guest_survives_the_loss_of_its_node_and_never_runs_twice() {
     let after = cluster.until_runs_on("two");
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(cluster.two.processes(), process);
-    assert!(until_writes(&cluster.two) > written + 1, "it has stood still");
+    assert!(until_writes(&cluster.two) > written + 1, "it was paused");
     assert_eq!(counts(&cluster.two, 's').len(), 1, "it has booted once");
 }

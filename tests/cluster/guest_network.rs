@@ -1,5 +1,7 @@
 //! Guests of two nodes are on one network, and keep their addresses on it: real Linux guests.
 
+use std::net::TcpStream;
+
 use serde_json::json;
 
 use super::join::until_ready;
@@ -56,6 +58,7 @@ fn address(one: &Node, name: &str) -> String {
 #[test]
 fn guests_of_two_nodes_are_on_one_network() {
     let switch = Switch::new("shfgnet", "10.199.46", 2);
+    switch.add_address(2, "10.199.46.77/24");
     let mut one = switch.networked_management(1, "one");
     one.sheaf.begin();
     one.allow_host_disks();
@@ -83,6 +86,22 @@ fn guests_of_two_nodes_are_on_one_network() {
     // Small, and larger than one packet of the tunnel.
     shell.sees(&ping(56), "56 bytes");
     shell.sees(&ping(4000), "4000 bytes");
+
+    // Of other hosts, by any of their addresses, a guest reaches the API and ports of services only.
+    let host = switch.address(2);
+    let other = one.sheaf.http().get("/api/v1/nodes/two").ok();
+    let reported = format!("{host},10.199.46.77");
+    assert_eq!(other["metadata"]["annotations"]["sheaf.io/host-addresses"], reported);
+    let endpoint = other["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().unwrap();
+    let endpoint = u16::try_from(endpoint).unwrap();
+    TcpStream::connect((host.as_str(), endpoint)).expect("the endpoint listens");
+    for address in [&host, "10.199.46.77"] {
+        let connect = format!("nc -w 5 {address} {endpoint} </dev/null >/dev/null 2>&1");
+        shell.sees(&format!("{connect} && echo open || echo closed"), "closed");
+        let traced = one.sheaf.command(&format!("network trace a --to {address}:{endpoint}"));
+        assert!(!traced.status.success());
+        assert_has(String::from_utf8_lossy(&traced.stdout), "is a host of the cluster");
+    }
 
     // A new start on another node, at the same address.
     let stop = json!({"spec": {"runStrategy": "Halted"}});

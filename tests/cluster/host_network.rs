@@ -204,7 +204,7 @@ fn a_change_is_kept_where_the_node_is_seen_and_rolled_back_where_not() {
     assert_eq!(watcher.join().unwrap(), 1, "one node changes its network at a time");
 }
 
-/// Both nodes get an interface, and another subnet later, without anybody's help.
+/// Both nodes get an interface, and another subnet later, without an administrator.
 fn confirmed_by_itself(switch: &Switch, http: &Http) {
     let selector = json!({"matchExpressions": [
         {"key": "kubernetes.io/hostname", "operator": "In", "values": ["two", "three"]}]});
@@ -324,7 +324,7 @@ fn confirmed_by_a_person(one: &Node, http: &Http) {
 
 /// The watchdog rolls back what a server cannot any more.
 fn killed_during_a_trial(switch: &Switch, http: &Http, two: &mut Node) {
-    // People confirm by now, and nobody does.
+    // Without a confirmation by now.
     edit(http, &addresses_of("203.0.113.99/24", "203.0.113.3/24"));
     until(http, "two", "AwaitingConfirmation");
     assert_has(addresses(switch, 2), "203.0.113.99/24");

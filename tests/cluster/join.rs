@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::lab::{Wire, as_node, refusal, token, with_other_pin};
+use super::lab::{Wire, as_node, refusal, token, until_status, with_other_pin};
+use super::worker_keys::{the_worker_gets_no_other_certificate, the_worker_has_its_own_key_only};
 use crate::harness::{Node, Socket, assert_has, poll};
 
 const NODES: &str = "/api/v1/nodes";
@@ -87,6 +88,42 @@ fn the_worker_is_not_the_cluster(management: &Node, worker: &Node) {
     let refused = node.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &masters);
     assert_eq!(refused.status, 403);
     http.get(&format!("{VMIS}/a")).ok();
+    has_audit_lines(
+        management,
+        "system:node:two",
+        &[
+            ("get", "secrets", "other"),
+            ("list", "secrets", ""),
+            ("list", "configmaps", ""),
+            ("patch", "nodes", "one"),
+            ("patch", "nodes", "two"),
+            ("patch", "virtualmachineinstances", "b"),
+            ("delete", "virtualmachineinstances", "a"),
+            ("delete", "nodes", "two"),
+            ("create", "clusterroles", ""),
+        ],
+    );
+}
+
+/// Waits until refusals of a user are in the audit log: verb, resource and name.
+fn has_audit_lines(management: &Node, user: &str, refusals: &[(&str, &str, &str)]) {
+    let log = management.sheaf.data().join("audit/audit.log");
+    for (verb, resource, name) in refusals {
+        poll(&format!("the refusal of {verb} {resource} {name} is in the audit log"), || {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let mut refused = events.filter(|event| {
+                event["user"]["username"] == user && event["responseStatus"]["code"] == 403
+            });
+            let is_known = refused.any(|event| {
+                let object = &event["objectRef"];
+                event["verb"] == *verb
+                    && object["resource"] == *resource
+                    && object["name"].as_str().unwrap_or_default() == *name
+            });
+            if is_known { Ok(()) } else { Err(text) }
+        });
+    }
 }
 
 #[test]
@@ -109,7 +146,7 @@ fn a_worker_joins_runs_machines_comes_back_and_is_removed() {
     let listed = one.sheaf.run("node list");
     assert_has(&listed, "management");
     assert_has(&listed, "worker");
-    assert_has(one.sheaf.run("cluster status"), "2 of 2 ready");
+    until_status(&one, "2 of 2 ready");
 
     // The token is used up, and the name is taken.
     assert_has(one.sheaf.run("token list"), "used up");
@@ -135,6 +172,8 @@ fn a_worker_joins_runs_machines_comes_back_and_is_removed() {
     until_heard(&one, "a", ".");
     until_heard(&one, "b", ".");
     the_worker_is_not_the_cluster(&one, &two);
+    the_worker_has_its_own_key_only(&one, &two);
+    the_worker_gets_no_other_certificate(&one, &two);
 
     // Killed, it finds its machine again; it needs neither flag nor token.
     two.sheaf.kill();
@@ -152,4 +191,11 @@ fn a_worker_joins_runs_machines_comes_back_and_is_removed() {
     one.sheaf.run("node remove two --force");
     let gone = as_node(&one, &two).get(&format!("{NODES}/one"));
     assert_has(gone.refused(403), "node \"two\" is not part of the cluster");
+
+    // Nor when another machine has its name.
+    let successor = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "two",
+        "annotations": {"sheaf.io/node-key": "0".repeat(64)}}});
+    http.post(NODES, &successor).ok();
+    let gone = as_node(&one, &two).get(&format!("{NODES}/two"));
+    assert_has(gone.refused(401), "is of a former node \"two\": another machine has joined");
 }

@@ -9,10 +9,10 @@ use auth::token::join::JoinToken;
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Node, ended};
+use crate::harness::{Http, Node, ended, poll};
 
 /// The wire, and the namespace at its other end.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     namespace: String,
     link: String,
     prefix: String,
@@ -28,7 +28,7 @@ fn claim_prefix(name: &str, prefix: &str) {
 
 impl Wire {
     /// `name` has at most ten letters, and no other test may use it.
-    pub(super) fn new(name: &str, prefix: &str) -> Self {
+    pub(crate) fn new(name: &str, prefix: &str) -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test makes networks: run it as root");
         claim_prefix(name, prefix);
         let wire = Self {
@@ -54,12 +54,20 @@ impl Wire {
         wire
     }
 
+    /// Gives both machines another address: those of `10.0.0` are 10.0.0.1 and 10.0.0.2, on a
+    /// network of so many bits, after adding `offset`.
+    pub(super) fn add_addresses(&self, prefix: &str, length: u8, offset: u8) {
+        let (here, there) = (offset + 1, offset + 2);
+        run(&format!("addr add {prefix}.{here}/{length} dev {}", self.link));
+        run(&format!("-n {} addr add {prefix}.{there}/{length} dev eth0", self.namespace));
+    }
+
     fn remove(&self) {
         ip(&format!("link del {}", self.link));
         ip(&format!("netns del {}", self.namespace));
     }
 
-    pub(super) fn here(&self) -> String {
+    pub(crate) fn here(&self) -> String {
         format!("{}.1", self.prefix)
     }
 
@@ -261,4 +269,20 @@ pub(super) fn as_node(management: &Node, worker: &Node) -> Http {
     let path = worker.sheaf.scratch("node.kubeconfig");
     fs::write(&path, config.to_string()).unwrap();
     Http::from_kubeconfig(&path)
+}
+
+/// The output of a command, also while the server restarts.
+pub(super) fn said(node: &Node, line: &str) -> String {
+    let output = node.sheaf.command(line);
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+/// Waits until the status of the cluster has a text. A member that takes its time to answer is shown
+/// as one that does not.
+#[track_caller]
+pub(super) fn until_status(node: &Node, part: &str) {
+    poll(&format!("the status of the cluster has {part:?}"), || {
+        let status = said(node, "cluster status");
+        if status.contains(part) { Ok(()) } else { Err(status) }
+    });
 }

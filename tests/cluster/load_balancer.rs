@@ -155,7 +155,7 @@ fn an_address_moves_to_another_node_when_its_node_dies() {
     sole_owner(&switch, &http, |now| now == other);
     eventually("the client reaches the server again", || answer(&switch).ends_with(PAGE));
 
-    // The first comes back, and the address stays. A node that stood still for seconds, as on a busy
+    // The first comes back, and the address stays. A node that was paused for seconds, as on a busy
     // machine, hands it over all the same.
     workers[index].sheaf.begin();
     until_ready(&one, first[0]);
@@ -169,6 +169,6 @@ fn an_address_moves_to_another_node_when_its_node_dies() {
     sole_owner(&switch, &http, |now| now != holder);
     eventually("the client follows", || answer(&switch).ends_with(PAGE));
     http.delete(&path).ok();
-    eventually("nobody announces", || owners(&switch).is_empty());
+    eventually("no node announces", || owners(&switch).is_empty());
     eventually("the lease is gone", || http.get(LEASE).status == 404);
 }

@@ -14,10 +14,10 @@ pub(super) const MIGRATIONS: &str =
     "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations";
 const GUEST: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances";
 pub(super) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
-const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
+pub(super) const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
 
 /// A machine that boots from the claim `root`, first on the management node.
-const MACHINE: &str = "
+pub(super) const MACHINE: &str = "
 apiVersion: kubevirt.io/v1
 kind: VirtualMachine
 metadata: {name: a}
@@ -218,9 +218,9 @@ fn a_guest_moves_there_and_back_and_survives_what_goes_wrong() {
     // Back, because its node is in maintenance: the guest is evicted, which migrates it.
     let planned = one.sheaf.run("node maintenance two --dry-run");
     assert_has(&planned, "default/a   migrate");
-    let told = one.sheaf.run("node maintenance two");
-    assert_has(&told, "migrating default/a");
-    assert_has(&told, "node two is in maintenance");
+    let output = one.sheaf.run("node maintenance two");
+    assert_has(&output, "migrating default/a");
+    assert_has(&output, "node two is in maintenance");
     until_on(&one, "one");
     let node = http.get("/api/v1/nodes/two").ok();
     assert_eq!(node["spec"]["unschedulable"], true);

@@ -149,7 +149,7 @@ fn a_guest_moves_with_its_hot_plugged_disk_and_its_tpm() {
     }
 }
 
-/// The target may not use userfaultfd: people are told, and the guest stands still instead.
+/// The target may not use userfaultfd: an event reports it, and the guest is paused instead.
 fn pauses_where_post_copy_is_refused(one: &Node) {
     let _host = Userfaultfd::set("0");
     migrate(one, "refused", &json!({}));
@@ -161,8 +161,8 @@ fn pauses_where_post_copy_is_refused(one: &Node) {
     poll("an event says why", || {
         let events = http.get("/api/v1/namespaces/default/events").ok();
         let all = events["items"].as_array().cloned().unwrap_or_default();
-        let told = all.iter().find(|event| event["reason"] == "PostCopyNotPossible");
-        let message = told.and_then(|event| event["message"].as_str()).unwrap_or_default();
+        let event = all.iter().find(|event| event["reason"] == "PostCopyNotPossible");
+        let message = event.and_then(|event| event["message"].as_str()).unwrap_or_default();
         if message.contains("userfaultfd") { Ok(()) } else { Err(events.to_string()) }
     });
 }

@@ -25,7 +25,7 @@ fn nodes_are_upgraded_one_after_the_other_and_go_back() {
     let is_new =
         |node: &Node| program_of(node.sheaf.pid()).to_string_lossy().contains("/programs/");
     assert!(is_new(&one) && is_new(&two));
-    // The worker has only what it needs; nobody else gets the program.
+    // The worker has only what it needs; no other node gets the program.
     let digest = program_of(two.sheaf.pid());
     let digest = digest.file_name().unwrap().to_string_lossy().into_owned();
     let refused = one.sheaf.http().get(&format!("/sheaf/v1/programs/{digest}"));

@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::join::until_ready;
-use super::lab::{Switch, as_node, refusal, token};
+use super::lab::{Switch, as_node, refusal, said, token, until_status};
 use crate::harness::{Http, Node, assert_has, poll};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -30,19 +30,6 @@ fn until_written(node: &Node, name: &str) {
         let request = Request::post(CONFIG_MAPS).header("content-type", "application/json");
         let made = node.sheaf.http().try_send(request, body)?;
         if [201, 409].contains(&made.status) { Ok(()) } else { Err(made.text()) }
-    });
-}
-
-/// The status of the cluster; an error while its server restarts.
-fn status(node: &Node) -> String {
-    let output = node.sheaf.command("cluster status");
-    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-}
-
-fn until_status(node: &Node, part: &str) {
-    poll(part, || {
-        let status = status(node);
-        if status.contains(part) { Ok(()) } else { Err(status) }
     });
 }
 
@@ -81,7 +68,7 @@ fn the_witness_has_no_rights(one: &Node, witness: &Node) {
         assert!(!pki.join(file).exists(), "the witness has {file}");
     }
     assert!(!witness.sheaf.data().join("encryption.keys").exists());
-    // Nobody else gets a certificate of etcd.
+    // No other node gets a certificate of etcd.
     let body = json!({"request": "x", "address": "10.199.50.9"});
     let refused = one.sheaf.http().post(CERTIFICATE, &body);
     assert_has(refused.refused(403), "only the witness");
@@ -121,7 +108,7 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
     let refused = one.sheaf.refused("token create --role witness");
     assert_has(refused, "the cluster has a witness, the node three");
     assert_has(one.sheaf.run("node list"), "witness");
-    assert_has(one.sheaf.run("cluster status"), "SQLite");
+    until_status(&one, "SQLite");
 
     // With the second management node, the objects move.
     let (url, text) = token(&one.sheaf.run("token create --role management"));
@@ -129,7 +116,7 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
     two.sheaf.provokes("");
     two.sheaf.begin();
     until_status(&one, "etcd, 3 voters, 3 of 3 members healthy");
-    assert_has(one.sheaf.run("cluster status"), "witness    three");
+    until_status(&one, "witness    three");
     poll("the second node serves", || {
         if !two.sheaf.kubeconfig().exists() {
             return Err("it is no server yet".to_owned());
@@ -150,7 +137,7 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
 
     // A management node dies: the other goes on with the witness, and gets the virtual address. The
     // kernel of the first has removed it by itself.
-    assert_has(one.sheaf.run("cluster status"), "address    10.199.50.100, on one");
+    until_status(&one, "address    10.199.50.100, on one");
     kill(&mut one);
     until_written(&two, "without-one");
     until_status(&two, "address    10.199.50.100, on two");
@@ -182,7 +169,7 @@ fn two_management_nodes_and_a_witness_outlive_any_one_of_them() {
     assert_has(three.sheaf.log(), "this witness was removed from the cluster");
 }
 
-/// A witness that is lost gives its seat to a management node that stands by, and stands by itself
+/// A witness that is lost gives its seat to a management node on standby, and is on standby itself
 /// when it is back.
 #[test]
 fn a_voter_that_is_lost_is_replaced() {
@@ -212,8 +199,8 @@ fn a_voter_that_is_lost_is_replaced() {
     assert_has(one.sheaf.run("node list"), "management (waiting)");
 
     kill(&mut three);
-    poll("the node that stood by serves", || {
-        let status = status(&one);
+    poll("the node on standby serves", || {
+        let status = said(&one, "cluster status");
         let is_whole = status.contains("3 voters, 3 of 3 members healthy");
         if is_whole && status.contains("member     four") { Ok(()) } else { Err(status) }
     });
@@ -226,7 +213,7 @@ fn a_voter_that_is_lost_is_replaced() {
     });
 
     three.sheaf.begin();
-    poll("the former voter stands by", || {
+    poll("the former voter is on standby", || {
         let log = three.sheaf.log();
         if log.contains("etcd has enough voters") { Ok(()) } else { Err(log) }
     });

@@ -50,8 +50,8 @@ impl Chromium {
             let (_, port) = line.split_once("started successfully on port ")?;
             Some(port.trim_end_matches('.').to_owned())
         });
-        let port = port.expect("chromedriver tells its port");
-        // It blocks when nobody reads what it writes.
+        let port = port.expect("chromedriver reports its port");
+        // It blocks when its output is not read.
         std::thread::spawn(move || lines.for_each(drop));
         let profile = tempfile::tempdir().unwrap();
         let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();

@@ -1,7 +1,8 @@
 # A guest of one sector that counts in the second sector of its disk.
 #
 # It says `s` and the count that it finds, and then again and again adds one, writes it, and says
-# `w` and the count once the write was acknowledged. A failed request is told as `!` and tried again.
+# `w` and the count once the write was acknowledged. A failed request is reported as `!` and tried
+# again.
 #
 # Assembled as pulse.S is.
 

@@ -1,5 +1,5 @@
 # A guest of one sector that fills its disk: 32 KiB after 32 KiB, a dot for each on the serial
-# port, `full` when it has come to the end. A failed write is told as `!` and tried again.
+# port, `full` when it has come to the end. A failed write is reported as `!` and tried again.
 #
 # Assembled as pulse.S is.
 

@@ -2,7 +2,7 @@
 #
 # It counts its boots in the second sector of its disk, says so on the serial port, and then
 # says a dot about once a second. The power button switches it off; so does an `x` on the
-# serial port. A disk that fails is told as well.
+# serial port. A disk that fails is reported as well.
 #
 #   as --32 pulse.S -o pulse.o && ld -m elf_i386 -Ttext 0x7c00 --oformat binary pulse.o -o pulse
 

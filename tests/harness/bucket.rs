@@ -93,8 +93,8 @@ fn serve(mut stream: TcpStream, state: &State) -> Option<()> {
         if line.is_empty() {
             break;
         }
-        if let Some(told) = line.strip_prefix("content-length: ") {
-            length = told.parse().ok()?;
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.parse().ok()?;
         }
         signed |= line.starts_with("authorization: ") && line.contains(KEY);
     }

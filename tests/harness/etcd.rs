@@ -1,7 +1,7 @@
 //! An etcd of a test's own: one member or several, with or without TLS.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
+use super::port::ReservedPort;
 use super::wait::{eventually, poll};
 
 pub(crate) struct Etcd {
@@ -19,10 +20,10 @@ pub(crate) struct Etcd {
 
 struct Member {
     name: String,
-    client: u16,
-    peer: u16,
+    client: ReservedPort,
+    peer: ReservedPort,
     /// Where it says how it is, without TLS.
-    health: u16,
+    health: ReservedPort,
     process: Option<Child>,
 }
 
@@ -62,7 +63,7 @@ impl Etcd {
         }
         for member in &self.members {
             eventually("etcd is healthy", || {
-                ask(member.health, "/health").is_some_and(|text| text.contains("\"true\""))
+                ask(member.health.number(), "/health").is_some_and(|text| text.contains("\"true\""))
             });
         }
     }
@@ -78,7 +79,10 @@ impl Etcd {
             .args(["--name", &member.name, "--initial-cluster", &cluster])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--listen-metrics-urls", &format!("http://127.0.0.1:{}", member.health)])
+            .args([
+                "--listen-metrics-urls",
+                &format!("http://127.0.0.1:{}", member.health.number()),
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -99,7 +103,7 @@ impl Etcd {
     pub(crate) fn kill_leader(&mut self) {
         let leader = poll("etcd has a leader", || {
             let leads = |member: &Member| member.process.is_some() && member.leads();
-            self.members.iter().position(leads).ok_or_else(|| "nobody leads".to_owned())
+            self.members.iter().position(leads).ok_or_else(|| "there is no leader".to_owned())
         });
         self.members[leader].kill();
     }
@@ -108,11 +112,11 @@ impl Etcd {
     pub(crate) fn compact(&self) {
         let member = &self.members[0];
         // The gateway speaks JSON; a key that is not there names the present revision.
-        let read = post(member.client, "/v3/kv/range", r#"{"key": "AA=="}"#);
+        let read = post(member.client.number(), "/v3/kv/range", r#"{"key": "AA=="}"#);
         let revision = read.split("\"revision\":\"").nth(1).and_then(|rest| rest.split('"').next());
-        let revision = revision.unwrap_or_else(|| panic!("etcd tells its revision: {read}"));
+        let revision = revision.unwrap_or_else(|| panic!("etcd reports its revision: {read}"));
         let body = format!(r#"{{"revision": "{revision}", "physical": true}}"#);
-        let done = post(member.client, "/v3/kv/compaction", &body);
+        let done = post(member.client.number(), "/v3/kv/compaction", &body);
         assert!(done.contains(" 200 "), "{done}");
     }
 
@@ -134,7 +138,7 @@ impl Etcd {
 
     fn url(&self, member: &Member) -> String {
         let scheme = if self.secure { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", member.client)
+        format!("{scheme}://127.0.0.1:{}", member.client.number())
     }
 
     /// Certificate authority, certificate and key; members and clients share them.
@@ -158,28 +162,25 @@ impl Member {
     }
 
     fn leads(&self) -> bool {
-        ask(self.health, "/metrics")
+        ask(self.health.number(), "/metrics")
             .is_some_and(|text| text.contains("\netcd_server_is_leader 1\n"))
     }
 }
 
 fn peer_url(member: &Member) -> String {
-    format!("http://127.0.0.1:{}", member.peer)
+    format!("http://127.0.0.1:{}", member.peer.number())
 }
 
 fn members(count: usize) -> Vec<Member> {
-    // etcd cannot choose its own ports; all are held until the last is known.
-    let listeners: Vec<TcpListener> =
-        (0..count * 3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let ports: Vec<u16> = listeners.iter().map(|one| one.local_addr().unwrap().port()).collect();
-    let member = |(index, ports): (usize, &[u16])| Member {
+    // etcd cannot choose its own ports.
+    let member = |index| Member {
         name: format!("member{index}"),
-        client: ports[0],
-        peer: ports[1],
-        health: ports[2],
+        client: ReservedPort::new(),
+        peer: ReservedPort::new(),
+        health: ReservedPort::new(),
         process: None,
     };
-    ports.chunks(3).enumerate().map(member).collect()
+    (0..count).map(member).collect()
 }
 
 fn write_certificates(directory: &Path) {
@@ -209,7 +210,7 @@ fn post(port: u16, path: &str, body: &str) -> String {
 
 fn exchange(port: u16, request: &str) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;

@@ -2,7 +2,6 @@
 //! with certificates and keys that the suite made.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,13 +18,14 @@ use tempfile::TempDir;
 use super::etcd::Etcd;
 use super::http::Http;
 use super::kubectl::{Kubectl, kubectls};
+use super::port::ReservedPort;
 use super::server::{binary, directory};
 use super::wait::poll;
 
 pub(crate) struct Foreign {
     directory: TempDir,
     process: Option<Child>,
-    port: u16,
+    port: ReservedPort,
 }
 
 impl Foreign {
@@ -38,8 +38,8 @@ impl Foreign {
     pub(crate) fn of(program: &Path, etcd: &Etcd, more: &[&str]) -> Self {
         let directory = directory();
         let dir = directory.path();
-        // Freed a moment before it is used, as by everybody who starts such a server.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let reserved = ReservedPort::new();
+        let port = reserved.number();
         write_files(dir, port);
         symlink(program, dir.join("kube-apiserver")).unwrap();
         let file = |name: &str| dir.join(name).display().to_string();
@@ -62,7 +62,7 @@ impl Foreign {
             .stderr(File::create(dir.join("stderr")).unwrap())
             .spawn()
             .unwrap();
-        let mut server = Self { directory, process: Some(process), port };
+        let mut server = Self { directory, process: Some(process), port: reserved };
         server.wait();
         server
     }
@@ -83,7 +83,7 @@ impl Foreign {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

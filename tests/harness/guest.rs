@@ -37,7 +37,7 @@ pub(crate) fn disk_of_image(path: &Path) {
     assert!(done.success(), "qemu-img failed");
 }
 
-/// Somebody at the console of a guest.
+/// A session at the console of a guest.
 pub(crate) struct Shell {
     console: UnixStream,
 }
@@ -51,7 +51,7 @@ impl Shell {
         shell
     }
 
-    /// Goes on where somebody is logged in already.
+    /// Goes on where a user is logged in already.
     #[track_caller]
     pub(crate) fn attach(node: &Node, name: &str) -> Self {
         let console = node.console(name);

@@ -57,19 +57,19 @@ impl Hook {
         let address = listener.local_addr().unwrap();
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let connections: Arc<AtomicUsize> = Arc::default();
-        let (heard, counted) = (Arc::clone(&asked), Arc::clone(&connections));
+        let (received, counted) = (Arc::clone(&asked), Arc::clone(&connections));
         let answer: Answer = Arc::new(answer);
         let task = spawn(async move {
             // They end with this task.
             let mut open = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, answer) = (acceptor.clone(), Arc::clone(&answer));
-                let (heard, counted) = (Arc::clone(&heard), Arc::clone(&counted));
+                let (received, counted) = (Arc::clone(&received), Arc::clone(&counted));
                 open.spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     counted.fetch_add(1, Ordering::Relaxed);
                     let service = service_fn(move |request| {
-                        serve(request, Arc::clone(&answer), Arc::clone(&heard))
+                        serve(request, Arc::clone(&answer), Arc::clone(&received))
                     });
                     let connection = hyper::server::conn::http1::Builder::new();
                     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
@@ -115,7 +115,7 @@ impl Drop for Hook {
 async fn serve(
     request: Request<Incoming>,
     answer: Answer,
-    heard: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<Asked>>>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
@@ -124,7 +124,7 @@ async fn serve(
         headers: parts.headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
     };
-    heard.lock().unwrap().push(asked.clone());
+    received.lock().unwrap().push(asked.clone());
     // It may wait for others to be asked.
     let said = tokio::task::spawn_blocking(move || answer(&asked)).await.unwrap();
     let (code, body) = match said {

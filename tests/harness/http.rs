@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,6 +40,8 @@ pub(crate) struct Http {
     client: Client,
     /// Sent with each request.
     headers: HeaderMap,
+    /// Audit IDs of requests that were refused, with their codes.
+    refused: Arc<Mutex<Vec<(String, u16)>>>,
 }
 
 impl Http {
@@ -68,7 +70,7 @@ impl Http {
             config.default_retry = false;
             Client::try_from(config).unwrap()
         });
-        Self { client, headers: HeaderMap::new() }
+        Self { client, headers: HeaderMap::new(), refused: Arc::default() }
     }
 
     /// kube-rs on the same connection.
@@ -80,7 +82,7 @@ impl Http {
     pub(crate) fn with(&self, name: &'static str, value: &str) -> Self {
         let mut headers = self.headers.clone();
         headers.append(name, value.parse().unwrap());
-        Self { client: self.client.clone(), headers }
+        Self { client: self.client.clone(), headers, refused: Arc::clone(&self.refused) }
     }
 
     pub(crate) fn get(&self, path: &str) -> Reply {
@@ -120,20 +122,43 @@ impl Http {
         self.try_send(request, body).unwrap()
     }
 
-    /// The complaint is about the connection; a refusal is a reply.
+    /// The complaint concerns the connection; a refusal is a reply.
     pub(crate) fn try_send(
         &self,
         request: request::Builder,
         body: impl Into<Bytes>,
     ) -> Result<Reply, String> {
+        let is_write = request.method_ref().is_some_and(|method| !method.is_safe());
         let answer = async {
             let response = self.open(request, body.into()).await?;
             let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
             Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
         };
+        let answer = async {
+            let reply = answer.await;
+            if let Ok(reply) = &reply
+                && (is_write || matches!(reply.status, 401 | 403))
+            {
+                self.note(reply);
+            }
+            reply
+        };
         block_on(async { tokio::time::timeout(BOUND, answer).await })
             .map_err(|_| "no answer in time".to_owned())?
+    }
+
+    fn note(&self, reply: &Reply) {
+        let id = reply.header("audit-id");
+        if reply.status >= 400 && !id.is_empty() {
+            self.refused.lock().unwrap().push((id.to_owned(), reply.status));
+        }
+    }
+
+    /// Audit IDs and codes of requests that the audit log has to have, of all clones: writes that
+    /// failed, and reads that were not allowed.
+    pub(crate) fn refusals(&self) -> Vec<(String, u16)> {
+        self.refused.lock().unwrap().clone()
     }
 
     /// Follows a watch; `path` has all its parameters.
@@ -257,6 +282,14 @@ impl Events {
             }
         };
         block_on(async { tokio::time::timeout(limit, read).await }).ok().flatten()
+    }
+
+    /// Waits for the end of the stream, also an abrupt one.
+    #[track_caller]
+    pub(crate) fn until_end(&mut self) {
+        let read = async { while let Some(Ok(_)) = self.body.frame().await {} };
+        let ended = block_on(async { tokio::time::timeout(BOUND, read).await });
+        assert!(ended.is_ok(), "the stream goes on");
     }
 
     /// Everything until the stream ends, which it must do in time.

@@ -28,6 +28,13 @@ impl Node {
         Self::with(&["--guest-network", "user"], None)
     }
 
+    /// The same without `--host-disk-path`.
+    pub(crate) fn without_host_disks() -> Self {
+        let mut sheaf = Sheaf::used(&["--node-name", "one", "--guest-network", "user"]);
+        sheaf.run_without_host_disks();
+        Self::begin(sheaf, None)
+    }
+
     /// A node whose guests are on a bridge of this name, which no other test may use.
     pub(crate) fn networked(bridge: &str, network: &str) -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test makes networks: run it as root");
@@ -193,7 +200,7 @@ impl Node {
             let listed = Command::new("nft").args(["list", "table"]).args(table).output().unwrap();
             let text = String::from_utf8_lossy(&listed.stdout).into_owned();
             let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
-            // The prefix alone stands for all of them, and the tunnel is not a tap.
+            // The prefix alone represents all of them, and the tunnel is not a tap.
             let is_tap = |word: &&str| {
                 word.starts_with(&prefix) && *word != prefix && !word.ends_with("-vxlan")
             };
@@ -286,7 +293,7 @@ impl Drop for Node {
             // A group can be removed when its last process has truly ended.
             let ended =
                 || groups.iter().all(|group| fs::remove_dir(group).is_ok() || !group.exists());
-            let mut tries = 0..100;
+            let mut tries = 0..3000;
             while !ended() && tries.next().is_some() {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -318,13 +325,14 @@ fn groups(process: Pid) -> Vec<PathBuf> {
 }
 
 /// The tables of rules that go with a bridge: family and name.
-fn tables(bridge: &str) -> [[String; 2]; 6] {
+fn tables(bridge: &str) -> [[String; 2]; 7] {
     let names = [
         ("inet", ""),
         ("bridge", ""),
         ("bridge", "_seen"),
         ("inet", "_services"),
         ("netdev", "_services"),
+        ("inet", "_hosts"),
         ("inet", "_policies"),
     ];
     names.map(|(family, end)| [family.to_owned(), format!("sheaf_{bridge}{end}")])

@@ -30,6 +30,8 @@ pub(crate) struct Sheaf {
     namespace: Option<String>,
     /// Whether it sees the devices of that namespace in /sys, and no control groups then.
     has_own_sysfs: bool,
+    /// Whether files of the host may be disks, as most tests have them.
+    has_host_disks: bool,
 }
 
 impl Sheaf {
@@ -70,7 +72,13 @@ impl Sheaf {
             user: None,
             namespace: None,
             has_own_sysfs: false,
+            has_host_disks: true,
         }
+    }
+
+    /// Runs the server without `--host-disk-path` from now on, unless the arguments have it.
+    pub(crate) fn run_without_host_disks(&mut self) {
+        self.has_host_disks = false;
     }
 
     /// Runs the server in a network namespace from now on, where it can make taps.
@@ -84,7 +92,7 @@ impl Sheaf {
         self.namespace = Some(namespace.to_owned());
     }
 
-    /// Runs the server as somebody else from now on, who gets the directory.
+    /// Runs the server as another user from now on, who gets the directory.
     pub(crate) fn run_as(&mut self, user: u32) {
         assert!(rustix::process::geteuid().is_root(), "this test changes users: run it as root");
         std::os::unix::fs::chown(self.directory.path(), Some(user), Some(user)).unwrap();
@@ -116,7 +124,7 @@ impl Sheaf {
     /// Starts a process on this directory; its output replaces that of the one before.
     pub(crate) fn spawn(&self) -> Child {
         let file = |name: &str| File::create(self.directory.path().join(name)).unwrap();
-        // Somebody else may not be able to walk to the program, but can run what is open.
+        // Another user may not be able to reach the program, but can run what is open.
         let program = File::open(binary()).unwrap();
         let mut command = match (self.user, &self.namespace) {
             (_, Some(namespace)) if self.has_own_sysfs => {
@@ -138,7 +146,7 @@ impl Sheaf {
         };
         let has = |flag: &str| self.arguments.iter().any(|argument| argument == flag);
         let is_witness = self.arguments.first().is_some_and(|word| word == "witness");
-        // Only a server that is told the name of its node has an agent.
+        // Only a server with the name of its node has an agent.
         if is_witness {
             command.arg("witness");
         } else if !self.arguments.iter().any(|argument| argument == "--node-name") {
@@ -149,7 +157,7 @@ impl Sheaf {
                 command.args(["--import-allow", "127.0.0.0/8", "--import-allow", "::1/128"]);
             }
             // Disks of tests are files of the host, wherever images were put.
-            if !self.arguments.iter().any(|argument| argument == "--host-disk-path") {
+            if self.has_host_disks && !has("--host-disk-path") {
                 command.args(["--host-disk-path", "/"]);
             }
         }
@@ -187,7 +195,7 @@ impl Sheaf {
         }
     }
 
-    /// Kills it for good; its log is looked at later.
+    /// Kills it for good; its log is checked later.
     pub(crate) fn end(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -242,7 +250,7 @@ impl Sheaf {
         Http::from_kubeconfig(&self.kubeconfig())
     }
 
-    /// Requests as nobody.
+    /// Anonymous requests.
     pub(crate) fn anonymous(&self) -> Http {
         Http::anonymous(&self.kubeconfig())
     }
@@ -372,7 +380,7 @@ pub(crate) fn binary() -> &'static Path {
 }
 
 /// In memory where there is such a place: tests sync thousands of times, and a killed
-/// process cannot tell the difference.
+/// process does not see the difference.
 pub(super) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

@@ -29,6 +29,15 @@ pub(crate) struct Socket {
 impl Socket {
     /// Opens the stream at `path`; the complaint is the server's whole answer.
     pub(crate) fn open(sheaf: &Sheaf, path: &str) -> Result<Self, String> {
+        Self::open_with(sheaf, path, "")
+    }
+
+    /// The same as another user.
+    pub(crate) fn open_as(sheaf: &Sheaf, path: &str, user: &str) -> Result<Self, String> {
+        Self::open_with(sheaf, path, &format!("Impersonate-User: {user}\r\n"))
+    }
+
+    fn open_with(sheaf: &Sheaf, path: &str, headers: &str) -> Result<Self, String> {
         let connector = tls(sheaf, &[b"http/1.1"]);
         let address = sheaf.address();
         bounded(async move {
@@ -39,7 +48,7 @@ impl Socket {
                 "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\n\
                  Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                  Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-                 Sec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n"
+                 Sec-WebSocket-Protocol: {PROTOCOL}\r\n{headers}\r\n"
             );
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut head = Vec::new();

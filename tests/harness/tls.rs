@@ -1,4 +1,4 @@
-//! TLS without a client around it, for tests that look at the connection itself.
+//! TLS without a client around it, for tests that check the connection itself.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// Between requests to an emulated machine, which would be busy with nothing else.
 const LONG_PAUSE: Duration = Duration::from_millis(500);
 
-/// Asks until there is an answer; the last complaint tells why there was none.
+/// Asks until there is an answer; the last complaint says why there was none.
 #[track_caller]
 pub(crate) fn poll<T>(what: &str, ask: impl FnMut() -> Result<T, String>) -> T {
     poll_each(PAUSE, what, ask)
@@ -44,7 +44,7 @@ pub(crate) fn eventually(what: &str, mut ask: impl FnMut() -> bool) {
 
 /// Waits for a process to end; one that does not is killed, and the test fails.
 #[track_caller]
-pub(crate) fn ended(child: &mut Child, told: impl Fn() -> String) -> ExitStatus {
+pub(crate) fn ended(child: &mut Child, report: impl Fn() -> String) -> ExitStatus {
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -54,7 +54,7 @@ pub(crate) fn ended(child: &mut Child, told: impl Fn() -> String) -> ExitStatus 
             let stacks = stacks(child.id());
             let _ = child.kill();
             let _ = child.wait();
-            panic!("process {} did not end:\n{stacks}\n{}", child.id(), told());
+            panic!("process {} did not end:\n{stacks}\n{}", child.id(), report());
         }
         thread::sleep(PAUSE);
     }
@@ -83,7 +83,7 @@ pub(crate) fn output_of(command: &mut Command) -> Output {
     Output { status, stdout: written(&mut stdout), stderr: written(&mut stderr) }
 }
 
-/// Where the threads of a process wait, if a debugger is there to tell.
+/// Where the threads of a process wait, if a debugger is there to report it.
 fn stacks(process: u32) -> String {
     let process = process.to_string();
     let gdb = Command::new("gdb")

@@ -119,7 +119,7 @@ fn a_kubeconfig_of_a_local_user_works() {
     std::fs::write(&file, config["config"].as_str().unwrap()).unwrap();
     let generated = Http::from_kubeconfig(&file);
     assert!(generated.get("/api/v1/namespaces").ok()["items"].is_array());
-    // The certificate of the administrator stands for no local user.
+    // The certificate of the administrator belongs to no local user.
     refused(&sheaf.http().post(path, &json!({})), 422, "InvalidState");
 }
 
@@ -151,7 +151,7 @@ fn the_protocols_of_the_server_are_those_of_the_setting() {
     let http = sheaf.http();
     let url = format!("https://{}/livez", sheaf.address());
     let connects = |options: &[&str]| {
-        let quiet = ["--silent", "--insecure", "--output", "/dev/null", "--max-time", "20"];
+        let quiet = ["--silent", "--insecure", "--output", "/dev/null", "--max-time", "300"];
         let run = Command::new("curl").args(quiet).args(options).arg(&url).status();
         run.unwrap().success()
     };
@@ -175,18 +175,59 @@ fn settings_have_defaults_and_refuse_what_they_do_not_understand() {
     let path = |name: &str| format!("/apis/harvesterhci.io/v1beta1/settings/{name}");
     let version = http.get(&path("server-version")).ok();
     assert_eq!(version["value"], "v1.8.1");
-    let mut setting = http.get(&path("overcommit-config")).ok();
+    let setting = http.get(&path("overcommit-config")).ok();
     assert_eq!(setting.get("value"), None);
-    setting["value"] = r#"{"cpu":99}"#.into();
-    let reply = http.put(&path("overcommit-config"), &setting);
+    // A controller may write the setting between the reading and the writing, which is a conflict.
+    let put = |value: Value| {
+        poll("no controller writes the setting", || {
+            let mut setting = http.get(&path("overcommit-config")).ok();
+            setting["value"] = value.clone();
+            let reply = http.put(&path("overcommit-config"), &setting);
+            if reply.status == 409 { Err(reply.text()) } else { Ok(reply) }
+        })
+    };
+    let reply = put(r#"{"cpu":99}"#.into());
     assert_eq!(reply.status, 422, "{}", reply.text());
     assert_has(
         reply.text(),
         "Cannot undercommit. Should be greater than or equal to 100 but got 99",
     );
-    setting["value"] = r#"{"cpu":200,"memory":150,"storage":100}"#.into();
-    let mut setting = http.put(&path("overcommit-config"), &setting).ok();
-    setting["value"] = Value::Null;
-    assert_eq!(http.put(&path("overcommit-config"), &setting).ok().get("value"), None);
+    put(r#"{"cpu":200,"memory":150,"storage":100}"#.into()).ok();
+    assert_eq!(put(Value::Null).ok().get("value"), None);
     assert_eq!(http.delete(&path("storage-network")).status, 405);
+}
+
+#[test]
+fn paths_of_rancher_and_harvester_beside_the_resources_are_answered() {
+    let sheaf = server();
+    let http = client_of(&sheaf, "admin", PASSWORD);
+    let info = http.get("/v1/harvester/ui-info").ok();
+    assert_eq!(
+        (&info["ui-source"], &info["ui-plugin-bundled-version"]),
+        (&json!("bundled"), &json!(""))
+    );
+    let ready = http.get("/v1/harvester/readyz").ok();
+    assert!(ready["ready"].is_boolean() && ready["timestamp"].is_string(), "{ready}");
+    assert_eq!(http.get("/v1/userpreferences").ok()["data"][0]["id"], "admin");
+    assert_eq!(http.put("/v1/userpreferences/admin", &json!({"data": {}})).status, 405);
+
+    assert_eq!(http.get("/v3/settings/first-login").ok()["type"], "setting");
+    let unset = http.get("/v3/settings/server-url").ok();
+    assert_eq!(unset["customized"], false, "{unset}");
+    let set = http.put("/v3/settings/server-url", &json!({"value": "https://h"})).ok();
+    assert_eq!((&set["value"], &set["customized"]), (&json!("https://h"), &json!(true)));
+    assert_eq!(http.get("/v3/settings/server-url").ok()["value"], "https://h");
+    assert_eq!(http.get("/v3/settings/none").status, 404);
+
+    let login = json!({"type": "localProvider", "username": "admin", "password": PASSWORD});
+    let token = sheaf.anonymous().post("/v1-public/login", &login);
+    assert_eq!(token.status, 201, "{}", token.text());
+    let foreign = json!({"type": "githubProvider", "username": "admin", "password": PASSWORD});
+    assert_eq!(sheaf.anonymous().post("/v1-public/login", &foreign).status, 422);
+
+    let templates = "/v1/harvester/harvesterhci.io.virtualmachinetemplates/harvester-public";
+    let versions = || http.get(&format!("{templates}/iso-image-base-template/versions")).ok();
+    eventually("the template lists its versions", || versions()["count"] == 1);
+    let version = &versions()["data"][0];
+    assert_eq!(version["type"], "harvesterhci.io.virtualmachinetemplateversion", "{version}");
 }

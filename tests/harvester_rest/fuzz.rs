@@ -334,7 +334,7 @@ impl Requests {
             0 => {
                 let path = (*self.numbers.one(LOGIN_PATHS)).to_owned();
                 // Wrong passwords of one user would make the test wait.
-                let user = format!("nobody{index}");
+                let user = format!("absent{index}");
                 let good = json!({"username": user, "password": "x", "newPassword": "y", "ttl": 1});
                 (Method::POST, path, self.document(&good))
             }

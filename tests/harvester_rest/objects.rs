@@ -4,7 +4,7 @@ use http::Request;
 use serde_json::json;
 
 use super::{PASSWORD, client_of, refused, server};
-use crate::harness::assert_has;
+use crate::harness::{assert_has, poll};
 
 const CLAIMS: &str = "/v1/harvester/persistentvolumeclaims/default";
 
@@ -36,9 +36,12 @@ fn a_volume_is_created_read_changed_and_deleted() {
     refused(&http.post(CLAIMS, &volume), 409, "AlreadyExists");
 
     // Read, changed and sent back whole.
-    let mut read = http.get(&format!("{CLAIMS}/data")).ok();
-    read["metadata"]["annotations"]["a"] = "c".into();
-    let changed = http.put(&format!("{CLAIMS}/data"), &read).ok();
+    let (mut read, changed) = poll("no controller writes the claim in between", || {
+        let mut read = http.get(&format!("{CLAIMS}/data")).ok();
+        read["metadata"]["annotations"]["a"] = "c".into();
+        let reply = http.put(&format!("{CLAIMS}/data"), &read);
+        if reply.status == 409 { Err(reply.text()) } else { Ok((read, reply.ok())) }
+    });
     assert_eq!(changed["metadata"]["annotations"]["a"], "c");
     refused(&http.put(&format!("{CLAIMS}/data"), &read), 409, "Conflict");
     read["metadata"].as_object_mut().unwrap().remove("resourceVersion");
@@ -110,11 +113,13 @@ fn the_rights_of_the_caller_decide() {
     let map = json!({"metadata": {"name": "mine"}, "data": {"a": "b"}});
     admin.post("/v1/configmaps/default", &map).ok();
     // All namespaces are those in which they may list.
-    let list = jane.get("/v1/configmaps").ok();
-    assert!(
-        list["data"].as_array().unwrap().iter().any(|map| map["id"] == "default/mine"),
-        "{list}"
-    );
+    poll("the binding is in force", || {
+        let reply = jane.get("/v1/configmaps");
+        let list = reply.json();
+        let mut maps = list["data"].as_array().into_iter().flatten();
+        let is_listed = reply.status == 200 && maps.any(|map| map["id"] == "default/mine");
+        if is_listed { Ok(()) } else { Err(list.to_string()) }
+    });
     let shown = jane.get("/v1/configmaps/default/mine").ok();
     assert_eq!(shown["links"].get("update"), None, "{shown}");
     refused(&jane.delete("/v1/configmaps/default/mine"), 403, "Forbidden");

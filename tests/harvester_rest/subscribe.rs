@@ -44,7 +44,7 @@ async fn say<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>,
     socket.send(Message::text(what.to_string())).await.unwrap();
 }
 
-async fn hear<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> Value {
+async fn receive<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> Value {
     loop {
         let message = socket.next().await.unwrap().unwrap();
         if let Message::Text(text) = message {
@@ -70,14 +70,14 @@ fn a_subscriber_follows_what_it_may_see() {
         let asked =
             json!({"resourceType": "secret", "namespace": "default", "resourceVersion": revision});
         say(&mut socket, asked.clone()).await;
-        let started = hear(&mut socket).await;
+        let started = receive(&mut socket).await;
         assert_eq!(
             started,
             json!({"name": "resource.start", "resourceType": "secret", "namespace": "default"})
         );
         let write = |action: &dyn Fn()| tokio::task::block_in_place(action);
         write(&|| drop(http.post(SECRETS, &secret("a")).ok()));
-        let created = hear(&mut socket).await;
+        let created = receive(&mut socket).await;
         assert_eq!(
             (&created["name"], &created["resourceType"]),
             (&json!("resource.create"), &json!("secret"))
@@ -90,9 +90,9 @@ fn a_subscriber_follows_what_it_may_see() {
         assert_has(created["data"]["links"]["self"].as_str().unwrap(), "/v1/secrets/default/a");
         let label = json!({"metadata": {"labels": {"x": "y"}}});
         write(&|| drop(http.merge(&format!("{SECRETS}/a"), &label).ok()));
-        assert_eq!(hear(&mut socket).await["name"], "resource.change");
+        assert_eq!(receive(&mut socket).await["name"], "resource.change");
         write(&|| drop(http.delete(&format!("{SECRETS}/a")).ok()));
-        let removed = hear(&mut socket).await;
+        let removed = receive(&mut socket).await;
         assert_eq!(
             (&removed["name"], &removed["data"]["id"]),
             (&json!("resource.remove"), &json!("default/a"))
@@ -100,21 +100,21 @@ fn a_subscriber_follows_what_it_may_see() {
         let mut stop = asked.clone();
         stop["stop"] = true.into();
         say(&mut socket, stop).await;
-        assert_eq!(hear(&mut socket).await["name"], "resource.stop");
+        assert_eq!(receive(&mut socket).await["name"], "resource.stop");
 
         // Errors are answered on the same connection.
         say(&mut socket, json!({"resourceType": "unicorns"})).await;
-        let error = hear(&mut socket).await;
+        let error = receive(&mut socket).await;
         assert_eq!(error["data"], json!({"error": "failed to find schema unicorns"}));
-        assert_eq!(hear(&mut socket).await["name"], "resource.stop");
+        assert_eq!(receive(&mut socket).await["name"], "resource.stop");
         socket.send(Message::text("{")).await.unwrap();
-        assert_eq!(hear(&mut socket).await["name"], "resource.error");
+        assert_eq!(receive(&mut socket).await["name"], "resource.error");
 
         // Another user has other rights.
         let bearer = format!("Bearer {jane}");
         let mut socket = connect(&sheaf, &[("authorization", &bearer)]).await.unwrap();
         say(&mut socket, json!({"resourceType": "secret"})).await;
-        let refused = hear(&mut socket).await;
+        let refused = receive(&mut socket).await;
         assert_has(refused["data"]["error"].as_str().unwrap(), "forbidden");
 
         // A page of another site cannot use the session of the browser.

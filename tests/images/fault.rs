@@ -48,6 +48,9 @@ fn an_upload_goes_on_where_it_was_and_images_come_out_again() {
             Err(found.text())
         }
     });
+    let early = node.sheaf.http().get(&format!("{UPLOADS}/up/download"));
+    let expected = "please wait until the image has been imported";
+    assert_eq!((early.status, &*early.text()), (500, expected));
     assert_eq!(send(&node, 3 * MIB..5 * MIB).status, 200);
     let last = send(&node, 5 * MIB..all);
     assert_eq!(last.status, 200, "{}", last.text());
@@ -56,15 +59,33 @@ fn an_upload_goes_on_where_it_was_and_images_come_out_again() {
 
     let got = node.sheaf.http().get(&format!("{UPLOADS}/up/download"));
     assert_eq!(got.status, 200);
-    assert!(got.body.as_ref() == disk().as_slice(), "{} bytes came", got.body.len());
+    assert_eq!(got.header("content-disposition"), "attachment; filename=up.gz");
+    assert!(gunzip(&got.body) == disk(), "{} bytes came", got.body.len());
+    let raw = node.sheaf.http().get(&format!("{UPLOADS}/up/download?format=raw"));
+    assert!(raw.body.as_ref() == disk().as_slice(), "{} bytes came", raw.body.len());
     let refusal = node.sheaf.anonymous().get(&format!("{UPLOADS}/up/download")).status;
     assert!(refusal == 401 || refusal == 403, "{refusal}");
     let file = node.sheaf.scratch("out.raw");
-    let told = node.sheaf.run(&format!("image download up {}", file.display()));
-    assert_has(told, "a raw disk of 12 MiB");
+    let output = node.sheaf.run(&format!("image download up {}", file.display()));
+    assert_has(output, "a raw disk of 12 MiB");
     assert!(fs::read(file).unwrap() == disk());
     node.sheaf.run("image delete up");
     assert!(files(&node).is_empty(), "{:?}", files(&node));
+}
+
+/// Unpacks with the tool that users have.
+fn gunzip(packed: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let mut command = Command::new("gzip");
+    let command = command.args(["-d", "-c"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut input, packed) = (child.stdin.take().unwrap(), packed.to_vec());
+    let writer = std::thread::spawn(move || input.write_all(&packed));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success(), "the data is damaged");
+    output.stdout
 }
 
 /// A kubeconfig for an account that may do everything, by its token.
@@ -139,7 +160,7 @@ fn used(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_full_disk_is_told_gives_its_space_back_and_is_tried_again() {
+fn a_full_disk_is_reported_gives_its_space_back_and_is_tried_again() {
     let node = start();
     let http = node.sheaf.http();
     let small = Small::mount(node.sheaf.scratch("small"), "96M");
@@ -171,12 +192,12 @@ fn a_full_disk_is_told_gives_its_space_back_and_is_tried_again() {
     let message = condition(&image, "RetryLimitExceeded")["message"].clone();
     assert_has(message.as_str().unwrap(), "bytes available");
     eventually("the space is given back", || used(&small.0) <= empty + 65_536);
-    // Without a word from anybody.
+    // Without another request.
     small.resize("400M");
     until(&node, "large", "Imported", "True");
     node.sheaf.run("image delete large");
     eventually("nothing is left", || used(&small.0) <= empty + 65_536);
-    // Somebody else takes the last of it while an image comes.
+    // Another program takes the last of it while an image comes.
     small.resize("240M");
     web.put("slow", content, Fault::Hangs(5 * MIB));
     download(&node, "slow", &web.url("slow"), json!({"retry": 5}));

@@ -1,10 +1,11 @@
-//! Clients that open connections, streams and watches until nobody else gets any.
+//! Clients that open connections, streams and watches until no other client gets any.
 
 use http::Request;
 use tokio::io::AsyncReadExt as _;
 
+use super::host_disks::{VMIS, VMS, machine};
 use super::tenant;
-use crate::harness::{Http, Sheaf, Socket, assert_has, block_on, eventually, tls};
+use crate::harness::{Http, Node, Sheaf, Socket, assert_has, block_on, eventually, tls};
 
 /// The value of a metric without labels.
 fn metric(sheaf: &Sheaf, name: &str) -> u64 {
@@ -97,7 +98,7 @@ fn upgraded_streams_are_counted() {
     let secret = |name: &str| serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
     let mut number = 0;
     eventually("streams that ended are not counted", || {
-        // An event makes the server notice that nobody listens.
+        // An event makes the server notice that the client is gone.
         number += 1;
         sheaf
             .http()
@@ -120,4 +121,35 @@ fn a_user_does_not_open_watches_without_end() {
     let _administrator = [(); 5].map(|()| sheaf.http().watch(path));
     held.pop();
     eventually("there is room again", || mallory.try_watch(path).is_ok());
+}
+
+#[test]
+fn a_user_does_not_open_streams_without_end() {
+    let mut node = Node::start();
+    node.sheaf.kill();
+    let arguments =
+        ["--node-name", "one", "--guest-network", "user", "--max-streams-per-user", "2"];
+    node.sheaf.set_arguments(arguments.map(str::to_owned).to_vec());
+    node.sheaf.begin();
+    let kubectl = node.kubectl();
+    kubectl.run("create rolebinding streams --clusterrole=edit --user=mallory --user=jane");
+    node.sheaf.http().post(VMS, &machine("a", &node.disk("a.img"))).ok();
+    node.until(&format!("{VMIS}/a"), "/status/phase", "Running");
+    let path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/a/vnc";
+    let open = |user: &str| Socket::open_as(&node.sheaf, path, user);
+    let mut held = Vec::new();
+    eventually("the role is complete", || {
+        open("mallory").is_ok_and(|one| {
+            held.push(one);
+            true
+        })
+    });
+    held.push(open("mallory").unwrap());
+    let refused = open("mallory").err().expect("two streams are open");
+    assert_has(&refused, "429");
+    assert_has(&refused, "has 2 consoles, screens and port forwards open");
+    open("jane").unwrap();
+    let _administrator = [(); 3].map(|()| Socket::open(&node.sheaf, path).unwrap());
+    held.pop();
+    eventually("there is room again", || open("mallory").is_ok());
 }

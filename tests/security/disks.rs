@@ -83,8 +83,8 @@ fn a_data_volume_clones_from_another_namespace_only_with_rights_there() {
     let waiting = format!("{TEAM_DATA_VOLUMES}/waiting");
     poll("the clone is refused", || {
         let dv = admin.get(&waiting).ok();
-        let told = dv["status"]["conditions"].to_string();
-        if told.contains("was not authorized") { Ok(()) } else { Err(told) }
+        let conditions = dv["status"]["conditions"].to_string();
+        if conditions.contains("was not authorized") { Ok(()) } else { Err(conditions) }
     });
     assert_eq!(admin.get(&format!("{TEAM_CLAIMS}/waiting")).status, 404);
 
@@ -174,7 +174,7 @@ fn templates_of_machines_are_authorized_as_their_service_account() {
     eventually("the controller creates the data volume", || admin.get(&root).status == 200);
 }
 
-/// A tenant's claim that names the volume of somebody else's.
+/// A tenant's claim that names the volume of another claim.
 #[test]
 fn a_claim_does_not_reach_the_volume_of_another_by_its_name() {
     let sheaf = Sheaf::start();
@@ -213,7 +213,7 @@ fn a_claim_does_not_reach_the_volume_of_another_by_its_name() {
 }
 
 #[test]
-fn a_template_lends_nobody_the_rights_of_the_server() {
+fn a_template_does_not_lend_the_rights_of_the_server() {
     let sheaf = Sheaf::start();
     let admin = sheaf.http();
     tenant(&sheaf);
@@ -307,5 +307,31 @@ fn patches_of_restores_and_clones_do_not_leave_the_namespace() {
         });
         let clones = "/apis/clone.kubevirt.io/v1beta1/namespaces/team/virtualmachineclones";
         assert_has(mallory.post(clones, &clone).refused(422), "cannot be patched");
+    }
+}
+
+/// A controller creates the claims of these templates.
+#[test]
+fn a_template_of_claims_does_not_speak_for_controllers() {
+    let sheaf = Sheaf::start();
+    let mallory = tenant(&sheaf);
+    let with_template = |metadata: Value, class: &str| {
+        let templates = json!([{"metadata": metadata, "spec": {"storageClassName": class,
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}]);
+        let mut asked = machine(json!({}));
+        asked["spec"].as_object_mut().unwrap().remove("dataVolumeTemplates");
+        asked["spec"]["template"]["spec"]["volumes"] =
+            json!([{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}]);
+        asked["metadata"]["annotations"] =
+            json!({"harvesterhci.io/volumeClaimTemplates": templates.to_string()});
+        asked
+    };
+    let reserved = with_template(json!({"name": "root"}), "longhorn-static");
+    let refused = mallory.post(TEAM_MACHINES, &reserved).refused(422);
+    assert_has(refused, "can not create volume with the reserved storage class longhorn-static");
+    for key in ["sheaf.io/populator", "sheaf.io/clone-source", "sheaf.io/upload-token"] {
+        let forged = with_template(json!({"name": "root", "annotations": {key: "x"}}), "longhorn");
+        let refused = mallory.post(TEAM_MACHINES, &forged).refused(403);
+        assert_has(refused, &format!("annotation {key} of a claim may only be set by"));
     }
 }

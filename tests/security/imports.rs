@@ -95,9 +95,9 @@ fn an_import_does_not_reach_the_node_or_the_cluster() {
         ),
     ] {
         import(&http, name, &source);
-        let told = until(&http, name, "Failed");
-        assert_has(&told, expected);
-        assert_has(&told, "--import-allow");
+        let message = until(&http, name, "Failed");
+        assert_has(&message, expected);
+        assert_has(&message, "--import-allow");
     }
     assert!(web.asked().is_empty(), "nothing was fetched");
     import(&http, "allowed", &json!({"http": {"url": web.url("moved/image")}}));

@@ -1,4 +1,4 @@
-//! Names that look like parts of the cluster.
+//! Names that resemble parts of the cluster.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::tenant;
 use crate::harness::{Sheaf, assert_has};
 
 #[test]
-fn a_name_does_not_make_anybody_a_part_of_the_cluster() {
+fn a_name_does_not_make_a_user_a_part_of_the_cluster() {
     let sheaf = Sheaf::start();
     tenant(&sheaf);
     let claims = "/api/v1/namespaces/team/persistentvolumeclaims";
@@ -20,6 +20,9 @@ fn a_name_does_not_make_anybody_a_part_of_the_cluster() {
         "system:serviceaccount:kubevirt:kubevirt-controller",
         "system:sheaf-",
         "system:sheaf-controllers-2",
+        // Their names, without their group.
+        "system:sheaf-controllers",
+        "system:sheaf-controller:machines",
         "system:apiserver-of-mallory",
         "system:node:mallory",
     ] {

@@ -1,7 +1,7 @@
-// Soak drives a server with the clients that controllers are made of, for as long as it is told
-// to: informers in JSON and protobuf, a watch that is taken up again wherever it broke off, and
+// Soak drives a server with the clients that controllers are made of, for the time that it is
+// given: informers in JSON and protobuf, a watch that is taken up again wherever it broke off, and
 // candidates for a leadership that changes hands. It ends with 1 if a write that the server
-// acknowledged was not told of exactly once, if an informer ends up with another view than a
+// acknowledged was not reported exactly once, if an informer ends up with another view than a
 // list, or if two led at once.
 package main
 

@@ -19,11 +19,11 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// events is what one watch was told, over all its connections.
+// events is what one watch received, over all its connections.
 type events struct {
 	lock    sync.Mutex
 	last    uint64
-	told    map[string]int
+	counts  map[string]int
 	faults  []string
 	deleted int
 }
@@ -31,7 +31,7 @@ type events struct {
 func (e *events) String() string {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	return fmt.Sprintf("%d events, %d of them deletions", len(e.told), e.deleted)
+	return fmt.Sprintf("%d events, %d of them deletions", len(e.counts), e.deleted)
 }
 
 // follow watches from now on, and takes the watch up where it was whenever it breaks off.
@@ -51,7 +51,7 @@ func follow(ctx context.Context, client kubernetes.Interface) (*events, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := &events{told: map[string]int{}}
+	seen := &events{counts: map[string]int{}}
 	go func() {
 		for event := range retrying.ResultChan() {
 			seen.take(event)
@@ -65,7 +65,7 @@ func (e *events) take(event watch.Event) {
 	defer e.lock.Unlock()
 	object, err := meta.Accessor(event.Object)
 	if err != nil || event.Type == watch.Error {
-		e.faults = append(e.faults, fmt.Sprintf("the watch was told %v", event))
+		e.faults = append(e.faults, fmt.Sprintf("the watch received %v", event))
 		return
 	}
 	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
@@ -76,7 +76,7 @@ func (e *events) take(event watch.Event) {
 	if event.Type == watch.Deleted {
 		e.deleted++
 	}
-	e.told[object.GetResourceVersion()]++
+	e.counts[object.GetResourceVersion()]++
 }
 
 // view is what an informer believes.
@@ -116,7 +116,7 @@ func (v *view) differs(list *corev1.ConfigMapList) string {
 	return ""
 }
 
-// settle gives everybody a while to hear the last of it, and judges.
+// settle gives all watches a while to receive the last event, and judges.
 func settle(ctx context.Context, client kubernetes.Interface, log *journal, seen *events, views []*view) error {
 	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -143,8 +143,8 @@ func judge(list *corev1.ConfigMapList, log *journal, seen *events, views []*view
 		return fmt.Errorf("nothing was written")
 	}
 	for version, what := range log.acknowledged {
-		if seen.told[version] != 1 {
-			return fmt.Errorf("%s at version %s was told %d times", what, version, seen.told[version])
+		if seen.counts[version] != 1 {
+			return fmt.Errorf("%s at version %s was received %d times", what, version, seen.counts[version])
 		}
 	}
 	for _, view := range views {

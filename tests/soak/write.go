@@ -17,7 +17,7 @@ type journal struct {
 	lock sync.Mutex
 	// By resource version, what was written there.
 	acknowledged map[string]string
-	// Requests whose outcome nobody knows: the connection broke, the server was away.
+	// Requests whose outcome is unknown: the connection broke, the server was away.
 	unknown int
 	done    sync.WaitGroup
 }

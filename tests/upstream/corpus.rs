@@ -1,4 +1,4 @@
-//! Requests as they stand in `.http` files, which many editors know: `###` and a title, the
+//! Requests of `.http` files, which many editors know: `###` and a title, the
 //! request line, headers, an empty line, the body.
 //!
 //! Three headers are ours and not sent: `until: 201` repeats the request until that is its

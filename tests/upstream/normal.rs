@@ -59,10 +59,12 @@ impl Normal {
         match documents {
             Ok(documents) => {
                 for mut document in documents {
+                    let mut key = "";
                     if let Some(pointer) = &exchange.show {
                         document = document.pointer(pointer).cloned().unwrap_or_default();
+                        key = pointer.rsplit('/').next().unwrap_or_default();
                     }
-                    self.value("", &mut document);
+                    self.value(key, &mut document);
                     text += &serde_json::to_string_pretty(&document).unwrap();
                     text.push('\n');
                 }
@@ -85,7 +87,7 @@ impl Normal {
         text
     }
 
-    /// `key` is the name of the field the value stands in.
+    /// `key` is the name of the field that has the value.
     fn value(&self, key: &str, value: &mut Value) {
         match value {
             Value::Object(map) => {
@@ -122,7 +124,7 @@ impl Normal {
             Value::String(text) => *text = self.string(key, text),
             Value::Number(number)
                 if matches!(key, "nodePort" | "healthCheckNodePort" | "targetPort")
-                    && number.as_u64().is_some_and(|port| port >= 30000) =>
+                    && number.as_u64().is_some_and(|port| port >= 20_000) =>
             {
                 *value = "<port>".into();
             }

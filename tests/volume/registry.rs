@@ -5,15 +5,18 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::harness::eventually;
+use crate::harness::{ReservedPort, eventually};
 
 pub(crate) struct Registry {
     process: Child,
     pub(crate) address: String,
     config: PathBuf,
+    /// Shared with registries at the same address in other network namespaces.
+    port: Arc<ReservedPort>,
 }
 
 fn serve(program: &mut Command, config: &Path) -> Child {
@@ -25,8 +28,8 @@ fn serve(program: &mut Command, config: &Path) -> Child {
 impl Registry {
     pub(crate) fn start(folder: &Path) -> Self {
         fs::create_dir_all(folder).unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let address = free.to_string();
+        let port = Arc::new(ReservedPort::new());
+        let address = format!("127.0.0.1:{}", port.number());
         let config = json!({
             "version": 0.1,
             "log": {"level": "error"},
@@ -37,7 +40,7 @@ impl Registry {
         fs::write(&file, config.to_string()).unwrap();
         let process = serve(&mut Command::new("docker-registry"), &file);
         let config = file;
-        let registry = Self { process, address, config };
+        let registry = Self { process, address, config, port };
         eventually("the registry answers", || {
             TcpStream::connect(&registry.address).is_ok()
                 && registry.send("GET", "/v2/", "", b"").0 == 200
@@ -51,13 +54,13 @@ impl Registry {
         program.args(["netns", "exec", namespace, "docker-registry"]);
         let process = serve(&mut program, &self.config);
         let (address, config) = (self.address.clone(), self.config.clone());
-        let port = address.rsplit(':').next().unwrap_or_default().to_owned();
+        let number = address.rsplit(':').next().unwrap_or_default().to_owned();
         eventually("the registry listens", || {
-            let args = ["netns", "exec", namespace, "ss", "-Hltn", &format!("sport = :{port}")];
+            let args = ["netns", "exec", namespace, "ss", "-Hltn", &format!("sport = :{number}")];
             let listed = Command::new("ip").args(args).output().unwrap();
             !listed.stdout.is_empty()
         });
-        Self { process, address, config }
+        Self { process, address, config, port: self.port.clone() }
     }
 
     /// Pushes an image of one layer; answers its name.

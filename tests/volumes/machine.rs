@@ -15,7 +15,7 @@ const BACKUPS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualm
 const HARVESTER_RESTORES: &str =
     "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinerestores";
 
-/// A machine that stands still, with two disks of its own and one that cannot be captured.
+/// A stopped machine, with two disks of its own and one that cannot be captured.
 fn machine(http: &Http) {
     for name in ["root", "data"] {
         http.post(CLAIMS, &claim(name, "harvester-longhorn", "1Gi")).ok();
@@ -56,9 +56,9 @@ fn a_machine_is_captured_changed_and_put_back() {
     http.post(SNAPSHOTS, &snapshot).ok();
     let path = format!("{SNAPSHOTS}/before");
     eventually("it is captured", || http.get(&path).ok()["status"]["readyToUse"] == true);
-    let told = http.get(&path).ok();
-    assert_eq!(told["status"]["phase"], "Succeeded");
-    assert_eq!(told["status"]["snapshotVolumes"]["includedVolumes"], json!(["root", "data"]));
+    let found = http.get(&path).ok();
+    assert_eq!(found["status"]["phase"], "Succeeded");
+    assert_eq!(found["status"]["snapshotVolumes"]["includedVolumes"], json!(["root", "data"]));
     assert_eq!(items(&http, VOLUME_SNAPSHOTS), 2);
 
     http.merge(
@@ -95,9 +95,9 @@ fn harvesters_snapshots_become_new_machines_or_replace_their_own() {
     http.post(BACKUPS, &backup).ok();
     let path = format!("{BACKUPS}/monday");
     eventually("it is taken", || http.get(&path).ok()["status"]["readyToUse"] == true);
-    let told = http.get(&path).ok();
-    assert_eq!(told["status"]["volumeBackups"].as_array().unwrap().len(), 2);
-    assert_eq!(told["status"]["source"]["metadata"]["name"], "web");
+    let found = http.get(&path).ok();
+    assert_eq!(found["status"]["volumeBackups"].as_array().unwrap().len(), 2);
+    assert_eq!(found["status"]["source"]["metadata"]["name"], "web");
     let table = sheaf.kubectl().run("get vmbackup monday");
     assert_has(&table, "READY_TO_USE");
 
@@ -161,12 +161,12 @@ fn a_schedule_makes_snapshots_and_keeps_the_newest() {
     eventually("the run that was missed is made once", || ready().len() == 1);
     let first = ready()[0].clone();
     assert!(first.starts_with(&format!("svmb-{uid}-")) && first.ends_with("0101.0000"), "{first}");
-    eventually("it is told", || {
-        let told = http.get(&path).ok();
-        told["status"]["vmbackupInfo"][0]
+    eventually("it is reported", || {
+        let found = http.get(&path).ok();
+        found["status"]["vmbackupInfo"][0]
             == json!({"name": first, "readyToUse": true,
-            "volumeBackupInfo": told["status"]["vmbackupInfo"][0]["volumeBackupInfo"]})
-            && told["metadata"]["annotations"][LAST_RUN] != "2020-01-01T00:00:00Z"
+            "volumeBackupInfo": found["status"]["vmbackupInfo"][0]["volumeBackupInfo"]})
+            && found["metadata"]["annotations"][LAST_RUN] != "2020-01-01T00:00:00Z"
     });
     assert_has(sheaf.kubectl().run("get svmbackup yearly"), "0 0 1 1 *");
 
@@ -182,8 +182,8 @@ fn a_schedule_makes_snapshots_and_keeps_the_newest() {
 
     http.merge(&path, &json!({"spec": {"suspend": true}})).ok();
     eventually("it is suspended", || http.get(&path).ok()["status"]["suspended"] == true);
-    let told = http.get(&path).ok();
-    assert_eq!(told["status"]["conditions"][0]["reason"], "Proactive Schedule Suspend");
+    let found = http.get(&path).ok();
+    assert_eq!(found["status"]["conditions"][0]["reason"], "Proactive Schedule Suspend");
     http.merge(&path, &json!({"spec": {"suspend": false}})).ok();
     eventually("it goes on", || http.get(&path).ok()["status"]["suspended"] == false);
     http.delete(&path).ok();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::longhorn;
 use crate::harness::{Http, Sheaf};
 
-/// Between two looks at what is wanted.
+/// Between two readings of the desired state.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Nodes {
@@ -82,7 +82,7 @@ impl Drop for Nodes {
 }
 
 fn list(http: &Http, kind: &str) -> Vec<Value> {
-    // The server may be gone before the nodes are told.
+    // The server may be gone before the nodes are notified.
     let request = http::Request::get(longhorn(kind));
     let Ok(reply) = http.try_send(request, "") else { return Vec::new() };
     reply.json()["items"].as_array().cloned().unwrap_or_default()

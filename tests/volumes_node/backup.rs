@@ -28,7 +28,7 @@ fn set_target(lab: &Lab, bucket: &Bucket, key: &str, expected: (&str, &str)) {
         "secretAccessKey": "very-secret", "bucketName": BUCKET, "bucketRegion": "us-east-1",
         "refreshIntervalInSeconds": 5});
     lab.node.sheaf.http().merge(SETTING, &json!({"value": value.to_string()})).ok();
-    poll("the setting tells of the target", || {
+    poll("the setting has the target", || {
         let setting = lab.node.sheaf.http().get(SETTING).ok();
         let stripped = !setting["value"].as_str().unwrap_or_default().contains("very-secret");
         let (status, message) = condition(&setting);
@@ -148,7 +148,7 @@ fn an_upload_goes_on_where_the_server_was_killed() {
     let configs = bucket.keys("/backups/");
     let config = bucket.get(configs.first().unwrap()).unwrap();
     let config: Value = serde_json::from_slice(&config).unwrap();
-    assert_eq!(config["CreatedTime"], "", "what is half uploaded does not look complete");
+    assert_eq!(config["CreatedTime"], "", "a partial upload is not reported as complete");
     bucket.allow(None);
     lab.node.sheaf.begin();
     until_ready(&lab, "monday");

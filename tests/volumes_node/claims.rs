@@ -70,18 +70,18 @@ fn a_claim_binds_to_the_volume_that_an_administrator_made() {
 
     let unknown = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "unknown"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "nobody",
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "absent",
             "resources": {"requests": {"storage": "16Mi"}}},
     });
     http.post(CLAIMS, &unknown).ok();
-    let told = poll("the unknown class is reported", || {
+    let message = poll("the unknown class is reported", || {
         let events = events(&http, "unknown");
         match events.iter().find(|event| event["reason"] == "ProvisioningFailed") {
             Some(event) => Ok(event["message"].as_str().unwrap().to_owned()),
             None => Err(json!(events).to_string()),
         }
     });
-    assert_has(told, "storageclass.storage.k8s.io \"nobody\" not found");
+    assert_has(message, "storageclass.storage.k8s.io \"absent\" not found");
     let classes = http.get("/apis/storage.k8s.io/v1/storageclasses").ok();
     for class in classes["items"].as_array().unwrap() {
         let name = class["metadata"]["name"].as_str().unwrap();
@@ -201,6 +201,22 @@ fn recurring_jobs_take_and_remove_snapshots() {
     poll("the second snapshot replaces the first", || match snapshots() {
         (Some(name), 1) if name != first => Ok(()),
         other => Err(format!("{other:?}")),
+    });
+    // Snapshots of a person or a job stay, and nothing else is left to clean up.
+    http.post(&jobs, &job("cleanup", "snapshot-cleanup")).ok();
+    until_counted("cleanup");
+    assert_eq!(snapshots().1, 1, "the snapshot of the other job stays");
+    // Without a guest there is no file system that could discard anything, which the job says.
+    http.post(&jobs, &job("trim", "filesystem-trim")).ok();
+    until_counted("trim");
+    poll("the trim is reported", || {
+        let all = http.get("/api/v1/namespaces/longhorn-system/events").ok();
+        let all = all["items"].as_array().cloned().unwrap_or_default();
+        let of_trim = |own: &&Value| own["involvedObject"]["name"] == "trim";
+        let own = all.iter().find(of_trim).ok_or_else(|| "no event".to_owned())?;
+        let expected = format!("volume {volume}: no running virtual machine uses it");
+        let is_it = own["reason"] == "FailedFilesystemTrim" && own["message"] == expected;
+        if is_it { Ok(()) } else { Err(own.to_string()) }
     });
     http.post(&jobs, &job("delete", "snapshot-delete")).ok();
     until_counted("delete");

@@ -59,8 +59,8 @@ fn a_replicated_claim_is_copied_exported_and_read_below_an_overlay() {
     let from = json!({"pvc": {"namespace": "default", "name": "root"}});
     http.post(OTHER, &data_volume("copy", &from)).ok();
     poll("the copy says what it waits for", || {
-        let told = condition(&http.get(&format!("{OTHER}/copy")).ok(), "Running");
-        if told.contains("The source pvc root doesn't exist") { Ok(()) } else { Err(told) }
+        let message = condition(&http.get(&format!("{OTHER}/copy")).ok(), "Running");
+        if message.contains("The source pvc root doesn't exist") { Ok(()) } else { Err(message) }
     });
     let web = Web::start();
     web.put("pulse.qcow2", lab.pulse_qcow2(), Fault::None);

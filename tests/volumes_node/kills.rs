@@ -1,4 +1,4 @@
-//! The server, the storage process or both are killed at moments that nobody chose, while an image
+//! The server, the storage process or both are killed at random moments, while an image
 //! is imported and a volume is cloned, grown, attached and captured. Everything goes on by itself.
 
 use std::time::Duration;

@@ -204,7 +204,7 @@ impl Lab {
         self.node.sheaf.http().merge(&format!("{CLAIMS}/{claim}"), &larger).ok();
     }
 
-    /// Asks for a volume on a node, or does so no more.
+    /// Asks for a volume on a node, or no longer does so.
     pub(crate) fn want(&self, volume: &str, node: Option<&str>) {
         let ticket = node.map(|node| json!({"id": "t", "type": "csi-attacher", "nodeID": node}));
         let patch = json!({"spec": {"attachmentTickets": {"t": ticket}}});
@@ -294,7 +294,7 @@ impl Lab {
         self.with_uri(volume, |tool, uri| tool.args(["convert"]).arg(uri).arg(image));
     }
 
-    /// Runs qemu-img on a volume that nobody uses.
+    /// Runs qemu-img on a volume without users.
     fn with_uri<'a>(
         &self,
         volume: &str,

@@ -63,7 +63,7 @@ fn a_machine_that_runs_is_captured_and_its_old_data_come_back() {
     });
 
     http.merge(&format!("{VMS}/a"), &json!({"spec": {"runStrategy": "Halted"}})).ok();
-    eventually("it stands still", || http.get(&format!("{VMIS}/a")).status == 404);
+    eventually("it is stopped", || http.get(&format!("{VMIS}/a")).status == 404);
     lab.until_state(&data, "detached");
     write(&lab, &data, &["write -P 2 0 4M", "flush"]);
 

@@ -21,8 +21,8 @@ fn the_memory_of_a_guest_is_dumped_to_a_claim_and_downloaded() {
     lab.claim("small", "64Mi");
     let small = request("memorydump", json!({"claimName": "small"}));
     assert_has(small.refused(409), "pvc size [64Mi] should be bigger then [116Mi]");
-    let missing = request("memorydump", json!({"claimName": "nobody"}));
-    assert_has(missing.refused(404), "persistentvolumeclaim.kubevirt.io \"nobody\" not found");
+    let missing = request("memorydump", json!({"claimName": "absent"}));
+    assert_has(missing.refused(404), "persistentvolumeclaim.kubevirt.io \"absent\" not found");
     assert_has(request("memorydump", json!({})).refused(400), "requires claim name to be set");
     assert_has(request("removememorydump", json!({})).refused(409), "no association found");
 

@@ -1,4 +1,4 @@
-//! Tells the binary which commit it was built from, where git can tell.
+//! Builds the commit into the binary, where git knows it.
 
 use std::process::Command;
 

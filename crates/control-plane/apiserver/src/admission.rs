@@ -1,4 +1,4 @@
-//! Checks and changes that look beyond the object itself: does its namespace live, is
+//! Checks and changes that depend on more than the object itself: does its namespace live, is
 //! there quota, may its writer grant these rights. One file per concern.
 //!
 //! `mutate` may change the object; `validate` may only refuse, and runs last. In each, our
@@ -111,7 +111,7 @@ async fn mutated(
     }
     let mut rounds = MutationRounds::default();
     let mut changing = Some(std::mem::take(object));
-    // In a box: most writes have nobody to ask and need not carry the room for it.
+    // In a box: most writes call no webhook and need not carry the memory for it.
     let outcome = Box::pin(change(call, act, &hooks, &mut changing, old, &mut rounds)).await;
     *object = changing.unwrap_or_default();
     outcome?;
@@ -230,7 +230,7 @@ fn selected(
     Ok(namespaces.matches(|key| found.item.label(key)))
 }
 
-/// Whether a write that changes nothing is still somebody's business.
+/// Whether a write that changes nothing still has to be reviewed by webhooks.
 pub(crate) fn is_watched(call: &Call<'_>) -> bool {
     !hooks::current(call.api).is_empty() && !is_exempt(call)
 }

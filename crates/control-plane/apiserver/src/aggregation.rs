@@ -136,7 +136,7 @@ impl RemoteGroup {
 }
 
 impl Api {
-    /// Tells who this server is to those that it passes requests on to, as PEM.
+    /// Sets the client certificate of this server for requests to extension servers, as PEM.
     pub fn identify(&self, certificate: &str, key: &str) {
         self.aggregation.identity.store(Some(Arc::new(ClientIdentity {
             certificate: certificate.as_bytes().to_vec(),

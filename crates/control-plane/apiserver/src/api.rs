@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base::Tasks;
@@ -68,13 +69,13 @@ pub struct Settings {
     pub version: crate::endpoints::version::BuildVersion,
     /// The authorizers, in order; the first that allows a request decides.
     pub authorization: Vec<Authorization>,
-    /// Whether requests without credentials are somebody.
+    /// Whether requests without credentials are served, as `system:anonymous`.
     pub anonymous: bool,
     /// Checks that are left out, by the names of upstream's plugins.
     pub disabled_admission: BTreeSet<String>,
     /// Checks that are made only if asked for, likewise.
     pub enabled_admission: BTreeSet<String>,
-    /// Whether somebody else may run pods: then nobody is warned that nothing will.
+    /// Whether another component may run pods: then no client is warned that nothing will.
     pub runs_pods: bool,
     /// How front proxies name the users they speak for.
     pub front_proxy: FrontProxy,
@@ -82,8 +83,10 @@ pub struct Settings {
     pub audit: Option<crate::audit::AuditConfig>,
     /// How many requests are served at once, at most.
     pub in_flight: crate::fairness::InFlight,
-    /// Somebody else's issuer whose tokens are believed.
+    /// An external issuer whose tokens are accepted.
     pub oidc: Option<crate::access::oidc::OidcLogin>,
+    /// The longest life of a service-account token; a request for a longer one is shortened.
+    pub longest_token: Option<Duration>,
     /// Whether machines may join with tokens from secrets.
     pub bootstrap_tokens: bool,
     pub connections: crate::http::connections::ConnectionLimits,
@@ -115,6 +118,7 @@ impl Settings {
             audit: None,
             in_flight: crate::fairness::InFlight::default(),
             oidc: None,
+            longest_token: None,
             bootstrap_tokens: false,
             connections: crate::http::connections::ConnectionLimits::default(),
             owns_endpoints: true,
@@ -135,9 +139,9 @@ impl Settings {
 /// One that decides what users may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorization {
-    /// Everybody may do everything.
+    /// All users may do everything.
     AlwaysAllow,
-    /// Nobody may, except members of `system:masters`.
+    /// No user may, except members of `system:masters`.
     AlwaysDeny,
     /// By roles and bindings.
     Rbac,

@@ -1,14 +1,15 @@
 //! The audit log: who did what and when, as upstream's audit events. Off by default. It does not
 //! take part in serving a request: it reads the request and the response.
 //!
-//! Those who decide something inside tell it by [`annotate`], which costs next to nothing
-//! while nobody listens.
+//! Code that decides something inside reports it by [`annotate`], which costs next to nothing
+//! while there is no audit log.
 
 mod log;
 mod policy;
+mod refusals;
+mod request;
 mod sink;
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,36 +17,71 @@ use std::sync::Arc;
 use auth::User;
 use base::{Tasks, clock};
 use bytes::Bytes;
-use http::header::USER_AGENT;
-use http::{HeaderMap, Request, request};
+use http::{HeaderMap, Request};
 use http_body_util::{BodyExt as _, Full};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::access::identity::{self, Transport};
 use crate::api::Api;
-use crate::extension::SourceAddress;
 use crate::http::body::{self, Accepts, RequestBody};
-use crate::http::options::Query;
 use crate::http::respond::HttpReply;
-use crate::http::route::{self, ResourcePath};
 use crate::verbs::object;
 
 pub use log::LogConfig;
-use policy::{AuditLevel, AuditStage, AuditTarget, AuditVerdict, PolicyInput};
+use policy::{AuditLevel, AuditStage, AuditVerdict, PolicyInput};
 pub use policy::{AuditPolicy, PolicyError};
+use refusals::RefusalLimits;
+use request::AuditedRequest;
 use sink::AuditBackends;
 pub use sink::{AuditBackend, Batching};
 
 tokio::task_local! {
-    static ANNOTATIONS: RefCell<BTreeMap<String, String>>;
+    static NOTES: RefCell<AuditNotes>;
+}
+
+/// Facts of a request that are known only while it is served.
+#[derive(Debug, Default)]
+struct AuditNotes {
+    annotations: BTreeMap<String, String>,
+    /// The name in the body of a request that creates an object.
+    created: Option<String>,
+    /// No rule logs the request: there is an event only if it is refused.
+    only_refusal: bool,
 }
 
 /// Adds a note to the event of the request that is being served, if it has one.
 pub(crate) fn annotate(key: &str, value: impl FnOnce() -> String) {
-    let _ = ANNOTATIONS.try_with(|notes| {
-        notes.borrow_mut().entry(key.to_owned()).or_insert_with(value);
+    let _ = NOTES.try_with(|notes| {
+        notes.borrow_mut().annotations.entry(key.to_owned()).or_insert_with(value);
     });
+}
+
+/// Adds the decision that a request is allowed, and the reason. Nearly all requests that no rule logs
+/// are allowed: nothing is made for them.
+pub(crate) fn note_allowed(reason: Option<&str>) {
+    if NOTES.try_with(|notes| notes.borrow().only_refusal).unwrap_or(true) {
+        return;
+    }
+    annotate("authorization.k8s.io/decision", || "allow".to_owned());
+    if let Some(reason) = reason {
+        annotate("authorization.k8s.io/reason", || reason.to_owned());
+    }
+}
+
+/// Adds the decision that a request is refused, and the reason. Other checks of the same request may
+/// have been allowed before, that of impersonation for instance.
+pub(crate) fn note_refused(reason: &str) {
+    let _ = NOTES.try_with(|notes| {
+        let annotations = &mut notes.borrow_mut().annotations;
+        annotations.insert("authorization.k8s.io/decision".to_owned(), "forbid".to_owned());
+        annotations.insert("authorization.k8s.io/reason".to_owned(), reason.to_owned());
+    });
+}
+
+/// Adds the name of a created object to the audit event: the path of the request does not have it.
+pub(crate) fn note_created(name: &str) {
+    let _ = NOTES.try_with(|notes| notes.borrow_mut().created = Some(name.to_owned()));
 }
 
 /// The audit policy, and the destination of the log.
@@ -74,6 +110,7 @@ pub struct AuditError {
 pub(crate) struct Audit {
     policy: AuditPolicy,
     sinks: Arc<AuditBackends>,
+    refusals: RefusalLimits,
 }
 
 impl Audit {
@@ -86,7 +123,8 @@ impl Audit {
         if let Some((receiver, batching)) = config.webhook {
             sinks.add_webhook(receiver, batching, tasks);
         }
-        Ok(Self { policy: config.policy, sinks: Arc::new(sinks) })
+        let refusals = RefusalLimits::default();
+        Ok(Self { policy: config.policy, sinks: Arc::new(sinks), refusals })
     }
 
     pub(crate) fn lost(&self) -> u64 {
@@ -107,17 +145,20 @@ impl Api {
         let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
         let asked = AuditedRequest::new(&parts, &path);
         // Most requests are not logged for any user; these cost next to nothing.
-        if audit.policy.ignores(&asked.verb, asked.target()) {
+        if audit.policy.ignores(asked.verb.as_str(), asked.target()) {
             drop(path);
-            return self.answer_request(Request::from_parts(parts, body), transport).await;
+            let request = Request::from_parts(parts, body);
+            return self.answer_unlogged(audit, request, transport, id).await;
         }
         let sender = identity::authenticate(self, transport, &parts);
         let sender = sender.unwrap_or_else(|_| User::new("", Vec::<String>::new()));
-        let facts = PolicyInput { user: &sender, verb: &asked.verb, target: asked.target() };
+        let facts =
+            PolicyInput { user: &sender, verb: asked.verb.as_str(), target: asked.target() };
         let verdict = audit.policy.judge(&facts);
         if verdict.level == AuditLevel::None {
             drop(path);
-            return self.answer_request(Request::from_parts(parts, body), transport).await;
+            let request = Request::from_parts(parts, body);
+            return self.answer_unlogged(audit, request, transport, id).await;
         }
         let mut event = asked.event(&parts, &sender, id, &verdict);
         let impersonated = identity::impersonate(self, sender.clone(), &parts.headers);
@@ -135,109 +176,15 @@ impl Api {
             false => body,
         };
         let work = Box::pin(self.answer_request(Request::from_parts(parts, body), transport));
-        let notes = RefCell::new(BTreeMap::new());
-        let (reply, notes) = ANNOTATIONS
-            .scope(notes, async {
+        let (reply, notes) = NOTES
+            .scope(RefCell::default(), async {
                 let reply = work.await;
-                (reply, ANNOTATIONS.with(|notes| notes.take()))
+                (reply, NOTES.with(|notes| notes.take()))
             })
             .await;
-        if !notes.is_empty() {
-            record.event["annotations"] = json!(notes);
-        }
+        record.add(notes);
         record.finish(reply, is_resource).await
     }
-}
-
-/// The subject of a request, in the terms of an audit event.
-struct AuditedRequest<'a> {
-    path: &'a str,
-    verb: Cow<'static, str>,
-    resource: Option<ResourcePath<'a>>,
-}
-
-impl<'a> AuditedRequest<'a> {
-    fn new(parts: &request::Parts, path: &'a str) -> Self {
-        let method = || Cow::Owned(parts.method.as_str().to_ascii_lowercase());
-        match route::parse(path) {
-            route::RouteTarget::Resource(resource) => {
-                let query = parts.uri.query().map(Query::parse);
-                let watches = query.is_some_and(|query| query.wants_watch());
-                let verb = route::verb(&parts.method, &resource, watches);
-                let verb = verb.map_or_else(method, Cow::Borrowed);
-                Self { path, verb, resource: Some(resource) }
-            }
-            _ => Self { path, verb: method(), resource: None },
-        }
-    }
-
-    fn target(&self) -> AuditTarget<'a> {
-        match &self.resource {
-            Some(path) => AuditTarget::Resource {
-                group: path.group,
-                resource: path.resource,
-                subresource: path.subresource,
-                namespace: path.namespace,
-                name: path.name,
-            },
-            None => AuditTarget::Path(self.path),
-        }
-    }
-
-    fn event(
-        &self,
-        parts: &request::Parts,
-        user: &User,
-        id: &str,
-        verdict: &AuditVerdict,
-    ) -> Value {
-        let uri = parts.uri.path_and_query().map_or("", |uri| uri.as_str());
-        let mut event = json!({
-            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": verdict.level.name(),
-            "auditID": id, "stage": "", "requestURI": uri, "verb": self.verb,
-            "user": user.to_user_info(),
-            "sourceIPs": source_addresses(parts),
-            "requestReceivedTimestamp": clock::rfc3339_micro(clock::now()),
-            "stageTimestamp": "",
-        });
-        if let Some(agent) = text(&parts.headers, USER_AGENT.as_str()) {
-            event["userAgent"] = agent.into();
-        }
-        if let Some(path) = &self.resource {
-            let mut object = json!({"resource": path.resource, "apiVersion": path.version});
-            for (field, value) in [
-                ("namespace", path.namespace),
-                ("name", path.name),
-                ("apiGroup", path.group),
-                ("subresource", path.subresource),
-            ] {
-                if !value.is_empty() {
-                    object[field] = value.into();
-                }
-            }
-            event["objectRef"] = object;
-        }
-        event
-    }
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
-}
-
-/// From the one that began the request to the one that connected to us.
-fn source_addresses(parts: &request::Parts) -> Vec<String> {
-    let forwarded = text(&parts.headers, "x-forwarded-for").unwrap_or("").split(',');
-    let mut found: Vec<String> = forwarded
-        .filter_map(|address| address.trim().parse::<std::net::IpAddr>().ok())
-        .map(|address| address.to_string())
-        .collect();
-    if found.is_empty() {
-        found.extend(text(&parts.headers, "x-real-ip").map(str::to_owned));
-    }
-    let direct = parts.extensions.get::<SourceAddress>().map(|remote| remote.0.ip().to_string());
-    found.extend(direct.filter(|direct| found.last() != Some(direct)));
-    found
 }
 
 /// An event that is growing.
@@ -256,6 +203,17 @@ impl AuditRecord {
         self.event["stage"] = stage.name().into();
         self.event["stageTimestamp"] = clock::rfc3339_micro(now).into();
         Some(Bytes::from(self.event.to_string()))
+    }
+
+    fn add(&mut self, notes: AuditNotes) {
+        if !notes.annotations.is_empty() {
+            self.event["annotations"] = json!(notes.annotations);
+        }
+        if let Some(name) = notes.created.filter(|name| !name.is_empty())
+            && let Some(object) = self.event["objectRef"].as_object_mut()
+        {
+            object.entry("name").or_insert_with(|| name.into());
+        }
     }
 
     async fn stage(&mut self, stage: AuditStage) {
@@ -375,39 +333,4 @@ impl Ending {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_way_of_a_request_is_told_from_its_beginning() {
-        let request = |headers: &[(&str, &str)]| {
-            let mut request =
-                Request::get("/api").extension(SourceAddress(([192, 0, 2, 9], 1).into()));
-            for (name, value) in headers {
-                request = request.header(*name, *value);
-            }
-            source_addresses(&request.body(()).unwrap().into_parts().0)
-        };
-        assert_eq!(request(&[]), ["192.0.2.9"]);
-        assert_eq!(
-            request(&[("x-forwarded-for", "10.0.0.1, 10.0.0.2")]),
-            ["10.0.0.1", "10.0.0.2", "192.0.2.9"]
-        );
-        assert_eq!(request(&[("x-real-ip", "10.0.0.3")]), ["10.0.0.3", "192.0.2.9"]);
-        assert_eq!(request(&[("x-forwarded-for", "192.0.2.9")]), ["192.0.2.9"]);
-    }
-
-    #[tokio::test]
-    async fn notes_reach_the_request_they_are_made_in() {
-        annotate("a", || panic!("nobody listens"));
-        let notes = RefCell::new(BTreeMap::new());
-        let found = ANNOTATIONS
-            .scope(notes, async {
-                annotate("a", || "first".to_owned());
-                annotate("a", || "second".to_owned());
-                ANNOTATIONS.with(|notes| notes.take())
-            })
-            .await;
-        assert_eq!(found, BTreeMap::from([("a".to_owned(), "first".to_owned())]));
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 //! groups, and paths outside of the API.
 //!
 //! The server authenticates and authorizes; an extension answers. It does not know whether
-//! it is called here or, in somebody else's cluster, as an aggregated server and a webhook,
+//! it is called here or, in another cluster, as an aggregated server and a webhook,
 //! so nothing of this server's insides is in its hands.
 
 mod adapt;
@@ -61,7 +61,7 @@ pub enum ExtensionOperation {
     Delete,
 }
 
-/// One write that is being judged, as a webhook would be told of it.
+/// One write that is being judged, as a webhook would receive it.
 #[derive(Clone, Copy)]
 pub struct Review<'a> {
     pub act: ExtensionOperation,
@@ -147,7 +147,7 @@ pub trait ExtensionRules: Send + Sync {
     ) -> Result<Vec<String>, Denial>;
 }
 
-/// Tokens that somebody else issues, and whose validity is in objects.
+/// Tokens that another component issues, and whose validity is in objects.
 pub trait Credentials: Send + Sync {
     /// The user that a token belongs to; `None` if the token is not one of theirs, or no longer
     /// valid. Called for every request that carries a token.
@@ -174,10 +174,41 @@ pub enum NodeObject<'a> {
 
 /// The rights of the nodes of this platform.
 pub trait NodeAccess: Send + Sync {
+    /// Pin of the key that a node joined with, if one is recorded.
+    fn key_pin(&self, node: &str, objects: &dyn Lookup) -> Option<String>;
     /// The ClusterRole of a node.
     fn role(&self, node: &str, objects: &dyn Lookup) -> &'static str;
     /// Whether something that is placed on the node uses the object.
     fn relates(&self, node: &str, object: NodeObject<'_>, objects: &dyn Lookup) -> bool;
+    /// The kind that nodes run instead of pods. Tokens of service accounts can be bound to it.
+    fn guests(&self) -> GuestKind;
+    /// Why a node may not have a token, if it may not.
+    fn review_token(&self, request: &NodeTokenRequest<'_>) -> Result<(), TokenDenial>;
+}
+
+/// Why a node may not have a token, in the words of the platform that decides it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TokenDenial(pub String);
+
+/// A kind whose objects run on nodes as pods do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuestKind {
+    pub group: &'static str,
+    pub plural: &'static str,
+    pub kind: &'static str,
+    /// The kind in messages.
+    pub noun: &'static str,
+}
+
+/// A node's request for the token of a service account.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeTokenRequest<'a> {
+    pub node: &'a str,
+    pub account: &'a str,
+    pub seconds: i64,
+    /// The object of [`NodeAccess::guests`] that the token ends with.
+    pub guest: Option<&'a Value>,
 }
 
 /// Reviews evictions of pods.
@@ -212,13 +243,13 @@ pub struct ExtensionResource {
 /// An authorized request.
 #[derive(Debug)]
 pub struct AuthorizedRequest {
-    /// Nobody for [`PathAccess::Open`].
+    /// None for [`PathAccess::Open`].
     pub user: Option<User>,
     pub parts: request::Parts,
     pub body: RequestBody,
 }
 
-/// A group of the API that somebody else answers for.
+/// A group of the API that another component serves.
 pub trait Group: Send + Sync {
     fn name(&self) -> &'static str;
     /// The preferred first.

@@ -2,7 +2,7 @@
 //! classified by FlowSchemas, and wait for seats in the queues of their priority level.
 //!
 //! Seats are few. Reading takes nothing but processors, so more readers at once than there
-//! are processors to serve them only stand in each other's way, in a queue that is not ours;
+//! are processors to serve them only slow each other down, in a queue that is not ours;
 //! writers mostly wait for the disk and share its syncs, so more of them are let in. How many
 //! a level may have at most follows from upstream's figures and its shares.
 //!
@@ -45,7 +45,7 @@ use crate::status::{ApiError, ApiResult};
 
 use admission_queues::{EXEMPT, QueueAdmission};
 pub(crate) use objects::all as first_objects;
-use pool::{Pool, attend};
+use pool::{Pool, drain_side_queue};
 use rules::{FlowAttributes, FlowRules, RequestKind, Schema};
 pub(crate) use seat::{Seat, with_seat, without_seat};
 pub(crate) use seated::seated;
@@ -128,19 +128,14 @@ impl Fairness {
         for (pool, total) in
             [(&self.reading, self.in_flight.reading), (&self.writing, self.in_flight.writing)]
         {
-            let begun = pool.doors.lock().configure(&rules.limits(total));
+            let begun = pool.queues.lock().configure(&rules.limits(total));
             pool.begin(begun);
         }
         self.rules.store(Arc::new(rules));
     }
 
-    /// Where a request for a resource belongs.
-    pub(crate) fn place(
-        &self,
-        user: &User,
-        verb: &str,
-        target: &ResourcePath<'_>,
-    ) -> Option<FlowAssignment> {
+    /// The flow of a request for a resource.
+    fn assign(&self, user: &User, verb: &str, target: &ResourcePath<'_>) -> Option<FlowAssignment> {
         let what = RequestKind::Resource {
             group: target.group,
             resource: target.resource,
@@ -151,7 +146,7 @@ impl Fairness {
     }
 
     /// The same for a path outside of the resources.
-    pub(crate) fn place_path(&self, user: &User, verb: &str, path: &str) -> Option<FlowAssignment> {
+    fn assign_path(&self, user: &User, verb: &str, path: &str) -> Option<FlowAssignment> {
         self.classify(&FlowAttributes { user, verb, what: RequestKind::Path(path) })
     }
 
@@ -170,20 +165,22 @@ impl Fairness {
         let Some(place) = place else { return Ok(None) };
         let pool = if writes { &self.writing } else { &self.reading };
         let (exempt, flow) = (place.schema.exempt, place.flow);
-        let crowd = pool.meters.lock().ask(flow, Instant::now());
-        if exempt && !crowd {
+        let heavy = pool.meters.lock().ask(flow, Instant::now());
+        if exempt && !heavy {
             return Ok(Some(Seat::new(pool, None, flow)));
         }
         let level = if exempt { EXEMPT } else { &*place.schema.level };
         let (sender, receiver) = oneshot::channel();
-        let entry = pool.doors.lock().arrive(level, flow, width, crowd, || sender);
+        let entry = pool.queues.lock().arrive(level, flow, width, heavy, || sender);
         match entry {
             QueueAdmission::Begins(admission) => {
                 return Ok(Some(Seat::new(pool, Some(admission), flow)));
             }
             // Those before us may be too wide for the seats that are free.
             QueueAdmission::Waits => pool.dispatch(),
-            QueueAdmission::Aside { first: true } => drop(tokio::spawn(attend(Arc::clone(pool)))),
+            QueueAdmission::Aside { first: true } => {
+                drop(tokio::spawn(drain_side_queue(Arc::clone(pool))))
+            }
             // The ticket of a refused request is dropped, so the wait below ends at once.
             QueueAdmission::Aside { first: false } | QueueAdmission::Refused(_) => {}
         }
@@ -200,7 +197,7 @@ impl Fairness {
 
     /// Seats in use by those who read and those who write.
     pub(crate) fn in_flight(&self) -> [(&'static str, u32); 2] {
-        let running = |pool: &Pool| pool.doors.lock().running();
+        let running = |pool: &Pool| pool.queues.lock().running();
         [("readOnly", running(&self.reading)), ("mutating", running(&self.writing))]
     }
 
@@ -212,7 +209,7 @@ impl Fairness {
     pub(crate) fn levels(&self) -> Vec<(String, u32, u32, usize)> {
         let mut all: std::collections::BTreeMap<String, (u32, u32, usize)> = Default::default();
         for pool in [&self.reading, &self.writing] {
-            for (name, running, seats, waiting) in pool.doors.lock().levels() {
+            for (name, running, seats, waiting) in pool.queues.lock().levels() {
                 let sum = all.entry(name.to_owned()).or_default();
                 *sum = (sum.0 + running, sum.1 + seats, sum.2 + waiting);
             }
@@ -233,7 +230,7 @@ pub(crate) fn refresh(api: &Api) {
     if schemas.is_empty() && levels.is_empty() {
         return;
     }
-    // Somebody may have removed them; there must be a place for everybody all the same.
+    // A user may have removed them; every request needs a level all the same.
     for object in objects::all() {
         let wanted = object["kind"] == "PriorityLevelConfiguration"
             && matches!(object["metadata"]["name"].as_str(), Some("exempt" | "catch-all"));
@@ -259,10 +256,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_gives_up_waiting_leaves_their_turn_to_others() {
+    async fn a_closed_request_leaves_its_turn_to_others() {
         let fairness = Fairness::new(InFlight { reading: 1, writing: 1 });
         let user = User::new("jane", ["system:authenticated"]);
-        let place = fairness.place_path(&user, "get", "/api").unwrap();
+        let place = fairness.assign_path(&user, "get", "/api").unwrap();
         let first = fairness.enter(Some(&place), false, 1).await.unwrap();
         assert!(first.is_some());
         {
@@ -280,18 +277,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_lets_others_pass_and_who_leaves_it_takes_no_seat() {
+    async fn a_heavy_flow_lets_others_pass_and_closed_requests_take_no_seat() {
         for groups in [["a", "a"], ["a", "system:masters"], ["system:masters", "a"]] {
             heavy_flow(groups).await;
         }
     }
 
-    /// Somebody of one group is a crowd to somebody of another.
+    /// A user of one group is a heavy flow to a user of another.
     async fn heavy_flow([noisy, quiet]: [&str; 2]) {
         let fairness = Fairness::new(InFlight::default());
         let place = |name: &str, group: &str| {
             let user = User::new(name, ["system:authenticated", group]);
-            fairness.place_path(&user, "get", "/api").unwrap()
+            fairness.assign_path(&user, "get", "/api").unwrap()
         };
         let (noisy, quiet) = (place("noisy", noisy), place("quiet", quiet));
         drop(fairness.enter(Some(&noisy), false, 1).await.unwrap());
@@ -299,18 +296,18 @@ mod tests {
         drop(fairness.enter(Some(&noisy), false, 1).now_or_never().unwrap());
 
         drop(fairness.enter(Some(&quiet), false, 1).now_or_never().unwrap());
-        let mut crowd: Vec<_> =
+        let mut heavy: Vec<_> =
             (0..5).map(|_| Box::pin(fairness.enter(Some(&noisy), false, 1))).collect();
-        for waiting in &mut crowd {
+        for waiting in &mut heavy {
             assert!(futures_util::poll!(waiting.as_mut()).is_pending(), "there is a seat for it");
         }
         let passing = fairness.enter(Some(&quiet), false, 1).now_or_never();
-        assert!(passing.unwrap().unwrap().is_some(), "nobody waits for a crowd");
-        crowd.truncate(3);
-        for waiting in crowd {
+        assert!(passing.unwrap().unwrap().is_some(), "no request waits for a heavy flow");
+        heavy.truncate(3);
+        for waiting in heavy {
             assert!(waiting.await.unwrap().is_some());
         }
-        // Writing is of the same crowd.
+        // Writing belongs to the same heavy flow.
         let mut writing = std::pin::pin!(fairness.enter(Some(&noisy), true, 1));
         assert!(futures_util::poll!(writing.as_mut()).is_pending());
         assert!(writing.await.unwrap().is_some());

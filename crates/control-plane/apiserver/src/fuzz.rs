@@ -37,7 +37,7 @@ fn text(bytes: &[u8]) -> String {
 fn json_reads_back_as_it_was_read(bytes: &[u8]) {
     if let Ok(parsed) = decode::json(bytes) {
         let written = parsed.value.to_string();
-        let again = decode::json(written.as_bytes()).expect("what we wrote is JSON");
+        let again = decode::json(written.as_bytes()).expect("the written body is JSON");
         assert_eq!(again.value, parsed.value);
     }
 }

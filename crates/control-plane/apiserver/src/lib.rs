@@ -17,6 +17,8 @@
 //! - `endpoints/`: discovery, OpenAPI, health, metrics. `setup/`: objects made at the start.
 //! - `status.rs`: the one place that knows HTTP codes of failures.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is one scenario or one table"))]
+
 mod access;
 mod admission;
 mod aggregation;
@@ -37,7 +39,7 @@ mod start;
 mod status;
 mod verbs;
 
-pub use access::identity::{Authenticator, Transport};
+pub use access::identity::{Authenticator, NetworkPeer, Transport};
 pub use access::oidc;
 pub use api::{Api, Authorization, FrontProxy, Settings};
 pub use endpoints::version::{BuildVersion, KUBERNETES};

@@ -67,7 +67,7 @@ impl ApiError {
         self
     }
 
-    fn about(mut self, subject: StatusSubject<'_>) -> Self {
+    fn with_details(mut self, subject: StatusSubject<'_>) -> Self {
         for (key, value) in
             [("name", subject.name), ("group", subject.group), ("kind", subject.resource)]
         {
@@ -98,9 +98,22 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
+    pub(crate) fn certificate_revoked(user: &str, serial: &str) -> Self {
+        let message = format!("the client certificate {serial} of {user:?} was revoked");
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", message)
+    }
+
+    pub(crate) fn certificate_of_former_node(node: &str, serial: &str) -> Self {
+        let message = format!(
+            "the client certificate {serial} is of a former node {node:?}: another machine has \
+             joined under this name"
+        );
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", message)
+    }
+
     /// `message` is the whole text, as the authorizer words it.
     pub(crate) fn forbidden(subject: StatusSubject<'_>, message: impl Into<String>) -> Self {
-        let error = Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(subject);
+        let error = Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(subject);
         if subject.resource.is_empty() { error.generic() } else { error }
     }
 
@@ -126,7 +139,7 @@ impl ApiError {
 
     pub(crate) fn not_found(subject: StatusSubject<'_>) -> Self {
         let message = format!("{} not found", subject.quoted());
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(subject)
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with_details(subject)
     }
 
     /// A path below `/api` or `/apis` that nothing serves.
@@ -173,13 +186,13 @@ impl ApiError {
 
     pub(crate) fn already_exists(subject: StatusSubject<'_>) -> Self {
         let message = format!("{} already exists", subject.quoted());
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject)
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).with_details(subject)
     }
 
     /// The name is that of an object which is on its way out.
     pub(crate) fn being_deleted(subject: StatusSubject<'_>) -> Self {
         let message = format!("object is being deleted: {} already exists", subject.quoted());
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject)
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).with_details(subject)
     }
 
     /// A generated name that kept colliding; the client may simply try again.
@@ -188,12 +201,14 @@ impl ApiError {
             "{} already exists, the server was not able to generate a unique name for the object",
             subject.quoted()
         );
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject).retry_after(1)
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message)
+            .with_details(subject)
+            .retry_after(1)
     }
 
     pub(crate) fn conflict(subject: StatusSubject<'_>, why: impl std::fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {}: {why}", subject.quoted());
-        Self::new(StatusCode::CONFLICT, "Conflict", message).about(subject)
+        Self::new(StatusCode::CONFLICT, "Conflict", message).with_details(subject)
     }
 
     /// The optimistic lock failed.
@@ -243,7 +258,7 @@ impl ApiError {
             .collect();
         let message = format!("{} is invalid: {text}", subject.quoted());
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
-            .about(subject)
+            .with_details(subject)
             .causes(causes)
     }
 
@@ -377,49 +392,4 @@ pub(crate) fn deleted(subject: StatusSubject<'_>, uid: &str) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const POD: StatusSubject<'static> = StatusSubject { group: "", resource: "pods", name: "web" };
-
-    #[test]
-    fn texts_are_those_of_upstream() {
-        assert_eq!(ApiError::not_found(POD).message(), r#"pods "web" not found"#);
-        let deployment = StatusSubject { group: "apps", resource: "deployments", name: "web" };
-        assert_eq!(
-            ApiError::already_exists(deployment).message(),
-            r#"deployments.apps "web" already exists"#
-        );
-        let errors = [FieldError::required("spec.a", ""), FieldError::required("spec.b", "x")];
-        let subject = StatusSubject { group: "example.com", resource: "Widget", name: "w" };
-        assert_eq!(
-            ApiError::invalid(subject, &errors).message(),
-            r#"Widget.example.com "w" is invalid: [spec.a: Required value, spec.b: Required value: x]"#
-        );
-    }
-
-    #[test]
-    fn an_unclassified_failure_has_no_reason() {
-        let status = ApiError::unclassified("no such luck").to_value();
-        assert_eq!(status["message"], "no such luck");
-        assert_eq!(status["code"], 500);
-        assert_eq!(status.get("reason"), None);
-    }
-
-    #[test]
-    fn what_stays_unsupported_is_not_asked_for_again() {
-        assert_eq!(ApiError::unavailable("not now").retry_after_seconds(), Some(1));
-        let never = ApiError::unsupported("never");
-        assert_eq!(
-            (never.to_value()["code"].as_u64(), never.retry_after_seconds()),
-            (Some(503), None)
-        );
-    }
-
-    #[test]
-    fn a_status_names_its_subject() {
-        let status = ApiError::not_found(POD).to_value();
-        assert_eq!(status["details"], json!({"name": "web", "kind": "pods"}));
-        assert_eq!(status["code"], 404);
-    }
-}
+mod tests;

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
-use crate::pki::Identity;
+use crate::pki::{Identity, first_der};
+use crate::revocation::ClientCertificate;
 
 /// How the user of a kubeconfig proves who they are.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +23,9 @@ pub fn kubeconfig(server: &str, ca_pem: &str, user: &str, credential: Credential
     // A JSON string is a YAML string.
     let quote = |text: &str| serde_json::Value::from(text).to_string();
     let (server, user, ca) = (quote(server), quote(user), data(ca_pem));
-    let mut text = format!(
+    let mut text = end(credential);
+    let _ = write!(
+        text,
         "apiVersion: v1\nkind: Config\n\
          clusters:\n- name: sheaf\n  cluster:\n    server: {server}\n    certificate-authority-data: {ca}\n\
          contexts:\n- name: sheaf\n  context:\n    cluster: sheaf\n    user: {user}\n\
@@ -37,6 +40,21 @@ pub fn kubeconfig(server: &str, ca_pem: &str, user: &str, credential: Credential
         }
     };
     text
+}
+
+/// A comment about the end of a certificate.
+fn end(credential: Credential<'_>) -> String {
+    let Credential::Certificate(identity) = credential else { return String::new() };
+    let der = first_der(&identity.cert_pem).ok();
+    let Some(own) = der.and_then(|der| ClientCertificate::of(&der).ok()) else {
+        return String::new();
+    };
+    format!(
+        "# The certificate {} of {:?} ends at {}.\n",
+        own.serial,
+        own.user,
+        own.expires.strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
 }
 
 /// Writes a kubeconfig that only its owner can read, replacing an old one atomically.
@@ -79,6 +97,16 @@ mod tests {
                 client-key-data: S0VZ
         "#]]
         .assert_eq(&text);
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_in_the_first_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = jiff::Timestamp::from_second(1_800_000_000).unwrap();
+        let (pki, _) = crate::pki::Pki::open(dir.path(), &Default::default(), now).unwrap();
+        let text = kubeconfig("https://h", "CA", "u", Credential::Certificate(&pki.admin()));
+        let line = text.lines().next().unwrap();
+        assert!(line.ends_with(" of \"system:admin\" ends at 2028-01-15T08:00:00Z."), "{line}");
     }
 
     #[test]

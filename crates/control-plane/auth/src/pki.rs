@@ -12,7 +12,9 @@
 //! | `front-proxy-client.pem`, `serving.pem`, `admin.pem` | key and certificate of each |
 //! | `node.key`, `node.crt` | key and certificate of this node, see `node` |
 //! | `etcd-ca.pem`, `etcd.key`, `etcd.crt` | the CA of etcd, and this node's certificate of it, see `etcd` |
-//! | `service-account.pem` | the key that signs service-account tokens, then older ones that still verify |
+//! | `issued.json` | client certificates that were issued here, see [`overview`] |
+//! | `service-account.pem` | the key that signs service-account tokens, then others that verify |
+//! | `service-account-next.pem` | the key that will sign them, while there is one, see [`token_keys`] |
 //!
 //! A key and its certificate share one file, which is replaced by rename. A crash
 //! therefore leaves the old pair or the new one, never half of each; a pair that
@@ -27,14 +29,17 @@ pub mod endpoint;
 mod etcd;
 mod files;
 mod given;
+pub mod grant;
 mod issue;
 mod node;
+pub mod overview;
 mod pair;
 pub mod renewal;
 mod request;
 mod serving;
 mod shared;
 pub mod tls;
+pub mod token_keys;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,15 +47,19 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::KeyPair;
 
+use crate::revocation::{ClientCertificate, RevocationList};
 use crate::token::key::{KeyError, KeyRing};
 use crate::user::MASTERS;
 use authority::Authority;
 pub use etcd::{EtcdCertificate, EtcdFiles};
 pub(crate) use files::write_private;
 pub use given::{GivenError, GivenFiles, ensure_self_signed};
+pub(crate) use issue::BACKDATE;
 pub use node::{NodeCertificate, NodeFiles, find_pinned};
 use pair::Pair;
+pub use pair::first_der;
 pub(crate) use pair::pem as encode_pem;
+pub(crate) use pair::public_key_pin;
 pub use pair::{CertificateFacts, PairError};
 pub use request::{CertificateRequest, RequestError, Signer, node_endpoint_name};
 pub use serving::ServingNames;
@@ -121,6 +130,8 @@ pub enum Reason {
     AuthorityPrepared,
     /// The new CA signs from now on.
     AuthoritySwitched,
+    /// The old one was revoked.
+    Revoked,
     /// It was signed by a CA that does not sign any more.
     AuthorityChanged,
     /// An older key or certificate has expired and was dropped.
@@ -149,7 +160,6 @@ pub struct Pki {
     serving: Pair,
     admin: Pair,
     front_proxy: Pair,
-    service_account: KeyRing,
 }
 
 impl Pki {
@@ -187,7 +197,7 @@ impl Pki {
         // The authorities come first: a crash later on must find them.
         let ca = Authority::open(dir, &authority::CLUSTER, now, &mut changes)?;
         let front_proxy_ca = Authority::open(dir, &authority::FRONT_PROXY, now, &mut changes)?;
-        let service_account = open_key_ring(dir, &mut changes)?;
+        ensure_key_ring(dir, &mut changes)?;
         let admin = leaf(dir, "admin.pem", &mut changes, || {
             ca.client(ADMIN, &[MASTERS], LEAF_LIFETIME, now)
         })?;
@@ -198,7 +208,7 @@ impl Pki {
             ca.server(&KeyPair::generate()?, names, LEAF_LIFETIME, now)
         })?;
         let dir = dir.to_owned();
-        let pki = Self { dir, ca, front_proxy_ca, serving, admin, front_proxy, service_account };
+        let pki = Self { dir, ca, front_proxy_ca, serving, admin, front_proxy };
         Ok((pki, changes))
     }
 
@@ -244,6 +254,29 @@ impl Pki {
         Ok(changes)
     }
 
+    /// Makes the administrator's certificate anew, with another key, if it was revoked.
+    pub fn renew_revoked(
+        &mut self,
+        list: &RevocationList,
+        now: Timestamp,
+    ) -> Result<Vec<PkiChange>, PkiError> {
+        let own = ClientCertificate::of(&self.admin.certs()[0]);
+        let Some(before) = own.ok().and_then(|own| list.revoked_before(&own)) else {
+            return Ok(Vec::new());
+        };
+        if before == Timestamp::MAX {
+            // Nothing that could be made would be accepted.
+            return Ok(Vec::new());
+        }
+        let _lock = files::lock(&self.dir)?;
+        let (file, path) = ("admin.pem", self.dir.join("admin.pem"));
+        let made = self.ca.client(ADMIN, &[MASTERS], LEAF_LIFETIME, now.max(before));
+        let made = made.map_err(|source| PkiError::Issue { subject: file.to_owned(), source })?;
+        files::write(&path, &made.to_pem())?;
+        self.admin = made;
+        Ok(vec![PkiChange { file, reason: Reason::Revoked }])
+    }
+
     fn leaf_due(&self, ca: &Authority, pair: &Pair, now: Timestamp) -> Option<Reason> {
         let facts = pair.facts();
         if facts.issuer != ca.facts().subject {
@@ -255,7 +288,7 @@ impl Pki {
         is_due.then_some(Reason::Renewed)
     }
 
-    /// A new client certificate for anybody. Nothing is stored: hand it out and forget it.
+    /// A new client certificate for any user. Nothing is stored: return it and drop it.
     pub fn issue_client(
         &self,
         name: &str,
@@ -266,16 +299,6 @@ impl Pki {
         let pair = self.ca.client(name, groups, ttl, now);
         let source = |source| PkiError::Issue { subject: name.to_owned(), source };
         Ok(pair.map_err(source)?.identity())
-    }
-
-    /// Replaces the key that signs service-account tokens; older keys still verify.
-    pub fn rotate_service_account_key(&mut self) -> Result<(), PkiError> {
-        let path = self.dir.join("service-account.pem");
-        let keys = |source| PkiError::Keys { path: path.clone(), source };
-        let rotated = self.service_account.rotated().map_err(keys)?;
-        files::write(&path, &rotated.to_pem())?;
-        self.service_account = rotated;
-        Ok(())
     }
 
     /// Every CA certificate that clients of this cluster should trust.
@@ -301,10 +324,6 @@ impl Pki {
     /// a user.
     pub fn front_proxy(&self) -> Identity {
         self.front_proxy.identity()
-    }
-
-    pub fn service_account_keys(&self) -> &KeyRing {
-        &self.service_account
     }
 }
 
@@ -342,16 +361,16 @@ fn replace(
     Ok(pair)
 }
 
-fn open_key_ring(dir: &Path, changes: &mut Vec<PkiChange>) -> Result<KeyRing, PkiError> {
+fn ensure_key_ring(dir: &Path, changes: &mut Vec<PkiChange>) -> Result<(), PkiError> {
     let path = dir.join("service-account.pem");
     let keys = |source| PkiError::Keys { path: path.clone(), source };
     if let Some(text) = files::read(&path)? {
-        return KeyRing::parse(&text).map_err(keys);
+        return KeyRing::parse(&text).map(drop).map_err(keys);
     }
     let ring = KeyRing::generate().map_err(keys)?;
     files::write(&path, &ring.to_pem())?;
     changes.push(PkiChange { file: "service-account.pem", reason: Reason::Created });
-    Ok(ring)
+    Ok(())
 }
 
 #[cfg(test)]

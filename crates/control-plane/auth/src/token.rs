@@ -1,5 +1,5 @@
 //! Bearer tokens: those of service accounts, which this server signs, static ones from a
-//! file, those with which machines join, and those of somebody else's issuer.
+//! file, those with which machines join, and those of an external issuer.
 //!
 //! A service-account token that verifies says what was true when it was issued. That
 //! the account and the object it is bound to still exist, with the same uid, only
@@ -11,6 +11,7 @@ pub mod join;
 pub mod key;
 pub mod oidc;
 mod request;
+pub mod rotation;
 mod service_account;
 mod static_file;
 

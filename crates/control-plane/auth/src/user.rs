@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 /// Members may do anything; no policy is consulted for them.
 pub const MASTERS: &str = "system:masters";
-/// Everybody who proved who they are.
+/// All authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// Everybody who did not.
+/// All other users.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The name of a user without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
@@ -27,6 +27,26 @@ pub const GATEWAY: &str = "system:sheaf-gateway";
 pub const REST: &str = "system:sheaf-steve";
 /// Parts of this platform that are not in [`MASTERS`]; with their exact names, admission trusts them.
 pub const PLATFORM: &str = "system:sheaf-platform";
+/// The user of the feed of changes and of the election, which all controllers share.
+pub const CONTROLLERS: &str = "system:sheaf-controllers";
+/// The controllers of this platform, by their rights: each has the ClusterRole of its name, and is
+/// a member of [`PLATFORM`].
+pub const CONTROLLER_USERS: [&str; 14] = [
+    CONTROLLERS,
+    "system:sheaf-controller:alarms",
+    "system:sheaf-controller:autoscaling",
+    "system:sheaf-controller:certificates",
+    "system:sheaf-controller:cluster",
+    "system:sheaf-controller:garbage",
+    "system:sheaf-controller:machines",
+    "system:sheaf-controller:namespaces",
+    "system:sheaf-controller:operations",
+    "system:sheaf-controller:projects",
+    "system:sheaf-controller:quotas",
+    "system:sheaf-controller:roles",
+    "system:sheaf-controller:storage",
+    "system:sheaf-controller:tokens",
+];
 pub const KUBE_CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 pub const KUBE_SCHEDULER: &str = "system:kube-scheduler";
 pub const KUBE_PROXY: &str = "system:kube-proxy";
@@ -40,7 +60,7 @@ pub const EXTRA_NODE_UID: &str = "authentication.kubernetes.io/node-uid";
 
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// Somebody who sends requests.
+/// A user who sends requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -100,7 +120,7 @@ impl User {
         self.name == ANONYMOUS
     }
 
-    /// Adds the group of everybody who proved who they are. Anonymous users, and
+    /// Adds the group of all authenticated users. Anonymous users, and
     /// those already placed in either group (by impersonation), stay as they are.
     #[must_use]
     pub fn authenticated(mut self) -> Self {

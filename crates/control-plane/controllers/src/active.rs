@@ -9,7 +9,7 @@ use crate::reconcile::{ObjectChange, ObjectState};
 pub(crate) struct ActiveNamespaces(BTreeSet<Arc<str>>);
 
 impl ActiveNamespaces {
-    /// The namespaces to look at again for the sake of the core object `watched`, given by
+    /// The namespaces to check again because of the core object `watched`, given by
     /// plural and name.
     pub(crate) fn keys(&mut self, touch: &ObjectChange, watched: (&str, &str)) -> Vec<Arc<str>> {
         match touch {
@@ -52,7 +52,7 @@ mod tests {
     use crate::fake::{core_kind, touch};
 
     #[test]
-    fn a_namespace_is_looked_at_when_it_appears_and_when_its_object_changes() {
+    fn a_namespace_is_checked_when_it_appears_and_when_its_object_changes() {
         let mut active = ActiveNamespaces::default();
         let watched = ("configmaps", "ca");
         let mut keys = |touch: ObjectChange| active.keys(&touch, watched).len();

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
 use crate::key::ObjectKey;
-use crate::object::{is_merged, text};
+use crate::object::{is_merged, name, namespace, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::fields;
 use crate::resource::{Objects, Resource, is_refused};
 
 const ADDONS: Resource = Resource::new("harvesterhci.io", "v1beta1", "addons");
@@ -58,10 +59,23 @@ impl Reconciler for AddonReconciler {
     }
 }
 
+fields! {
+    struct AddonFields {
+        spec: AddonSpec,
+    }
+
+    struct AddonSpec {
+        enabled: bool,
+    }
+}
+
+pub(crate) fn is_enabled(addon: &Value) -> bool {
+    read::<AddonFields>(addon).spec.enabled
+}
+
 /// The patch that brings the status of an add-on up to date, if it is not.
 fn status(addon: &Value, now: Timestamp) -> Option<Value> {
-    let (namespace, name) = (text(addon, "/metadata/namespace"), text(addon, "/metadata/name"));
-    let outcome = hci::addon::outcome(namespace, name, addon["spec"]["enabled"] == true);
+    let outcome = hci::addon::outcome(namespace(addon), name(addon), is_enabled(addon));
     let mut conditions = condition::of(addon);
     for (kind, holds, reason, message) in outcome.conditions {
         let condition = Condition::new(kind, if holds { "True" } else { "False" });
@@ -74,6 +88,7 @@ fn status(addon: &Value, now: Timestamp) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::text;
 
     #[test]
     fn an_addon_follows_its_switch() {

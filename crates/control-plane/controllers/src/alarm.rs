@@ -30,7 +30,7 @@ const SCHEDULES: Resource = Resource::new(HARVESTER, "v1beta1", "schedulevmbacku
 const UPGRADES: Resource = Resource::new(HARVESTER, "v1beta1", "upgrades");
 /// The label with the object of an alarm: alarms of an object are found without its name's hash.
 const OBJECT_LABEL: &str = "sheaf.io/alarm-object";
-/// A volume whose host is away is looked at again, since the host's return does not change it.
+/// A volume whose host is away is checked again, since the host's return does not change it.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 const SUBJECTS: [(Resource, Subject); 9] = [
@@ -52,7 +52,7 @@ fn resource_of(subject: Subject) -> Resource {
 
 type AlarmKey = (Subject, ObjectKey);
 
-/// Objects that rules are about.
+/// Maps changes to the objects that rules check.
 #[derive(Debug, Default)]
 pub(crate) struct AlarmMapper;
 

@@ -21,10 +21,11 @@ use tokio::time::Instant;
 
 use crate::key::ObjectKey;
 use crate::load_balancer::{BALANCERS, OWNED, POOLS, SERVICES};
-use crate::object::{name, text};
+use crate::object::name;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
+use crate::record::lease as record;
 use crate::resource::{NODES, Objects, Resource, is_refused};
 use plan::{AnnouncementChange, AnnouncementState};
 
@@ -89,8 +90,8 @@ impl AnnouncementReconciler {
     fn measure(&self, leases: &[Value], now: Instant) -> BTreeMap<String, Duration> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for lease in leases {
-            let holder = text(lease, "/spec/holderIdentity");
-            let renewed = text(lease, "/spec/renewTime");
+            let spec = record::lease(lease);
+            let (holder, renewed) = (spec.holder_identity, spec.renew_time);
             let is_known = |own: &ObservedLease| own.holder == holder && own.renewed == renewed;
             if !seen.get(name(lease)).is_some_and(is_known) {
                 let (holder, renewed) = (holder.to_owned(), renewed.to_owned());

@@ -12,7 +12,6 @@ use kube::Client;
 use tracing::info;
 
 use self::plan::Move;
-use crate::object;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
@@ -63,7 +62,7 @@ impl Reconciler for BalanceReconciler {
 
     async fn reconcile(&self, _: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let addon = self.objects.get(ADDONS, NAMESPACE, ADDON).await.doing("get the add-on")?;
-        if !addon.is_some_and(|own| object::is_true(&own, "/spec/enabled")) {
+        if !addon.is_some_and(|own| crate::addon::is_enabled(&own)) {
             self.history().uneven_since = None;
             return Ok(ReconcileResult::Done);
         }

@@ -49,16 +49,16 @@ pub struct ReviewedRequest {
     pub is_own_endpoint: bool,
 }
 
+/// Why a certificate is not signed, in the words of the signer.
+pub type SignerError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The signer, which has the key of the cluster's CA.
 pub trait CertificateSigner: Send + Sync {
     /// The reviewed request; `None` if another signer is named. An error says why it will not be
     /// signed.
-    fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, String>;
+    fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, SignerError>;
     /// The certificate, PEM.
-    fn sign(
-        &self,
-        ask: &CertificateAsk<'_>,
-    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>>;
+    fn sign(&self, ask: &CertificateAsk<'_>) -> Result<String, SignerError>;
 }
 
 /// Every request that changes.
@@ -90,7 +90,7 @@ impl Authority {
         Self { objects: Objects(client), signer }
     }
 
-    /// Whether the one who asks may have it without anybody looking.
+    /// Whether the requester may have it without a manual approval.
     async fn may_have(&self, request: &Value, subresource: &str) -> Result<bool, ReconcileError> {
         let review = plan::review(request, subresource);
         let answer = self.objects.create(REVIEWS, "", &review).await.doing("review a request")?;

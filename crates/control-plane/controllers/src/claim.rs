@@ -1,4 +1,4 @@
-//! Claims and volumes find each other: binding, releasing, and telling provisioners where a
+//! Binds claims and volumes to each other, releases them, and notifies provisioners where a
 //! volume is to be made.
 //!
 //! Making, growing and removing the volumes themselves is the business of each node's agent.
@@ -13,13 +13,14 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use self::plan::{Notice, Wait};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
-use crate::object::{self, text};
+use crate::object;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::claim::PersistentVolumeFields;
 use crate::resource::{CLAIMS, CLASSES, NODES, Objects, VOLUMES};
 
 /// When no node can make the volume now: one may come without a claim being touched.
@@ -32,7 +33,7 @@ pub(crate) enum ClaimKey {
     Volume(Arc<str>),
 }
 
-/// Every claim and every volume is looked at when it changes, and a claim without a volume when
+/// Every claim and every volume is checked when it changes, and a claim without a volume when
 /// its class or any volume does.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClaimMapper(pub(crate) Dependents);
@@ -87,7 +88,7 @@ impl ClaimReconciler {
             self.forget(key);
             return self.gone(key).await;
         };
-        if text(&claim, "/status/phase") == "Bound" || object::is_deleting(&claim) {
+        if plan::is_bound(&claim) || object::is_deleting(&claim) {
             self.forget(key);
             return Ok(ReconcileResult::Done);
         }
@@ -124,8 +125,8 @@ impl ClaimReconciler {
         let class = self.objects.get(CLASSES, "", plan::class_name(claim)).await;
         let wait = plan::wait(claim, class.doing("get the storage class")?.as_ref());
         let (patch, notice) = match wait {
-            Wait::Provisioner | Wait::Nobody => return Ok(ReconcileResult::Done),
-            Wait::Told(notice) => {
+            Wait::Provisioner | Wait::Nothing => return Ok(ReconcileResult::Done),
+            Wait::User(notice) => {
                 self.notify(claim, notice).await;
                 return Ok(ReconcileResult::Done);
             }
@@ -141,7 +142,7 @@ impl ClaimReconciler {
         };
         let (namespace, name) = (object::namespace(claim), object::name(claim));
         let written = self.objects.merge(CLAIMS, namespace, name, &patch).await;
-        written.doing("tell who makes the volume of a claim")?;
+        written.doing("announce the provisioner of a claim")?;
         if let Some(notice) = notice {
             self.notify(claim, notice).await;
         }
@@ -158,7 +159,7 @@ impl ClaimReconciler {
         if before.as_ref() == Some(&notice) {
             return;
         }
-        let about = About {
+        let regarding = Regarding {
             api_version: "v1",
             kind: "PersistentVolumeClaim",
             namespace: object::namespace(claim),
@@ -167,7 +168,7 @@ impl ClaimReconciler {
         };
         let tone = if notice.is_warning() { EventType::Warning } else { EventType::Normal };
         let (reason, message) = (notice.reason(), notice.to_string());
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 
     fn forget(&self, key: &ObjectKey) {
@@ -179,9 +180,8 @@ impl ClaimReconciler {
     async fn gone(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let volumes = self.objects.list(VOLUMES, "", "").await.doing("list volumes")?;
         for volume in &volumes {
-            let promised = text(volume, "/spec/claimRef/name") == &*key.name
-                && text(volume, "/spec/claimRef/namespace") == &*key.namespace;
-            if promised {
+            let to = plan::promised_to(volume);
+            if to.name == &*key.name && to.namespace == &*key.namespace {
                 self.update_phase(volume, plan::volume_phase(volume, None)).await?;
             }
         }
@@ -193,14 +193,12 @@ impl ClaimReconciler {
         else {
             return Ok(ReconcileResult::Done);
         };
-        let key = ObjectKey::new(
-            text(&volume, "/spec/claimRef/namespace"),
-            text(&volume, "/spec/claimRef/name"),
-        );
+        let to = plan::promised_to(&volume);
+        let key = ObjectKey::new(to.namespace, to.name);
         let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
         let claim = found.doing("get the claim")?;
         if let Some(claim) = &claim
-            && text(claim, "/status/phase") != "Bound"
+            && !plan::is_bound(claim)
             && plan::is_for(&volume, claim)
         {
             return self.claim(&key).await;
@@ -213,7 +211,7 @@ impl ClaimReconciler {
         volume: &Value,
         phase: &str,
     ) -> Result<ReconcileResult, ReconcileError> {
-        if text(volume, "/status/phase") != phase {
+        if object::read::<PersistentVolumeFields<'_>>(volume).status.phase != phase {
             let patch = json!({"status": {"phase": phase}});
             let written = self.objects.merge_status(VOLUMES, "", object::name(volume), &patch);
             written.await.doing("say what a volume is")?;
@@ -226,6 +224,7 @@ impl ClaimReconciler {
 mod tests {
     use super::*;
     use crate::fake::Fake;
+    use crate::object::text;
 
     #[tokio::test]
     async fn a_claim_and_a_volume_are_bound_and_released() {
@@ -287,7 +286,7 @@ mod tests {
         fake.create("storage.k8s.io/storageclasses", "", class);
         binder.claim(&key).await.unwrap();
         let claim = fake.get("/persistentvolumeclaims", "n", "c").unwrap();
-        let told = object::annotation(&claim, "volume.kubernetes.io/storage-provisioner");
-        assert_eq!(told, Some(hci::DRIVER));
+        let provisioner = object::annotation(&claim, "volume.kubernetes.io/storage-provisioner");
+        assert_eq!(provisioner, Some(hci::DRIVER));
     }
 }

@@ -5,7 +5,8 @@
 mod kubevirt;
 
 use base::clock;
-use hci::cluster_setting::{SettingEffect, effect_of};
+use hci::cluster_setting::{SettingEffect, effect_of, explains_default};
+use hci::node_network::NodeNetwork;
 use hci::ntp;
 use jiff::Timestamp;
 use kube::Client;
@@ -13,11 +14,12 @@ use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
 use crate::key::ObjectKey;
-use crate::object::{self, is_merged, text};
+use crate::object::{self, is_merged};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::setting;
 use crate::resource::{KUBEVIRTS, NODES, Objects, Resource, is_refused};
 
 const SETTINGS: Resource = Resource::new("harvesterhci.io", "v1beta1", "settings");
@@ -56,8 +58,8 @@ impl Reconciler for SettingReconciler {
     type Key = ObjectKey;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
-        // The controller of the backup target says whether that can be reached.
-        if &*key.name == "backup-target" {
+        // The controllers of the backup target and of networks of nodes report about theirs.
+        if &*key.name == "backup-target" || NodeNetwork::of_setting(&key.name).is_some() {
             return Ok(ReconcileResult::Done);
         }
         let found = self.0.get(SETTINGS, "", &key.name).await.doing("get the setting")?;
@@ -66,9 +68,9 @@ impl Reconciler for SettingReconciler {
             self.configure_kubevirt(&setting).await?;
         }
         let shortcoming = match &*key.name {
-            ntp::SETTING if !text(&setting, "/value").is_empty() => {
+            ntp::SETTING if !setting::value(&setting).is_empty() => {
                 let nodes = self.0.list(NODES, "", "").await.doing("list nodes")?;
-                ntp::shortcoming(text(&setting, "/value"), &nodes)
+                ntp::shortcoming(setting::value(&setting), &nodes)
             }
             _ => None,
         };
@@ -96,14 +98,16 @@ impl SettingReconciler {
 /// The patch that makes a setting say whether its value is in effect, if it does not. `shortcoming`
 /// is what keeps it from being in effect everywhere.
 fn status(setting: &Value, shortcoming: Option<String>, now: Timestamp) -> Option<Value> {
-    let name = text(setting, "/metadata/name");
-    let has_value = !text(setting, "/value").is_empty();
-    // As upstream: a setting that nobody changed has no condition, until it had a value once.
-    if !has_value && condition::of(setting).is_empty() {
+    let name = object::name(setting);
+    let value = setting::value(setting);
+    let has_value = !value.is_empty();
+    let is_unset = !has_value && !explains_default(name);
+    // As upstream: a setting that was never changed has no condition, until it had a value once.
+    if is_unset && condition::of(setting).is_empty() {
         return None;
     }
-    let wanted = match effect_of(name, text(setting, "/value")) {
-        _ if !has_value => Condition::new("configured", "False"),
+    let wanted = match effect_of(name, value) {
+        _ if is_unset => Condition::new("configured", "False"),
         SettingEffect::Applied => match shortcoming {
             None => Condition::new("configured", "True").because("Completed", ""),
             Some(why) => Condition::new("configured", "False").because("NotOnAllNodes", why),
@@ -122,6 +126,7 @@ fn status(setting: &Value, shortcoming: Option<String>, now: Timestamp) -> Optio
 mod tests {
     use super::*;
     use crate::fake::Fake;
+    use crate::object::text;
 
     const MIGRATION: &str = "kubevirt-migration";
 
@@ -143,7 +148,7 @@ mod tests {
         };
         let key = ObjectKey::new("", MIGRATION);
         reconciler.reconcile(&key).await.unwrap();
-        assert_eq!(found(), before, "nobody has changed the setting");
+        assert_eq!(found(), before, "the setting was never changed");
         fake.merge(settings, "", MIGRATION, &json!({"value": value}));
         reconciler.reconcile(&key).await.unwrap();
         assert_eq!(
@@ -218,6 +223,11 @@ mod tests {
         };
         let unset = setting("overcommit-config", "");
         assert_eq!(condition(&unset), None);
+        let (status, reason, message) = condition(&setting("upgrade-checker-enabled", "")).unwrap();
+        assert_eq!((&*status, &*reason), ("False", "NotApplicable"));
+        assert!(message.contains("the checker is off"), "{message}");
+        let (status, ..) = condition(&setting("upgrade-checker-enabled", "false")).unwrap();
+        assert_eq!(status, "True");
         let (status, reason, _) = condition(&setting("overcommit-config", "{}")).unwrap();
         assert_eq!((&*status, &*reason), ("True", "Completed"));
         let (status, reason, message) = condition(&setting("vip-pools", "{}")).unwrap();

@@ -1,7 +1,7 @@
 //! CDI's DataImportCrons: the content that a source was last seen to have is imported, the managed
 //! DataSource then points at it, and old imports are deleted.
 //!
-//! Looking at the source is the business of an agent: nothing here reaches outside the cluster.
+//! Agents poll the source: nothing here reaches outside the cluster.
 
 mod plan;
 
@@ -12,9 +12,10 @@ use virt::api::cdi::DataImportCron;
 
 use self::plan::ImportStage;
 use crate::data_source::DATA_SOURCES;
-use crate::event::{self, About, EventType};
+use crate::data_volume::record::DataVolumeFields;
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
-use crate::object::{self, is_merged, text};
+use crate::object::{self, is_merged};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
@@ -83,7 +84,7 @@ impl Reconciler for CronReconciler {
                 }
             },
         };
-        let phase = text(&dv, "/status/phase");
+        let phase = object::read::<DataVolumeFields<'_>>(&dv).status.phase;
         if phase != "Succeeded" {
             return self.update_status(&object, &cron, ImportStage::Importing(phase)).await;
         }
@@ -109,7 +110,7 @@ impl CronReconciler {
             Ok(made) => Ok(Some(made)),
             Err(failure) if is_refused(&failure, 409) => Ok(None),
             Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
-                let about = About {
+                let regarding = Regarding {
                     api_version: plan::API,
                     kind: "DataImportCron",
                     namespace: object::namespace(object),
@@ -117,8 +118,15 @@ impl CronReconciler {
                     uid: object::uid(object),
                 };
                 let (reason, message) = ("ErrImportNotValid", refusal.message.clone());
-                event::record(&self.objects.0, SOURCE, &about, EventType::Warning, reason, message)
-                    .await;
+                event::record(
+                    &self.objects.0,
+                    SOURCE,
+                    &regarding,
+                    EventType::Warning,
+                    reason,
+                    message,
+                )
+                .await;
                 Ok(None)
             }
             Err(failure) => Err(failure).doing("create an import"),
@@ -192,6 +200,7 @@ impl CronReconciler {
 mod tests {
     use super::*;
     use crate::fake::Fake;
+    use crate::object::text;
 
     const DV: &str = "cdi.kubevirt.io/datavolumes";
 
@@ -207,7 +216,7 @@ mod tests {
         fake.create("cdi.kubevirt.io/dataimportcrons", "n", cron);
         let key = ObjectKey::new("n", "c");
         reconciler.reconcile(&key).await.unwrap();
-        assert!(fake.names(DV).is_empty(), "the source was not looked at");
+        assert!(fake.names(DV).is_empty(), "the source was not polled");
         let see = |digest: &str| {
             let patch =
                 json!({"metadata": {"annotations": {hci::import_cron::SOURCE_DIGEST: digest}}});

@@ -6,14 +6,17 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
+use crate::data_volume::record::DataVolumeFields;
 use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
-use crate::object::{self, is_merged, is_true, text};
+use crate::longhorn::volume_snapshot::record::VolumeSnapshotFields;
+use crate::object::{self, is_merged, read};
 use crate::populate;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::fields;
 use crate::resource::{CLAIMS, Objects, Resource, is_refused};
 
 pub(crate) const DATA_SOURCES: Resource =
@@ -90,13 +93,26 @@ impl SourceReconciler {
 
 /// The claim or snapshot that a DataSource points at.
 fn target(source: &Value) -> Option<(Resource, &str, &str)> {
-    let at = &source["spec"]["source"];
-    let (kind, resource) = [("pvc", CLAIMS), ("snapshot", VOLUME_SNAPSHOTS)]
-        .into_iter()
-        .find(|(kind, _)| at[kind].is_object())?;
-    let there = text(&at[kind], "/namespace");
-    let there = if there.is_empty() { object::namespace(source) } else { there };
-    Some((resource, there, text(&at[kind], "/name")))
+    let at = read::<DataVolumeFields<'_>>(source).spec.source?;
+    let claim = at.pvc.map(|own| (CLAIMS, own));
+    let (resource, own) = claim.or_else(|| Some((VOLUME_SNAPSHOTS, at.snapshot?)))?;
+    let there = if own.namespace.is_empty() { object::namespace(source) } else { own.namespace };
+    Some((resource, there, own.name))
+}
+
+fields! {
+    /// A DataSource whose source is copied to its status.
+    struct CopiedSourceFields {
+        spec: CopiedSourceSpec,
+    }
+
+    struct CopiedSourceSpec {
+        source: Value,
+    }
+}
+
+fn is_ready(snapshot: &Value) -> bool {
+    read::<VolumeSnapshotFields<'_>>(snapshot).status.ready_to_use
 }
 
 fn status(
@@ -112,7 +128,7 @@ fn status(
         (Some(CLAIMS), Some(claim)) if !populate::is_populated(&claim) => {
             ("False", "ImportInProgress", "Import is in progress")
         }
-        (Some(VOLUME_SNAPSHOTS), Some(snapshot)) if !is_true(&snapshot, "/status/readyToUse") => {
+        (Some(VOLUME_SNAPSHOTS), Some(snapshot)) if !is_ready(&snapshot) => {
             ("False", "SnapshotNotReady", "Snapshot phase is not ready")
         }
         _ => ("True", "Ready", "DataSource is ready to be consumed"),
@@ -120,13 +136,15 @@ fn status(
     let (status, reason, message) = ready;
     let mut conditions = condition::of(source);
     condition::set(&mut conditions, &Condition::new("Ready", status).because(reason, message), now);
-    json!({"status": {"source": source["spec"]["source"], "conditions": conditions}})
+    let source = read::<CopiedSourceFields>(source).spec.source;
+    json!({"status": {"source": source, "conditions": conditions}})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::Fake;
+    use crate::object::text;
 
     #[tokio::test]
     async fn a_data_source_is_ready_when_its_claim_is() {

@@ -2,6 +2,7 @@
 //! and its status is copied here.
 
 mod plan;
+pub(crate) mod record;
 mod source;
 
 use std::collections::BTreeSet;
@@ -15,23 +16,25 @@ use virt::reason::FillFailure;
 use self::plan::DataVolumeInput;
 
 pub(crate) use self::plan::annotations;
+use self::record::DataVolumeFields;
 pub(crate) use self::source::{CloneHold, Copied, DataVolumeSource, Start, source, start};
-use crate::condition;
 use crate::data_source::DATA_SOURCES;
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
-use crate::object::{self, is_merged, text};
+use crate::object::{self, is_merged, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::claim::{ClaimFields, StorageClassFields};
+use crate::record::condition::condition;
 use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, is_refused};
 use crate::storage_profile::{self, PROFILES};
 
 const SOURCE: &str = "datavolume-controller";
 
-/// A data volume and its claim have the same name. One without a claim is looked at again when
+/// A data volume and its claim have the same name. One without a claim is checked again when
 /// its source changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filled(pub(crate) Dependents);
@@ -100,8 +103,8 @@ impl DataVolumeReconciler {
         key: &ObjectKey,
         dv: &Value,
     ) -> Result<DataVolumeSource, ReconcileError> {
-        let name = text(dv, "/spec/sourceRef/name");
-        let there = text(dv, "/spec/sourceRef/namespace");
+        let named = read::<DataVolumeFields<'_>>(dv).spec.source_ref;
+        let (name, there) = (named.name, named.namespace);
         let namespace = if there.is_empty() { object::namespace(dv) } else { there };
         let mut needs = BTreeSet::new();
         if !name.is_empty() {
@@ -192,10 +195,11 @@ impl DataVolumeReconciler {
         claim: Option<&Value>,
         hold: Option<&CloneHold>,
     ) -> Result<ReconcileResult, ReconcileError> {
-        let class = claim.map_or("", |claim| text(claim, "/spec/storageClassName"));
+        let class =
+            claim.map_or("", |claim| read::<ClaimFields<'_>>(claim).spec.storage_class_name);
         let class = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
         let waits_for_consumer =
-            class.is_some_and(|class| text(&class, "/volumeBindingMode") == "WaitForFirstConsumer");
+            class.is_some_and(|class| read::<StorageClassFields<'_>>(&class).waits_for_consumer());
         let seen = DataVolumeInput { dv, source, claim, hold, waits_for_consumer };
         let patch = plan::status(seen, clock::now());
         if is_merged(dv, &patch) {
@@ -204,14 +208,15 @@ impl DataVolumeReconciler {
         let (namespace, name) = (object::namespace(dv), object::name(dv));
         let written = self.objects.merge_status(DATA_VOLUMES, namespace, name, &patch).await;
         written.doing("say how a data volume is")?;
-        let (before, now) = (text(dv, "/status/phase"), text(&patch, "/status/phase"));
+        let phase = |own| read::<DataVolumeFields<'_>>(own).status.phase;
+        let (before, now) = (phase(dv), phase(&patch));
         if before != now {
             self.update_phase(dv, now).await;
         }
         if let Some(hold) = hold {
-            let known = condition::find(object::list(dv, "/status/conditions"), "Running");
+            let known = condition(dv, "Running");
             let message = hold.to_string();
-            if known.is_none_or(|known| text(known, "/message") != message) {
+            if known.is_none_or(|known| known.message != message) {
                 self.update_status(dv, EventType::Warning, hold.reason(), message).await;
             }
         }
@@ -232,14 +237,14 @@ impl DataVolumeReconciler {
     }
 
     async fn update_status(&self, dv: &Value, tone: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "cdi.kubevirt.io/v1beta1",
             kind: "DataVolume",
             namespace: object::namespace(dv),
             name: object::name(dv),
             uid: object::uid(dv),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 }
 
@@ -249,6 +254,7 @@ mod tests {
 
     use super::*;
     use crate::fake::Fake;
+    use crate::object::text;
 
     #[tokio::test]
     async fn a_data_volume_gets_its_claim_and_repeats_its_state() {
@@ -302,8 +308,8 @@ mod tests {
             filler.reconcile(&key).await.unwrap();
         }
         assert!(fake.get("/persistentvolumeclaims", "n", "d").is_none());
-        let told = |event: &Value| event["reason"] == "CloneWithoutSource";
-        assert!(fake.any("/events", told) && fake.names("/events").len() == 1);
+        let is_reported = |event: &Value| event["reason"] == "CloneWithoutSource";
+        assert!(fake.any("/events", is_reported) && fake.names("/events").len() == 1);
         assert_eq!(filled.0.of(&ObjectKey::new("m", "from")), std::slice::from_ref(&key));
 
         let csi = json!({"driver": hci::DRIVER, "volumeHandle": "v"});

@@ -7,6 +7,7 @@
 
 mod machine;
 mod plan;
+mod record;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use kube::Client;
 use serde_json::Value;
 
-use crate::event::{self, About};
+use crate::event::{self, Regarding};
 use crate::key::ObjectKey;
-use crate::object::{list, name, namespace, text, uid};
+use crate::object::{name, namespace, uid};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
@@ -208,28 +209,21 @@ impl DhcpReconciler {
     }
 
     async fn warn(&self, machine: &Value, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachine",
             namespace: namespace(machine),
             name: name(machine),
             uid: uid(machine),
         };
-        event::warn(&self.0.0, SOURCE, &about, reason, message).await;
+        event::warn(&self.0.0, SOURCE, &regarding, reason, message).await;
     }
 }
 
 /// The networks that have a pool.
 fn pooled_networks(pools: &[Value]) -> BTreeSet<(&str, &str)> {
     let live = pools.iter().filter(|pool| !crate::object::is_deleting(pool));
-    live.map(|pool| hci::dhcp::network_of(text(pool, "/spec/networkName"))).collect()
-}
-
-/// The interfaces of a configuration: network, MAC address and the whole entry.
-fn config_entries(config: &Value) -> impl Iterator<Item = (&str, String, &Value)> {
-    list(config, "/spec/networkConfigs")
-        .iter()
-        .map(|own| (text(own, "/networkName"), hci::dhcp::mac_of(text(own, "/macAddress")), own))
+    live.map(|pool| hci::dhcp::network_of(record::pool_spec(pool).network_name)).collect()
 }
 
 #[cfg(test)]

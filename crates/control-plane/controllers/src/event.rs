@@ -6,9 +6,9 @@ use kube::Client;
 
 pub(crate) use client::events::Severity as EventType;
 
-/// The object an event is about.
+/// The object that an event regards.
 #[derive(Debug)]
-pub(crate) struct About<'a> {
+pub(crate) struct Regarding<'a> {
     pub(crate) api_version: &'a str,
     pub(crate) kind: &'a str,
     /// Empty for cluster-scoped objects, whose events are kept in `default`.
@@ -21,33 +21,34 @@ pub(crate) struct About<'a> {
 pub(crate) async fn warn(
     client: &Client,
     source: &str,
-    about: &About<'_>,
+    regarding: &Regarding<'_>,
     reason: &str,
     message: String,
 ) {
-    record(client, source, about, EventType::Warning, reason, message).await;
+    record(client, source, regarding, EventType::Warning, reason, message).await;
 }
 
 /// Records an event.
 pub(crate) async fn record(
     client: &Client,
     source: &str,
-    about: &About<'_>,
+    regarding: &Regarding<'_>,
     tone: EventType,
     reason: &str,
     message: String,
 ) {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let about = ObjectReference {
-        api_version: text(about.api_version),
-        kind: text(about.kind),
-        namespace: text(about.namespace),
-        name: text(about.name),
-        uid: text(about.uid),
+    let regarding = ObjectReference {
+        api_version: text(regarding.api_version),
+        kind: text(regarding.kind),
+        namespace: text(regarding.namespace),
+        name: text(regarding.name),
+        uid: text(regarding.uid),
         ..ObjectReference::default()
     };
     let (component, reason) = (source.to_owned(), reason.to_owned());
-    let occurrence = Occurrence { about, severity: tone, reason, message, component, host: None };
+    let occurrence =
+        Occurrence { about: regarding, severity: tone, reason, message, component, host: None };
     recorder().record(client, occurrence).await;
 }
 
@@ -79,12 +80,13 @@ mod tests {
         let fake = Fake::new();
         fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
         let client = fake.client();
-        let about = About { api_version: "v1", kind: "Pod", namespace: "n", name: "p", uid: "u" };
-        let failed = || warn(&client, "test", &about, "Failed", "no disk".to_owned());
+        let regarding =
+            Regarding { api_version: "v1", kind: "Pod", namespace: "n", name: "p", uid: "u" };
+        let failed = || warn(&client, "test", &regarding, "Failed", "no disk".to_owned());
         for _ in 0..3 {
             failed().await;
         }
-        warn(&client, "test", &about, "Failed", "no node".to_owned()).await;
+        warn(&client, "test", &regarding, "Failed", "no node".to_owned()).await;
         let counted = |count: i32| {
             fake.any(EVENTS, |event| event["message"] == "no disk" && event["count"] == count)
         };

@@ -77,7 +77,7 @@ impl Fake {
     }
 
     /// How often clients wrote each object, refused writes included: method, group/plural and
-    /// name. An event goes by the object that it is about and its reason.
+    /// name. An event goes by the object that it regards and its reason.
     pub(crate) fn writes(&self) -> Vec<(String, String, String, usize)> {
         let state = self.state.lock().unwrap();
         let all = state.writes.iter();
@@ -120,7 +120,7 @@ impl Fake {
         self.with(|state| state.merge(&key, patch)).unwrap();
     }
 
-    /// Waits until `condition` holds; looks after each change.
+    /// Waits until `condition` holds; checks it after each change.
     pub(crate) async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let mut changed = self.changed.subscribe();
         let wait = async {
@@ -214,10 +214,16 @@ impl Fake {
 
 /// A kind of the core group that the server knows.
 pub(crate) fn core_kind(plural: &str) -> Arc<CatalogKind> {
+    kind_in("", plural)
+}
+
+/// A kind that the server knows.
+pub(crate) fn kind_in(group: &str, plural: &str) -> Arc<CatalogKind> {
     let fake = Fake::new();
-    let discovered = fake.state.lock().unwrap().discovery("api");
+    let root = if group.is_empty() { "api" } else { "apis" };
+    let discovered = fake.state.lock().unwrap().discovery(root);
     let catalog = Catalog::read(&[serde_json::from_value(discovered).unwrap()]);
-    Arc::clone(catalog.resource("", plural).unwrap())
+    Arc::clone(catalog.resource(group, plural).unwrap())
 }
 
 pub(crate) fn touch(plural: &str, namespace: &str, name: &str, state: Seen) -> ObjectChange {

@@ -1,7 +1,7 @@
 //! The garbage collector: removes objects whose owners are gone.
 //!
 //! One task owns the graph. It asks the server, decides with [`plan`] and writes, a few
-//! objects at a time; every write names the uid and version that was looked at, so that
+//! objects at a time; every write names the uid and version that was read, so that
 //! a stale decision is refused by the server and made again.
 
 mod graph;
@@ -47,13 +47,13 @@ enum GarbageTask {
 
 /// The result of one request or several.
 enum RequestOutcome {
-    Looked { uid: Uid, latest: Result<Option<Meta>, CollectError> },
+    Read { uid: Uid, latest: Result<Option<Meta>, CollectError> },
     Asked { uid: Uid, latest: Meta, answers: Result<Vec<OwnerQuery>, CollectError> },
     Written { task: GarbageTask, result: Result<(), CollectError> },
     Reported,
 }
 
-/// Collects until `stop`, or until there are no more updates.
+/// Collects until `stop`, or until there are no further updates.
 pub(crate) async fn run(
     client: Client,
     catalog: watch::Receiver<Arc<Catalog>>,
@@ -96,7 +96,7 @@ struct GarbageCollector {
 }
 
 impl GarbageCollector {
-    /// Starts what there is to do and says when to look again.
+    /// Starts what there is to do and says when to check again.
     fn start_work(&mut self, give_up: Instant) -> Instant {
         let now = Instant::now();
         if !self.started {
@@ -118,7 +118,7 @@ impl GarbageCollector {
                 None => break,
             }
         }
-        // With all workers busy, the end of one is what wakes us.
+        // With all workers busy, the next pass begins when one ends.
         let idle = now + Duration::from_secs(3600);
         if self.running.len() < WORKERS { self.queue.next_due().unwrap_or(idle) } else { idle }
     }
@@ -163,14 +163,14 @@ impl GarbageCollector {
     }
 
     fn examine(&mut self, uid: Uid) {
-        let place = self.graph.place(&uid).filter(|_| self.graph.needs_look(&uid));
+        let place = self.graph.place(&uid).filter(|_| self.graph.needs_check(&uid));
         let Some(place) = place else {
             return self.queue.done(&GarbageTask::Examine(uid), Instant::now());
         };
         let server = self.server.clone();
         self.running.push(Box::pin(async move {
             let latest = server.get(&place).await;
-            RequestOutcome::Looked { uid, latest }
+            RequestOutcome::Read { uid, latest }
         }));
     }
 
@@ -191,13 +191,13 @@ impl GarbageCollector {
         match outcome {
             RequestOutcome::Reported => {}
             RequestOutcome::Written { task, result } => {
-                // The object looks different now, and its new state may need more.
+                // The object is different now, and its new state may need more.
                 if let (GarbageTask::Examine(_), Ok(())) = (&task, &result) {
                     self.queue.add(task.clone(), Instant::now());
                 }
                 self.settle(&task, result);
             }
-            RequestOutcome::Looked { uid, latest: Ok(Some(latest)) } => {
+            RequestOutcome::Read { uid, latest: Ok(Some(latest)) } => {
                 let unknown = plan::unknown_owners(&self.graph, &latest);
                 if unknown.is_empty() || latest.uid != uid {
                     return self.conclude(uid, Some(latest), &[]);
@@ -208,7 +208,7 @@ impl GarbageCollector {
                     RequestOutcome::Asked { uid, latest, answers }
                 }));
             }
-            RequestOutcome::Looked { uid, latest: Ok(None) } => self.conclude(uid, None, &[]),
+            RequestOutcome::Read { uid, latest: Ok(None) } => self.conclude(uid, None, &[]),
             RequestOutcome::Asked { uid, latest, answers: Ok(asked) } => {
                 let mut answers = Vec::with_capacity(asked.len());
                 for OwnerQuery { owner, place, answer } in asked {
@@ -219,7 +219,7 @@ impl GarbageCollector {
                 }
                 self.conclude(uid, Some(latest), &answers);
             }
-            RequestOutcome::Looked { uid, latest: Err(failure) }
+            RequestOutcome::Read { uid, latest: Err(failure) }
             | RequestOutcome::Asked { uid, answers: Err(failure), .. } => {
                 self.settle(&GarbageTask::Examine(uid), Err(failure));
             }

@@ -1,6 +1,6 @@
 //! Addresses of the guest network: each machine and each node holds one, as an IPAddress object.
 //!
-//! An address is claimed when an instance is placed ([`claim`]), before its node hears of it, and
+//! An address is claimed when an instance is placed ([`claim`]), before its node sees it, and
 //! stays with its machine until that is deleted. The reconciler says on each claim where the guest
 //! runs, adopts addresses of guests that ran before, and releases those without a holder.
 
@@ -20,11 +20,12 @@ use tracing::warn;
 
 use self::plan::{AddressAction, GuestState};
 use crate::key::ObjectKey;
-use crate::object::{self, text};
+use crate::object::{self, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::instance::InstanceFields;
 use crate::resource::{ADDRESSES, NODES, Objects, VMIS, VMS, is_refused};
 
 /// Objects whose addresses are to be reconciled.
@@ -151,7 +152,10 @@ impl AddressReconciler {
         }
         let node = match &vmi {
             Some(vmi) => {
-                let node = self.objects.get(NODES, "", text(vmi, "/status/nodeName")).await;
+                let node = self
+                    .objects
+                    .get(NODES, "", read::<InstanceFields<'_>>(vmi).status.node_name)
+                    .await;
                 node.doing("get the node")?
             }
             None => None,
@@ -223,7 +227,7 @@ impl AddressReconciler {
     }
 }
 
-/// Claims an address for an instance that is about to run on `node`, unless it has one. Where all
+/// Claims an address for an instance that starts next on `node`, unless it has one. Where all
 /// are in use the agent says so.
 pub(crate) async fn claim(
     objects: &Objects,

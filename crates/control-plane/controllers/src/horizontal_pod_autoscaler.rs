@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use self::behavior::ScaleHistory;
 use self::metric::{PodMetrics, TargetPods, Tolerance};
 use self::plan::{MetricsOutcome, Rescale, SizeRule, StatusDraft, Warning};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::ObjectKey;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
@@ -331,14 +331,14 @@ impl AutoscalerReconciler {
         message: String,
     ) {
         let meta = &autoscaler.metadata;
-        let about = About {
+        let regarding = Regarding {
             api_version: "autoscaling/v2",
             kind: "HorizontalPodAutoscaler",
             namespace: meta.namespace.as_deref().unwrap_or_default(),
             name: meta.name.as_deref().unwrap_or_default(),
             uid: meta.uid.as_deref().unwrap_or_default(),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 }
 

@@ -1,5 +1,5 @@
 //! Hands the one feed of the cluster on: whole updates to the collector, which keeps the
-//! graph, and touches to everybody else, who keep no objects.
+//! graph, and touches to all other controllers, which keep no objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl ChangeHub {
     }
 }
 
-/// The first list of a kind tells of nothing that was missed before.
+/// The first list of a kind reports nothing that was missed before.
 fn touch_of(update: &Update, listed: &mut BTreeSet<Arc<CatalogKind>>) -> Option<ObjectChange> {
     match update.change {
         FeedChange::Listed if listed.insert(Arc::clone(&update.kind)) => return None,

@@ -7,6 +7,7 @@
 
 mod disk;
 mod plan;
+mod record;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,11 +18,13 @@ use hci::longhorn::{FINALIZER, NAMESPACE};
 use kube::Client;
 use serde_json::{Value, json};
 
+use self::disk::NoDisk;
 use self::plan::{ImageInput, ImagePlan};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
+use crate::longhorn::record::BackingImageFields;
 use crate::longhorn::{BACKING_IMAGES, LONGHORN_VOLUMES, STORAGE_NODES, handle};
-use crate::object::{self, is_deleting, text};
+use crate::object::{self, is_deleting, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
@@ -47,7 +50,7 @@ pub(crate) struct Stored {
     pub(crate) waiting: Dependents,
 }
 
-/// Stands for all nodes.
+/// Represents all nodes.
 fn nodes() -> ObjectKey {
     ObjectKey::new(NAMESPACE, "")
 }
@@ -112,7 +115,7 @@ impl ImageReconciler {
         let (backing, class) = (plan::backing_name(&image), plan::class_name(&image));
         let mut needs =
             BTreeSet::from([ObjectKey::new(NAMESPACE, &backing), ObjectKey::new("", &class)]);
-        let is_export = text(&image, "/spec/sourceType") == "export-from-volume";
+        let is_export = record::spec(&image).source_type == "export-from-volume";
         let copy = if is_export { plan::copy_name(&image) } else { String::new() };
         needs.extend(is_export.then(|| ObjectKey::new(NAMESPACE, &copy)));
         self.waiting.set(key, needs.clone());
@@ -137,7 +140,7 @@ impl ImageReconciler {
             Some(backing) => {
                 needs.insert(places());
                 self.waiting.set(key, needs);
-                self.disk(backing).await?.err()
+                self.disk(backing).await?.err().map(|error| error.to_string())
             }
             None => None,
         };
@@ -188,8 +191,9 @@ impl ImageReconciler {
 
     /// The volume behind the claim that an image is exported from.
     async fn exported(&self, image: &Value) -> Result<Option<Value>, ReconcileError> {
-        let (space, name) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
-        let claim = self.objects.get(CLAIMS, space, name).await.doing("get the claim")?;
+        let spec = record::spec(image);
+        let claim = self.objects.get(CLAIMS, spec.pvc_namespace, spec.pvc_name).await;
+        let claim = claim.doing("get the claim")?;
         let volume = self.objects.volume_of(claim.as_ref()).await.doing("get the volume")?;
         let own = volume.as_ref().and_then(handle).unwrap_or_default();
         self.objects
@@ -200,11 +204,12 @@ impl ImageReconciler {
 
     /// The image that another one is a clone of.
     async fn origin(&self, image: &Value) -> Result<Option<Value>, ReconcileError> {
-        if text(image, "/spec/sourceType") != "clone" {
+        let spec = record::spec(image);
+        if spec.source_type != "clone" {
             return Ok(None);
         }
-        let wish = &image["spec"]["securityParameters"];
-        let (space, name) = (text(wish, "/sourceImageNamespace"), text(wish, "/sourceImageName"));
+        let wish = spec.security_parameters;
+        let (space, name) = (wish.source_image_namespace, wish.source_image_name);
         self.objects.get(IMAGES, space, name).await.doing("get the source image")
     }
 
@@ -241,12 +246,12 @@ impl ImageReconciler {
     }
 
     async fn hold(&self, image: &Value) -> Result<(), ReconcileError> {
-        let mut finalizers = object::list(image, "/metadata/finalizers").to_vec();
+        let mut finalizers = object::finalizers_without(image, &[]);
         finalizers.push(json!(plan::HELD));
         self.finalizers(IMAGES, image, finalizers).await
     }
 
-    /// The class goes first: nobody is to make a volume of data that is on its way out.
+    /// The class is removed first: no volume may be made of data that is being removed.
     async fn remove(
         &self,
         image: &Value,
@@ -284,7 +289,7 @@ impl ImageReconciler {
         }
     }
 
-    /// Finds a disk for data that has none, and lets go of what no disk has.
+    /// Finds a disk for data that has none, and releases what no disk has.
     async fn backing(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(BACKING_IMAGES, NAMESPACE, name).await;
         let key = ObjectKey::new(NAMESPACE, name);
@@ -309,7 +314,7 @@ impl ImageReconciler {
         let mut meta = object::version(&backing);
         // Made by hand: its files must go before it does.
         if !object::has_finalizer(&backing, FINALIZER) {
-            let mut finalizers = object::list(&backing, "/metadata/finalizers").to_vec();
+            let mut finalizers = object::finalizers_without(&backing, &[]);
             finalizers.push(json!(FINALIZER));
             meta.insert("finalizers".into(), finalizers.into());
         }
@@ -319,9 +324,9 @@ impl ImageReconciler {
         written.map(|_| ReconcileResult::Done).doing("choose a disk for an image")
     }
 
-    /// The disk that data is to be on, or why there is none.
-    async fn disk(&self, backing: &Value) -> Result<Result<String, String>, ReconcileError> {
-        let origin = text(backing, "/spec/sourceParameters/backing-image");
+    /// The disk that data is to be on.
+    async fn disk(&self, backing: &Value) -> Result<Result<String, NoDisk>, ReconcileError> {
+        let origin = read::<BackingImageFields<'_>>(backing).spec.source_parameters.origin;
         let origin = self.objects.get(BACKING_IMAGES, NAMESPACE, origin).await;
         let origin = origin.doing("get the backing image of the source")?;
         let all = self.objects.list(STORAGE_NODES, NAMESPACE, "").await.doing("list nodes")?;
@@ -330,33 +335,32 @@ impl ImageReconciler {
 
     /// Records events: the end of an import, and each attempt that failed.
     async fn update_status(&self, image: &Value, patch: &Value) {
-        let failed = object::int(patch, "/status/failed");
+        let failed = record::status(patch).failed;
         let has = |kind: &str| crate::condition::is(patch, kind, "True");
         let (tone, reason, message) =
             if has("Imported") && !crate::condition::is(image, "Imported", "True") {
                 (EventType::Normal, "Imported", "the image is imported".to_owned())
             } else if failed.is_some() {
-                let conditions = crate::condition::of(patch);
-                let told = crate::condition::find(&conditions, "RetryLimitExceeded");
-                let message = told.map_or("", |told| text(told, "/message")).to_owned();
+                let failure = crate::record::condition::condition(patch, "RetryLimitExceeded");
+                let message = failure.map_or("", |failure| failure.message).to_owned();
                 (EventType::Warning, "ImportFailed", message)
             } else {
                 return;
             };
-        let about = About {
+        let regarding = Regarding {
             api_version: API,
             kind: "VirtualMachineImage",
             namespace: object::namespace(image),
             name: object::name(image),
             uid: object::uid(image),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 }
 
 /// Whether it was said where the data is to be.
 fn has_disk(backing: &Value) -> bool {
-    object::entries(backing, "/spec/diskFileSpecMap").next().is_some()
+    !read::<BackingImageFields<'_>>(backing).spec.disk_file_spec_map.is_empty()
 }
 
 #[cfg(test)]

@@ -8,14 +8,17 @@ use kube::Client;
 use serde_json::{Value, json};
 use virt::{ARCHITECTURE, KUBEVIRT, OPERATOR, first_objects};
 
-use crate::object::{self, is_merged, list, text};
+use crate::condition;
+use crate::object::{self, is_merged, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::condition::{ConditionFields, ConditionsStatus, conditions, of_type};
+use crate::record::fields;
 use crate::resource::{Objects, Resource, is_refused};
 
-/// An object that tells what is installed.
+/// An object that reports what is installed.
 #[derive(Debug, Clone, Copy)]
 struct InstallationObject {
     kind: &'static str,
@@ -24,7 +27,7 @@ struct InstallationObject {
     apart: bool,
 }
 
-const TOLD: [InstallationObject; 4] = [
+const INSTALLATION_OBJECTS: [InstallationObject; 4] = [
     InstallationObject {
         kind: "KubeVirt",
         resource: Resource::new("kubevirt.io", "v1", "kubevirts"),
@@ -37,7 +40,7 @@ const TOLD: [InstallationObject; 4] = [
 const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
 const CDIS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "cdis");
 const CONFIGS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "cdiconfigs");
-/// The only CDIConfig that clients look at, and the index of its kind above.
+/// The only CDIConfig that clients read, and the index of its kind above.
 const CONFIG: (usize, &str) = (2, "config");
 
 /// Which of the kinds, the namespace (empty for CDI) and the name.
@@ -54,15 +57,15 @@ impl EventMapper for Installations {
         let ObjectChange::Object { kind, namespace, name, state: ObjectState::Live } = touch else {
             return Vec::new();
         };
-        let Some(which) = TOLD.iter().position(|told| told.resource.is(kind)) else {
+        let Some(which) = INSTALLATION_OBJECTS.iter().position(|own| own.resource.is(kind)) else {
             return Vec::new();
         };
-        if !is_ours(TOLD[which].kind, namespace, name) {
+        if !is_ours(INSTALLATION_OBJECTS[which].kind, namespace, name) {
             return Vec::new();
         }
         let mut keys = vec![(which, Arc::clone(namespace), Arc::clone(name))];
         // Where uploads go may be set in either.
-        if TOLD[which].kind == "CDI" {
+        if INSTALLATION_OBJECTS[which].kind == "CDI" {
             keys.push((CONFIG.0, "".into(), CONFIG.1.into()));
         }
         keys
@@ -95,7 +98,7 @@ impl Reconciler for Reporter {
         &self,
         (which, namespace, name): &InstallationKey,
     ) -> Result<ReconcileResult, ReconcileError> {
-        let InstallationObject { kind, resource, apart } = TOLD[*which];
+        let InstallationObject { kind, resource, apart } = INSTALLATION_OBJECTS[*which];
         let objects = &self.objects;
         let found = objects.get(resource, namespace, name).await.doing("get the installation")?;
         let Some(found) = found else { return Ok(ReconcileResult::Done) };
@@ -126,22 +129,45 @@ impl Reporter {
     }
 }
 
+fields! {
+    /// A model of the installation.
+    struct ModelFields<'a> {
+        kind: &'a str,
+    }
+
+    struct CdiFields<'a> {
+        spec: CdiSpec<'a>,
+    }
+
+    struct CdiSpec<'a> {
+        config: CdiConfigSpec<'a>,
+    }
+
+    struct CdiConfigFields<'a> {
+        spec: CdiConfigSpec<'a>,
+    }
+
+    struct CdiConfigSpec<'a> {
+        upload_proxy as "uploadProxyURLOverride": &'a str,
+    }
+}
+
 /// The patch that makes an installation object say what is so, if it does not.
 fn status(kind: &str, found: &Value, now: &str) -> Option<Value> {
     let first = first_objects(ARCHITECTURE, now);
-    let model = first.iter().find(|own| text(own, "/kind") == kind)?;
+    let model = first.iter().find(|own| read::<ModelFields<'_>>(own).kind == kind)?;
     let mut status = model.get("status")?.clone();
     if status.get("observedGeneration").is_some() {
         status["observedGeneration"] = json!(object::generation(found));
     }
     // Conditions that say the same already keep their times.
-    let known = list(found, "/status/conditions");
-    let says = |wanted: &Value| {
-        let own = known.iter().find(|own| text(own, "/type") == text(wanted, "/type"));
-        own.is_some_and(|own| text(own, "/status") == text(wanted, "/status"))
+    let known = conditions(found);
+    let wanted = read::<ConditionsStatus<'_>>(&status).conditions;
+    let says = |wanted: &ConditionFields<'_>| {
+        of_type(&known, wanted.kind).is_some_and(|own| own.status == wanted.status)
     };
-    if list(&status, "/conditions").iter().all(says) {
-        status["conditions"] = json!(known);
+    if wanted.iter().all(says) {
+        status["conditions"] = condition::of(found).into();
     }
     let patch = json!({"status": status});
     (!is_merged(found, &patch)).then_some(patch)
@@ -152,8 +178,8 @@ fn status(kind: &str, found: &Value, now: &str) -> Option<Value> {
 fn proxied(found: &Value, owners: &[Value], proxy: &UploadProxy) -> Option<Value> {
     let mut named = owners
         .iter()
-        .map(|owner| text(owner, "/spec/config/uploadProxyURLOverride"))
-        .chain([text(found, "/spec/uploadProxyURLOverride")]);
+        .map(|owner| read::<CdiFields<'_>>(owner).spec.config.upload_proxy)
+        .chain([read::<CdiConfigFields<'_>>(found).spec.upload_proxy]);
     let patch = match named.find(|url| !url.is_empty()) {
         Some(url) => json!({"status": {"uploadProxyURL": url, "uploadProxyCA": null}}),
         None => json!({"status": {"uploadProxyURL": proxy.url, "uploadProxyCA": proxy.ca}}),
@@ -189,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn uploads_go_to_this_server_unless_somebody_names_another() {
+    fn uploads_go_to_this_server_unless_the_user_names_another() {
         let proxy = UploadProxy { url: "https://here:6443".into(), ca: "pem".into() };
         let mut found = json!({"metadata": {"name": "config"}});
         let patch = proxied(&found, &[], &proxy).unwrap();

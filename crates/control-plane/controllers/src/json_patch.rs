@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_changes_nothing_and_is_named() {
+    fn a_failing_patch_changes_nothing_and_is_named() {
         for (patch, expected) in [
             (r#"{"op":"add","path":"/x/y","value":1}"#, "patch 1 names /x/y, which does not exist"),
             (r#"{"op":"test","path":"/a","value":1}"#, "patch 1 expects another value at /a"),

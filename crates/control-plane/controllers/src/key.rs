@@ -24,8 +24,8 @@ impl ObjectKey {
     }
 }
 
-/// Which keys have to be looked at again when a claim or data volume changes. Shared by a
-/// reconciler, which learns it, and its interest, which is told of the changes.
+/// Which keys have to be checked again when a claim or data volume changes. Shared by a
+/// reconciler, which records it, and its event mapper, which is notified of the changes.
 ///
 /// A reconciler says what it depends on before it reads that: a change in between then
 /// brings the key back.
@@ -69,7 +69,7 @@ impl Dependents {
         self.lock().needed_by.get(needed).into_iter().flatten().cloned().collect()
     }
 
-    /// Everybody who depends on anything.
+    /// All keys that depend on anything.
     pub(crate) fn all(&self) -> Vec<ObjectKey> {
         self.lock().needs.keys().cloned().collect()
     }

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
 use crate::key::ObjectKey;
-use crate::object::{is_merged, text};
+use crate::object::{is_merged, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::fields;
 use crate::resource::{Objects, Resource, is_refused};
 
 const KEY_PAIRS: Resource = Resource::new("harvesterhci.io", "v1beta1", "keypairs");
@@ -59,9 +60,19 @@ impl Reconciler for KeyPairReconciler {
     }
 }
 
+fields! {
+    struct KeyPairFields<'a> {
+        spec: KeyPairSpec<'a>,
+    }
+
+    struct KeyPairSpec<'a> {
+        public_key: &'a str,
+    }
+}
+
 /// The patch that makes a key pair say its fingerprint, if it does not.
 fn status(pair: &Value, now: Timestamp) -> Option<Value> {
-    let fingerprint = hci::public_key::fingerprint(text(pair, "/spec/publicKey"));
+    let fingerprint = hci::public_key::fingerprint(read::<KeyPairFields<'_>>(pair).spec.public_key);
     let mut conditions = condition::of(pair);
     let wanted = match fingerprint {
         Some(_) => Condition::new("validated", "True"),
@@ -79,6 +90,7 @@ fn status(pair: &Value, now: Timestamp) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::text;
 
     #[test]
     fn a_key_gets_its_fingerprint_once() {

@@ -4,9 +4,12 @@
 //! ordinary Kubernetes client. They know neither the API server nor the store. All learn
 //! of changes through one feed of metadata, and keep no copies of objects.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is one scenario or one table"))]
+
 mod active;
 mod addon;
 mod alarm;
+mod alarm_receiver;
 mod announcement;
 mod api_endpoints;
 mod balance;
@@ -15,10 +18,12 @@ mod claim;
 mod cluster_setting;
 mod condition;
 mod copied_spec;
+mod cpu_manager_job;
 mod data_import_cron;
 mod data_source;
 mod data_volume;
 mod dhcp;
+mod disruption;
 mod endpoints;
 mod event;
 #[cfg(test)]
@@ -37,10 +42,13 @@ mod key;
 mod key_pair;
 mod link_monitor;
 mod load_balancer;
+mod local_volume;
 mod longhorn;
+mod machine_quota;
 mod maintenance;
 mod namespace;
 mod node;
+mod node_network;
 mod node_requests;
 mod object;
 mod populate;
@@ -77,6 +85,7 @@ mod vm_backup_schedule;
 mod vm_claims;
 mod vm_clone;
 mod vm_export;
+mod vm_history;
 mod vm_memory_dump;
 mod vm_pool;
 mod vm_restore;
@@ -87,8 +96,9 @@ mod vmi;
 mod vmi_migration;
 mod vmi_replica_set;
 
-pub use certificate::{CertificateAsk, CertificateSigner, ReviewedRequest};
+pub use alarm_receiver::{AlarmMessage, AlarmSender, DeliveryResult};
+pub use certificate::{CertificateAsk, CertificateSigner, ReviewedRequest, SignerError};
 pub use installation::UploadProxy;
 pub use service_account::TokenMinter;
-pub use start::{Config, ControllerSet, Leadership, start};
+pub use start::{Config, ControllerClients, ControllerGroup, ControllerSet, Leadership, start};
 pub use vmi::what_if::{ClusterLists, MachineFate, MachineLoss, NodeLoss, VolumeLoss, lose_node};

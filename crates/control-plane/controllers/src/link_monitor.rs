@@ -71,7 +71,7 @@ impl Reconciler for LinkMonitorReconciler {
                 }
             };
             match written {
-                // Created or deleted by somebody else meanwhile: the next event decides again.
+                // Created or deleted by another client meanwhile: the next event decides again.
                 Err(failure) if [404, 409].iter().any(|code| is_refused(&failure, *code)) => {}
                 written => written.doing("write a link monitor")?,
             }

@@ -11,6 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hci::cluster::VIP_NAMESPACE;
 use kube::Client;
 
 use crate::key::ObjectKey;
@@ -18,7 +19,7 @@ use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
-use crate::resource::{Objects, Resource, VMIS, is_refused};
+use crate::resource::{NODES, Objects, Resource, VMIS, is_refused};
 pub(crate) use plan::OWNED;
 use plan::{BalancerChange, BalancerState, ManagedKind};
 
@@ -26,10 +27,11 @@ pub(crate) const BALANCERS: Resource =
     Resource::new(hci::address_pool::GROUP, "v1beta1", "loadbalancers");
 pub(crate) const POOLS: Resource = Resource::new(hci::address_pool::GROUP, "v1beta1", "ippools");
 pub(crate) const SERVICES: Resource = Resource::new("", "v1", "services");
+const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
 const SLICES: Resource = Resource::new("discovery.k8s.io", "v1", "endpointslices");
 
 /// Addresses are allocated by one reconciliation for all load balancers, under one key. Remembers
-/// the load balancers, so that machines and services are looked at only where there is one.
+/// the load balancers, so that machines and services are checked only where there is one.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerMapper(BTreeSet<(Arc<str>, Arc<str>)>);
 
@@ -48,7 +50,7 @@ impl EventMapper for BalancerMapper {
             }
             ObjectChange::Object { kind, .. } if POOLS.is(kind) => true,
             ObjectChange::Object { kind, .. } | ObjectChange::Missed(kind) => {
-                let near = [BALANCERS, POOLS, VMIS, SERVICES, SLICES];
+                let near = [BALANCERS, POOLS, VMIS, NODES, SERVICES, SLICES];
                 !self.0.is_empty() && near.iter().any(|own| own.is(kind))
             }
         };
@@ -74,6 +76,8 @@ impl BalancerReconciler {
             balancers,
             pools,
             instances: self.0.list(VMIS, "", "").await.doing("list instances")?,
+            nodes: self.0.list(NODES, "", "").await.doing("list nodes")?,
+            leases: self.0.list(LEASES, VIP_NAMESPACE, "").await.doing("list leases")?,
             services: self.0.list(SERVICES, "", plan::OWNED).await.doing("list services")?,
             slices: self.0.list(SLICES, "", plan::OWNED).await.doing("list endpoint slices")?,
         }))
@@ -120,8 +124,8 @@ impl Reconciler for BalancerReconciler {
                 {
                     refused.insert(namespace, failure);
                 }
-                // Somebody was faster, or the namespace is going: what follows was decided on
-                // what is not so any more.
+                // Conflict, or the namespace is being deleted: what follows was decided on
+                // an outdated state.
                 Err(failure) if [404, 409].iter().any(|code| is_refused(&failure, *code)) => {
                     return Ok(ReconcileResult::Retry);
                 }

@@ -7,6 +7,7 @@ pub(crate) mod eviction;
 pub(crate) mod node_condition;
 mod object;
 pub(crate) mod provision;
+pub(crate) mod record;
 pub(crate) mod recurring_job;
 pub(crate) mod snapshot;
 pub(crate) mod volume;

@@ -25,19 +25,20 @@ use tracing::{info, warn};
 
 use self::plan::{DrainPlan, MaintenancePhase, PowerChange};
 use crate::condition::Condition;
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::longhorn::{ENGINES, REPLICAS};
-use crate::object::{self, annotation, text};
+use crate::object::{self, annotation};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::instance::{InstanceFields, InstanceStatus};
 use crate::resource::{NODES, Objects, PODS, Resource, VMIS, VMS, VOLUMES, is_refused};
 use crate::vmi::{TargetFinder, pod_name};
 
 const SWITCHES: Resource = Resource::new("subresources.kubevirt.io", "v1", "virtualmachines");
 const SOURCE: &str = "maintenance-controller";
-/// How often a node is looked at while machines leave it: a refused eviction brings no change.
+/// How often a node is checked while machines leave it: a refused eviction brings no change.
 const DRAIN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Nodes, and those of them in maintenance when a machine changes. Clones share them.
@@ -200,7 +201,7 @@ impl MaintenanceReconciler {
     async fn end(&self, node: &Value) -> Result<ReconcileResult, ReconcileError> {
         let name = object::name(node);
         let instances = self.objects.list(VMIS, "", "").await.doing("list instances")?;
-        for vmi in instances.iter().filter(|vmi| text(vmi, "/status/evacuationNodeName") == name) {
+        for vmi in instances.iter().filter(|vmi| status(vmi).evacuation_node_name == name) {
             let patch = json!({"metadata": object::version(vmi),
                 "status": {"evacuationNodeName": null}});
             let (namespace, own) = (object::namespace(vmi), object::name(vmi));
@@ -224,9 +225,10 @@ impl MaintenanceReconciler {
         let (namespace, name) = (&machine.namespace, &machine.name);
         let vmi = self.objects.get(VMIS, namespace, name).await.doing("get the instance")?;
         let Some(vmi) = vmi else { return Ok(()) };
-        let is_marked = text(&vmi, "/status/evacuationNodeName") == node
+        let status = status(&vmi);
+        let is_marked = status.evacuation_node_name == node
             || annotation(&vmi, virt::eviction::SHUT_DOWN_BY).is_some();
-        if is_marked || text(&vmi, "/status/nodeName") != node {
+        if is_marked || status.node_name != node {
             return Ok(());
         }
         let pod = pod_name(&vmi);
@@ -301,13 +303,17 @@ impl MaintenanceReconciler {
     }
 
     async fn record_event(&self, node: &Value, kind: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "v1",
             kind: "Node",
             namespace: "",
             name: object::name(node),
             uid: object::uid(node),
         };
-        event::record(&self.objects.0, SOURCE, &about, kind, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, kind, reason, message).await;
     }
+}
+
+fn status(vmi: &Value) -> InstanceStatus<'_> {
+    object::read::<InstanceFields<'_>>(vmi).status
 }

@@ -1,4 +1,4 @@
-//! Emptying namespaces that are being deleted, then letting them go.
+//! Emptying namespaces that are being deleted, then releasing them.
 
 mod plan;
 
@@ -24,7 +24,7 @@ use crate::reconcile::{
 
 /// How many kinds are emptied at a time.
 const PARALLEL: usize = 8;
-/// The next look at a namespace that is not empty, if nothing in it changes before.
+/// The next check of a namespace that is not empty, if nothing in it changes before.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The namespaces that are being emptied: every deletion in them triggers a reconciliation.
@@ -176,7 +176,7 @@ mod tests {
     use crate::fake::{core_kind, touch};
 
     #[test]
-    fn what_goes_in_a_namespace_matters_only_while_that_is_being_deleted() {
+    fn deletions_in_a_namespace_matter_only_while_that_is_being_deleted() {
         let mut terminating = Terminating::default();
         let mut keys = |touch: &ObjectChange| terminating.keys(touch).len();
         assert_eq!(keys(&touch("namespaces", "", "n", ObjectState::Live)), 0);

@@ -26,11 +26,12 @@ use self::lifecycle::NodeLife;
 use self::memory::{NodeFacts, NodeMemory, RestartPolicy};
 use self::store_check::StoreCheck;
 use crate::condition;
-use crate::event::{self, About, EventType};
-use crate::object::{name, namespace, text, uid};
+use crate::event::{self, EventType, Regarding};
+use crate::object::{name, namespace, uid};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
+use crate::record::{lease as record, setting};
 use crate::resource::{NODES, Objects, Resource, VMIS, is_refused};
 
 const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
@@ -67,7 +68,7 @@ pub(crate) struct NodeReconciler {
     memory: Mutex<NodeMemory>,
 }
 
-/// One look at all nodes.
+/// One reading of all nodes.
 struct ClusterView {
     nodes: Vec<Value>,
     leases: BTreeMap<Arc<str>, Value>,
@@ -83,7 +84,7 @@ impl ClusterView {
         let lease = self.leases.get(name(node));
         NodeFacts {
             name: Arc::from(name(node)),
-            renewed: lease.map_or("", |lease| text(lease, "/spec/renewTime")).to_owned(),
+            renewed: lease.map_or("", |lease| record::lease(lease).renew_time).to_owned(),
             lease: plan::lease_duration(lease),
             is_management: plan::is_management(node),
             is_lost: plan::lost_token(node).is_some(),
@@ -107,14 +108,14 @@ impl NodeReconciler {
         let leases = self.objects.list(LEASES, LEASE_NAMESPACE, "").await.doing("list leases")?;
         let setting = self.objects.get(SETTINGS, "", POLICY).await.doing("get a setting")?;
         let policy = ForceResetPolicy::parse(&cluster_setting::effective(POLICY, setting.as_ref()));
-        let is_chosen = setting.as_ref().is_some_and(|own| !text(own, "/value").is_empty());
+        let is_chosen = setting.as_ref().is_some_and(|own| !setting::value(own).is_empty());
         let period = is_chosen.then(|| Duration::from_secs(policy.period));
         let leases = leases.into_iter().map(|lease| (Arc::from(name(&lease)), lease)).collect();
         let policy = RestartPolicy { may_restart: policy.enable, period };
         Ok(ClusterView { nodes, leases, policy })
     }
 
-    /// Counts the silence of all nodes since the last look.
+    /// Counts the silence of all nodes since the last check.
     async fn count(&self, nodes: &[NodeFacts], interval: Duration) {
         let now = Instant::now();
         let doubts = self.memory().is_doubtful(nodes, now);
@@ -122,7 +123,7 @@ impl NodeReconciler {
         if !store_is_writable {
             warn!("store does not take writes: no node is declared lost meanwhile");
         }
-        self.memory().look(nodes, store_is_writable, now, interval);
+        self.memory().count_silence(nodes, store_is_writable, now, interval);
     }
 
     /// The current state of each node.
@@ -152,9 +153,9 @@ impl NodeReconciler {
             node = written.doing("taint the node")?;
             self.announce(&node, life, was_lost).await;
         }
-        // A lost node that is heard again speaks for itself.
-        let is_heard = self.memory().is_heard(name(&node));
-        if !is_heard && let Some(patch) = plan::status(&node, life, now) {
+        // A lost node that renews its lease again reports its own status.
+        let renews = self.memory().renews_lease(name(&node));
+        if !renews && let Some(patch) = plan::status(&node, life, now) {
             let written = self.objects.merge_status(NODES, "", name(&node), &patch).await;
             written.doing("mark the node")?;
             if !condition::is(&node, "Ready", "Unknown") {
@@ -171,14 +172,14 @@ impl NodeReconciler {
 
     /// Asks other nodes whether they reach a silent one.
     async fn ask(&self, view: &ClusterView, node: &Value) -> Result<(), ReconcileError> {
-        let heard: Vec<&Value> = {
+        let able: Vec<&Value> = {
             let memory = self.memory();
             let can_observe = |own: &&Value| memory.can_observe(&view.facts_of(own));
             view.nodes.iter().filter(can_observe).collect()
         };
         let asked = Suspicion {
             token: clock::rfc3339_micro(clock::now()),
-            observers: plan::observers(&heard, name(node)),
+            observers: plan::observers(&able, name(node)),
         };
         info!(node = name(node), observers = ?asked.observers, "node is silent; asking others");
         let written =
@@ -203,9 +204,9 @@ impl NodeReconciler {
             NodeLife::Alive if was_lost => {
                 info!(node = own, "lost node is back");
                 let message = format!("Node {own} is back, and its old guests are gone");
-                let (client, about) = (&self.objects.0, about(node));
+                let (client, regarding) = (&self.objects.0, regarding(node));
                 let tone = EventType::Normal;
-                event::record(client, "node-controller", &about, tone, "NodeRejoined", message)
+                event::record(client, "node-controller", &regarding, tone, "NodeRejoined", message)
                     .await;
             }
             _ => {}
@@ -213,10 +214,10 @@ impl NodeReconciler {
     }
 
     async fn warn_about(&self, node: &Value, reason: &str, message: String) {
-        event::warn(&self.objects.0, "node-controller", &about(node), reason, message).await;
+        event::warn(&self.objects.0, "node-controller", &regarding(node), reason, message).await;
     }
 
-    /// Writes that nobody knows how the guests of a node are.
+    /// Writes that the state of the guests of a node is unknown.
     async fn mark_instances(&self, node: &Value) -> Result<(), ReconcileError> {
         let label = format!("kubevirt.io/nodeName={}", name(node));
         let instances = self.objects.list(VMIS, "", &label).await.doing("list its instances")?;
@@ -232,8 +233,8 @@ impl NodeReconciler {
     }
 }
 
-fn about(node: &Value) -> About<'_> {
-    About { api_version: "v1", kind: "Node", namespace: "", name: name(node), uid: uid(node) }
+fn regarding(node: &Value) -> Regarding<'_> {
+    Regarding { api_version: "v1", kind: "Node", namespace: "", name: name(node), uid: uid(node) }
 }
 
 impl Reconciler for NodeReconciler {

@@ -11,10 +11,12 @@ use kube::Client;
 use serde_json::{Value, json};
 use types::Quantity;
 
-use crate::object::{annotation, list, name, quantity, text};
+use crate::object::{annotation, name, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
+use crate::record::fields;
+use crate::record::quantity::WrittenQuantity;
 use crate::resource::{NODES, Objects, PODS, is_refused};
 
 const REQUESTS: &str = "management.cattle.io/pod-requests";
@@ -22,7 +24,7 @@ const LIMITS: &str = "management.cattle.io/pod-limits";
 /// Pods of a large cluster are not counted more often than this.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// All nodes at once: a change of a pod does not tell where the pod is.
+/// All nodes at once: a change of a pod does not show where the pod is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AllNodes;
 
@@ -91,20 +93,50 @@ struct Sums {
     pods: i64,
 }
 
+fields! {
+    struct PodFields<'a> {
+        spec: PodSpec<'a>,
+        status: PodStatus<'a>,
+    }
+
+    struct PodSpec<'a> {
+        node_name: &'a str,
+        containers: Vec<ContainerFields>,
+    }
+
+    struct ContainerFields {
+        resources: ContainerResources,
+    }
+
+    struct ContainerResources {
+        requests: ComputeAmounts,
+        limits: ComputeAmounts,
+    }
+
+    struct ComputeAmounts {
+        cpu: WrittenQuantity,
+        memory: WrittenQuantity,
+    }
+
+    struct PodStatus<'a> {
+        phase: &'a str,
+    }
+}
+
 /// The patches of nodes whose annotations differ from what their pods ask for.
 fn patches(nodes: &[Value], pods: &[Value]) -> Vec<(String, Value)> {
     let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
     for pod in pods {
-        let has_ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
-        let node = text(pod, "/spec/nodeName");
-        if has_ended || node.is_empty() {
+        let PodFields { spec, status } = read(pod);
+        let has_ended = matches!(status.phase, "Succeeded" | "Failed");
+        if has_ended || spec.node_name.is_empty() {
             continue;
         }
-        let own = sums.entry(node).or_default();
+        let own = sums.entry(spec.node_name).or_default();
         own.pods += 1;
-        for container in list(pod, "/spec/containers") {
-            add(&mut own.requests, container, "requests");
-            add(&mut own.limits, container, "limits");
+        for container in &spec.containers {
+            add(&mut own.requests, &container.resources.requests);
+            add(&mut own.limits, &container.resources.limits);
         }
     }
     let none = Sums::default();
@@ -119,9 +151,9 @@ fn patches(nodes: &[Value], pods: &[Value]) -> Vec<(String, Value)> {
     wanted.collect()
 }
 
-fn add(sums: &mut BTreeMap<&'static str, Quantity>, container: &Value, kind: &str) {
-    for resource in ["cpu", "memory"] {
-        if let Some(amount) = quantity(container, &format!("/resources/{kind}/{resource}")) {
+fn add(sums: &mut BTreeMap<&'static str, Quantity>, own: &ComputeAmounts) {
+    for (resource, amount) in [("cpu", &own.cpu), ("memory", &own.memory)] {
+        if let Some(amount) = amount.amount() {
             *sums.entry(resource).or_insert_with(|| Quantity::from_units(0)) += &amount;
         }
     }
@@ -150,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_tells_what_its_pods_request() {
+    fn a_node_reports_what_its_pods_request() {
         let nodes = [json!({"metadata": {"name": "one"}}), json!({"metadata": {"name": "two"}})];
         let pods = [
             pod("one", "Running", "100m", "1Gi"),
@@ -159,13 +191,13 @@ mod tests {
             pod("", "Pending", "4", "4Gi"),
         ];
         let found = patches(&nodes, &pods);
-        let told = |index: usize, key: &str| {
+        let annotation = |index: usize, key: &str| {
             let (_, patch): &(String, Value) = &found[index];
             patch["metadata"]["annotations"][key].as_str().unwrap().to_owned()
         };
-        assert_eq!(told(0, REQUESTS), r#"{"cpu":"1100m","memory":"1536Mi","pods":"2"}"#);
-        assert_eq!(told(0, LIMITS), r#"{"cpu":"0","memory":"1536Mi"}"#);
-        assert_eq!(told(1, REQUESTS), r#"{"cpu":"0","memory":"0"}"#);
+        assert_eq!(annotation(0, REQUESTS), r#"{"cpu":"1100m","memory":"1536Mi","pods":"2"}"#);
+        assert_eq!(annotation(0, LIMITS), r#"{"cpu":"0","memory":"1536Mi"}"#);
+        assert_eq!(annotation(1, REQUESTS), r#"{"cpu":"0","memory":"0"}"#);
         // Nothing is written twice.
         let known: Vec<Value> = nodes
             .iter()

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_reads_as_empty() {
+    fn absent_fields_read_as_empty() {
         let object = json!({"spec": {"a": 1}});
         assert_eq!((text(&object, "/spec/a"), list(&object, "/x").len()), ("", 0));
         assert!(controller(&object).is_none() && !is_deleting(&object));

@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use crate::object::{annotation, namespace, text};
+use crate::object::{annotation, namespace, read};
+use crate::record::claim::ClaimFields;
 
 /// `Succeeded` once the claim has its content.
 pub(crate) const POD_PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
 /// The claim is filled from this one, `NAMESPACE/NAME`.
 pub(crate) const CLONE_REQUEST: &str = "k8s.io/CloneRequest";
 pub(crate) const UPLOAD_TARGET: &str = "cdi.kubevirt.io/storage.upload.target";
-/// Bind and fill the claim before anybody consumes it.
+/// Bind and fill the claim before a pod or machine consumes it.
 pub(crate) const IMMEDIATE: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 /// The driver is to make the claim's volume as a copy of this object of another namespace,
 /// `KIND/NAMESPACE/NAME`. Valid only on the claim of a DataVolume with the same in [`AUTHORIZED`].
@@ -34,16 +35,14 @@ pub(crate) fn is_populated(claim: &Value) -> bool {
     !wants || annotation(claim, POD_PHASE) == Some("Succeeded")
 }
 
-/// Whether a claim names one of CDI's sources, which has to be looked at before it gets a volume.
+/// Whether a claim names one of CDI's sources, which has to be examined before it gets a volume.
 pub(crate) fn waits_for_populator(claim: &Value) -> bool {
-    let elsewhere = text(claim, "/spec/dataSourceRef/namespace");
-    let known = matches!(
-        text(claim, "/spec/dataSourceRef/kind"),
-        "VolumeImportSource" | "VolumeUploadSource" | "VolumeCloneSource"
-    );
+    let source = read::<ClaimFields<'_>>(claim).spec.data_source_ref;
+    let known =
+        matches!(source.kind, "VolumeImportSource" | "VolumeUploadSource" | "VolumeCloneSource");
     known
-        && text(claim, "/spec/dataSourceRef/apiGroup") == "cdi.kubevirt.io"
-        && (elsewhere.is_empty() || elsewhere == namespace(claim))
+        && source.api_group == "cdi.kubevirt.io"
+        && (source.namespace.is_empty() || source.namespace == namespace(claim))
         && annotation(claim, POPULATOR).is_none()
 }
 

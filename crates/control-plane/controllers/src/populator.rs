@@ -11,15 +11,17 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 
 use crate::data_volume::{self, CloneHold, Copied, DataVolumeSource, Start};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
-use crate::object::{self, annotation, text};
+use crate::object::{self, annotation, read};
 use crate::populate::{self, DRIVER_CLONE, POD_PHASE, POPULATOR};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::claim::ClaimFields;
+use crate::record::fields;
 use crate::resource::{CLAIMS, CLASSES, Objects, Resource};
 
 const GROUP: &str = "cdi.kubevirt.io";
@@ -27,6 +29,24 @@ const IMPORTS: Resource = Resource::new(GROUP, "v1beta1", "volumeimportsources")
 const UPLOADS: Resource = Resource::new(GROUP, "v1beta1", "volumeuploadsources");
 const CLONES: Resource = Resource::new(GROUP, "v1beta1", "volumeclonesources");
 const SOURCE: &str = "populator-controller";
+
+fields! {
+    /// One of CDI's sources.
+    struct PopulatorFields<'a> {
+        spec: PopulatorSpec<'a>,
+    }
+
+    struct PopulatorSpec<'a> {
+        content_type: &'a str,
+        source: ClonedObject<'a>,
+    }
+
+    /// The object that a VolumeCloneSource copies.
+    struct ClonedObject<'a> {
+        kind: &'a str,
+        name: &'a str,
+    }
+}
 
 /// Claims, and the objects that they were seen to wait for.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +76,7 @@ pub(crate) struct PopulatorReconciler {
     objects: Objects,
     waiting: Dependents,
     /// The last event of each claim, so that it is recorded once.
-    told: Mutex<BTreeMap<ObjectKey, String>>,
+    reported: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
 impl Reconciler for PopulatorReconciler {
@@ -67,7 +87,7 @@ impl Reconciler for PopulatorReconciler {
         let claim = found.doing("get the claim")?.filter(is_unpopulated);
         let Some((claim, kind, name)) = claim.as_ref().and_then(reference) else {
             self.waiting.forget(key);
-            self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            self.reported.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
             return Ok(ReconcileResult::Done);
         };
         self.waiting.set(key, [ObjectKey::new(&key.namespace, name)].into());
@@ -97,7 +117,7 @@ impl Reconciler for PopulatorReconciler {
 
 impl PopulatorReconciler {
     pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
-        Self { objects: Objects(client), waiting, told: Mutex::default() }
+        Self { objects: Objects(client), waiting, reported: Mutex::default() }
     }
 
     async fn begin(
@@ -119,7 +139,7 @@ impl PopulatorReconciler {
         let object = self.objects.get(resource, &key.namespace, from).await;
         let object = object.doing("get what is copied")?;
         let volume = self.objects.volume_of(object.as_ref()).await.doing("get a volume")?;
-        let class = text(claim, "/spec/storageClassName");
+        let class = read::<ClaimFields<'_>>(claim).spec.storage_class_name;
         let class = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
         let copied =
             Copied { class: class.as_ref(), object: object.as_ref(), volume: volume.as_ref() };
@@ -129,22 +149,29 @@ impl PopulatorReconciler {
     async fn complain(&self, key: &ObjectKey, claim: &Value, hold: &CloneHold) {
         let message = hold.to_string();
         let before = self
-            .told
+            .reported
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key.clone(), message.clone());
         if before.as_ref() == Some(&message) {
             return;
         }
-        let about = About {
+        let regarding = Regarding {
             api_version: "v1",
             kind: "PersistentVolumeClaim",
             namespace: &key.namespace,
             name: &key.name,
             uid: object::uid(claim),
         };
-        event::record(&self.objects.0, SOURCE, &about, EventType::Warning, hold.reason(), message)
-            .await;
+        event::record(
+            &self.objects.0,
+            SOURCE,
+            &regarding,
+            EventType::Warning,
+            hold.reason(),
+            message,
+        )
+        .await;
     }
 }
 
@@ -178,8 +205,9 @@ impl PopulatorKind {
     }
 
     fn source(self, named: &Value, namespace: &str) -> DataVolumeSource {
-        let (namespace, name) = (namespace.to_owned(), text(named, "/spec/source/name").to_owned());
-        match (self, text(named, "/spec/source/kind")) {
+        let source = read::<PopulatorFields<'_>>(named).spec.source;
+        let (namespace, name) = (namespace.to_owned(), source.name.to_owned());
+        match (self, source.kind) {
             (Self::Import, _) => data_volume::source(named, None),
             (Self::Upload, _) => DataVolumeSource::Upload,
             (Self::Clone, "VolumeSnapshot") => DataVolumeSource::Snapshot { namespace, name },
@@ -188,18 +216,18 @@ impl PopulatorKind {
     }
 }
 
-/// Whether nobody has said yet what is to be on a claim.
+/// Whether the contents of a claim are not specified yet.
 fn is_unpopulated(claim: &Value) -> bool {
     populate::waits_for_populator(claim)
-        && text(claim, "/spec/volumeName").is_empty()
+        && read::<ClaimFields<'_>>(claim).spec.volume_name.is_empty()
         && !object::is_deleting(claim)
         && annotation(claim, POPULATOR).is_none()
 }
 
 /// The source that a claim names.
 fn reference(claim: &Value) -> Option<(&Value, PopulatorKind, &str)> {
-    let kind = PopulatorKind::of(text(claim, "/spec/dataSourceRef/kind"))?;
-    Some((claim, kind, text(claim, "/spec/dataSourceRef/name")))
+    let source = read::<ClaimFields<'_>>(claim).spec.data_source_ref;
+    Some((claim, PopulatorKind::of(source.kind)?, source.name))
 }
 
 fn annotations(
@@ -208,7 +236,8 @@ fn annotations(
     source: &DataVolumeSource,
     start: &Start,
 ) -> Map<String, Value> {
-    let mut annotations = data_volume::annotations(text(named, "/spec/contentType"), source);
+    let mut annotations =
+        data_volume::annotations(read::<PopulatorFields<'_>>(named).spec.content_type, source);
     annotations.insert(POPULATOR.into(), kind.name().into());
     if let (Start::Linked, Some((kind, namespace, name))) = (start, source.copied()) {
         annotations.remove(populate::CLONE_REQUEST);

@@ -4,7 +4,7 @@
 //! that fails back sooner, but not sooner than [`CHANGE_DELAY`] after the failure: a reconciler
 //! whose failure writes an object that it watches itself would otherwise never pause.
 //!
-//! Pure: it is told the time. A key added while it is being worked on is handed out
+//! Pure: callers pass the time. A key added while it is being worked on is handed out
 //! again afterwards, so that no change is missed. It never holds more than one entry
 //! per key, which bounds it by the number of objects.
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_how_many_came_and_how_long_they_were_ready() {
+    fn it_reports_how_many_came_and_how_long_they_were_ready() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let later = now + Duration::from_secs(2);
         queue.add(1, now);

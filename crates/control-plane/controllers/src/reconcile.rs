@@ -70,7 +70,7 @@ impl ObjectChange {
 pub(crate) enum ReconcileResult {
     /// Nothing more until it is touched.
     Done,
-    /// Look again after this long, touched or not.
+    /// Reconcile again after this long, touched or not.
     Again(Duration),
     /// It did not work, the object says so, and it may work later: as after a failure, the
     /// delay grows each time.
@@ -103,7 +103,7 @@ pub(crate) trait EventMapper {
     fn keys(&mut self, touch: &ObjectChange) -> Vec<Self::Key>;
 }
 
-/// Brings what one key stands for nearer to what it should be.
+/// Brings what one key names nearer to its desired state.
 pub(crate) trait Reconciler {
     type Key;
 
@@ -113,7 +113,7 @@ pub(crate) trait Reconciler {
     ) -> impl Future<Output = Result<ReconcileResult, ReconcileError>> + Send;
 }
 
-/// Reconciles until `stop`, or until there are no more touches.
+/// Reconciles until `stop`, or until there are no further touches.
 pub(crate) async fn run<K, I, R>(
     name: &'static str,
     mut interest: I,
@@ -181,7 +181,7 @@ fn finish<K: Ord + Clone + Debug>(
         }
         Ok(ReconcileResult::Retry) => queue.failed(key, now),
         Err(failure) => {
-            // Somebody else wrote or removed the object first: the next look sees what.
+            // Another client wrote or removed the object first: the next pass reads the result.
             if matches!(failure.source.code(), Some(404 | 409)) {
                 debug!(controller = name, ?key, error = %Chain(&failure), "changed meanwhile");
             } else {

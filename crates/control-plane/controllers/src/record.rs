@@ -19,6 +19,8 @@ macro_rules! fields {
         $(#[doc = $about])*
         #[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
         #[serde(rename_all = "camelCase", default)]
+        $(#[doc = concat!("Borrows for `", stringify!($life), "`, in the records that it holds too.")]
+        #[serde(bound(deserialize = "'de: 'a"))])?
         $vis struct $name $(<$life>)? { $(
             $(#[doc = $text])*
             $(#[serde(rename = $wire)])?
@@ -29,6 +31,17 @@ macro_rules! fields {
 }
 
 pub(crate) use fields;
+
+pub(crate) mod claim;
+pub(crate) mod condition;
+pub(crate) mod instance;
+pub(crate) mod lease;
+pub(crate) mod metadata;
+pub(crate) mod node;
+pub(crate) mod quantity;
+pub(crate) mod service;
+pub(crate) mod setting;
+pub(crate) mod vm_volume;
 
 /// Reads a field; one that cannot be read is empty.
 pub(crate) fn or_empty<'de, T, D>(deserializer: D) -> Result<T, D::Error>

@@ -34,10 +34,11 @@ async fn minute(populate: impl Fn(&Fake), refused: Option<(&str, u16)>) -> Simul
         leadership: Leadership::Sole,
         duties: duties(),
         uploads: None,
+        alarm_sender: None,
         loads: loads.clone(),
     };
     start(fake.client(), config, &tasks);
-    // The clock of the test stands still while anybody is busy.
+    // The clock of the test is paused while any task is busy.
     tokio::time::sleep(Duration::from_secs(60)).await;
     stop(&tasks).await;
     SimulatedMinute { writes: fake.writes(), loads }
@@ -95,7 +96,7 @@ async fn no_controller_writes_faster_than_its_back_off_allows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_pod_is_retried_with_a_back_off_and_told_once() {
+async fn a_refused_pod_is_retried_with_a_back_off_and_reported_once() {
     let minute = minute(populate, Some(("/pods", 403))).await;
     let count = |method: &str, resource: &str, name: &str| {
         let found = minute.writes.iter().find(|(own, kind, object, _)| {

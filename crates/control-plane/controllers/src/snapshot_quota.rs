@@ -1,20 +1,22 @@
 //! Harvester's ResourceQuota reports how many bytes the snapshots of its namespace take. That
 //! there is room for another one is checked when it is created.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hci::snapshot_usage::{QUOTA_NAME, SnapshotBytes};
 use kube::Client;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use crate::key::ObjectKey;
 use crate::longhorn::SNAPSHOTS;
-use crate::object::is_merged;
+use crate::object::{is_merged, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::fields;
 use crate::resource::{CLAIMS, Objects, Resource, VMS, is_refused};
 
 const QUOTAS: Resource = Resource::new("harvesterhci.io", "v1beta1", "resourcequotas");
@@ -78,17 +80,40 @@ impl Reconciler for SnapshotQuotaReconciler {
     }
 }
 
+fields! {
+    struct QuotaFields<'a> {
+        spec: QuotaSpec<'a>,
+        status: QuotaStatus<'a>,
+    }
+
+    struct QuotaSpec<'a> {
+        snapshot_limit: SnapshotLimit<'a>,
+    }
+
+    struct SnapshotLimit<'a> {
+        machines as "vmTotalSnapshotSizeQuota": BTreeMap<&'a str, IgnoredAny>,
+    }
+
+    struct QuotaStatus<'a> {
+        snapshot_limit_status: SnapshotUsage<'a>,
+    }
+
+    struct SnapshotUsage<'a> {
+        machines as "vmTotalSnapshotSizeUsage": BTreeMap<&'a str, IgnoredAny>,
+    }
+}
+
 /// The patch that makes a quota say what its snapshots take, if it does not: of the namespace,
 /// and of each machine that has a limit or snapshots.
 fn status(quota: &Value, bytes: &SnapshotBytes) -> Option<Value> {
-    let limits = &quota["spec"]["snapshotLimit"]["vmTotalSnapshotSizeQuota"];
-    let is_told = |name: &str, bytes: i64| bytes > 0 || limits.get(name).is_some();
-    let told = bytes.machines.iter().filter(|(name, bytes)| is_told(name, **bytes));
+    let QuotaFields { spec, status } = read(quota);
+    let limits = spec.snapshot_limit.machines;
+    let is_listed = |name: &str, bytes: i64| bytes > 0 || limits.contains_key(name);
+    let listed = bytes.machines.iter().filter(|(name, bytes)| is_listed(name, **bytes));
     let mut machines: Map<String, Value> =
-        told.map(|(name, bytes)| (name.clone(), json!(bytes))).collect();
-    let usage = &quota["status"]["snapshotLimitStatus"]["vmTotalSnapshotSizeUsage"];
-    for name in usage.as_object().into_iter().flat_map(Map::keys) {
-        machines.entry(name.clone()).or_insert(Value::Null);
+        listed.map(|(name, bytes)| (name.clone(), json!(bytes))).collect();
+    for name in status.snapshot_limit_status.machines.into_keys() {
+        machines.entry(name).or_insert(Value::Null);
     }
     let patch = json!({"status": {"snapshotLimitStatus": {
         "namespaceTotalSnapshotSizeUsage": bytes.namespace,

@@ -1,6 +1,7 @@
 //! Starting all controllers, in one place at a time. Which ones there are is listed by subject in
 //! the modules below.
 
+mod clients;
 mod cluster;
 mod machines;
 mod storage;
@@ -11,9 +12,10 @@ use std::time::Duration;
 
 use base::{Stop, Tasks, Workloads};
 use client::{Catalog, Election, Term, Timing};
-use kube::Client;
 use tokio::sync::{mpsc, watch};
 
+pub use self::clients::{ControllerClients, ControllerGroup};
+use crate::alarm_receiver::AlarmSender;
 use crate::certificate::CertificateSigner;
 use crate::hub::{self, ChangeHub, ChangeOutlet};
 use crate::installation::UploadProxy;
@@ -26,14 +28,24 @@ const QUEUE: usize = 256;
 const STOP_LIMIT: Duration = Duration::from_millis(1500);
 
 /// The configuration of the controllers.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Config {
     pub leadership: Leadership,
     pub duties: ControllerSet,
-    /// Where images are uploaded to, if these controllers are to tell.
+    /// Where images are uploaded to, if these controllers are to report it.
     pub uploads: Option<UploadProxy>,
+    /// Delivers alarms to their receivers, if these controllers are to.
+    pub alarm_sender: Option<Arc<dyn AlarmSender>>,
     /// Where the work done is counted.
     pub loads: Workloads,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = out.debug_struct("Config");
+        out.field("leadership", &self.leadership).field("duties", &self.duties);
+        out.field("uploads", &self.uploads).finish_non_exhaustive()
+    }
 }
 
 /// How much of a cluster is left to these controllers.
@@ -71,11 +83,12 @@ pub enum Leadership {
 }
 
 /// Runs the controllers as tasks of `tasks` until those are stopped.
-pub fn start(client: Client, config: Config, tasks: &Tasks) {
+pub fn start(clients: impl Into<ControllerClients>, config: Config, tasks: &Tasks) {
+    let clients = clients.into();
     let mut stop = tasks.stop_signal();
     match config.leadership.clone() {
         Leadership::Sole => tasks.spawn("controllers", async move {
-            let running = run_all(&client, &config);
+            let running = run_all(&clients, &config);
             stop.requested().await;
             running.stop(STOP_LIMIT).await;
         }),
@@ -87,29 +100,31 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) {
                 timing: Timing::default(),
             };
             let lead = {
-                let client = client.clone();
+                let clients = clients.clone();
                 move |mut term: Term| {
                     // A leader that was stopped for a while writes nothing afterwards.
-                    let running = run_all(&term.fenced(client.clone()), &config);
+                    let fenced = ControllerClients::new(|group| term.fenced(clients.of(group)));
+                    let running = run_all(&fenced, &config);
                     async move {
                         term.over().await;
                         running.stop(STOP_LIMIT).await;
                     }
                 }
             };
+            let client = clients.of(ControllerGroup::Shared);
             tasks.spawn("controllers", client::campaign(client, election, stop, lead));
         }
     }
 }
 
 /// Starts everything once; the tasks end together.
-fn run_all(client: &Client, config: &Config) -> Tasks {
+fn run_all(clients: &ControllerClients, config: &Config) -> Tasks {
     let tasks = Tasks::default();
     let (updates, received) = mpsc::channel(QUEUE);
     let (catalog_sender, catalog) = watch::channel(Arc::<Catalog>::default());
     let mut outlets = Vec::new();
 
-    let started = Started { client, catalog: &catalog, tasks: &tasks, loads: &config.loads };
+    let started = Started { clients, catalog: &catalog, tasks: &tasks, loads: &config.loads };
     let collector = match &config.duties {
         ControllerSet::Cluster { root_ca, minter, signer } => {
             started.cluster(root_ca, minter, &mut outlets);
@@ -120,9 +135,12 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
         ControllerSet::Machines => None,
     };
     started.machines(config.uploads.clone(), &mut outlets);
+    if let Some(sender) = &config.alarm_sender {
+        started.alarm_receivers(sender, &mut outlets);
+    }
     let hub = ChangeHub { updates: received, collector, outlets };
     tasks.spawn("hub", hub.run(tasks.stop_signal()));
-    let (client, mut stop) = (client.clone(), tasks.stop_signal());
+    let (client, mut stop) = (clients.of(ControllerGroup::Shared), tasks.stop_signal());
     tasks.spawn("feed", async move {
         tokio::select! {
             () = client::feed(client, updates, catalog_sender) => {}
@@ -134,7 +152,7 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
 
 /// Arguments that all controllers share.
 struct Started<'a> {
-    client: &'a Client,
+    clients: &'a ControllerClients,
     catalog: &'a watch::Receiver<Arc<Catalog>>,
     tasks: &'a Tasks,
     loads: &'a Workloads,

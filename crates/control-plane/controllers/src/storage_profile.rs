@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use virt::api::cdi::StorageProfile;
 
 use crate::longhorn::volume_snapshot::SNAPSHOT_CLASSES;
-use crate::object::{self, is_merged, text};
+use crate::object::{self, is_merged};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
@@ -73,7 +73,7 @@ impl Reconciler for ProfileReconciler {
         if is_merged(&profile, &patch) {
             return Ok(ReconcileResult::Done);
         }
-        let written = self.0.merge_status(PROFILES, "", text(&profile, "/metadata/name"), &patch);
+        let written = self.0.merge_status(PROFILES, "", object::name(&profile), &patch);
         written.await.map(|_| ReconcileResult::Done).doing("write the status of a storage profile")
     }
 }

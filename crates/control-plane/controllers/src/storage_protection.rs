@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_wait_are_looked_at_when_a_claim_or_volume_changes() {
+    fn attributes_that_wait_are_checked_when_a_claim_or_volume_changes() {
         let mut waiting = Waiting::default();
         let mut kind = Arc::into_inner(core_kind("persistentvolumes")).unwrap();
         kind.group = ATTRIBUTES_CLASSES.group.into();

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
 use crate::key::ObjectKey;
-use crate::object::text;
+use crate::object;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::{self, fields};
 use crate::resource::{Objects, Resource, is_refused};
 
 const BUNDLES: Resource = Resource::new("harvesterhci.io", "v1beta1", "supportbundles");
@@ -73,7 +74,7 @@ impl Reconciler for SupportBundleReconciler {
             }
             BundlePlan::Remove => self
                 .0
-                .delete(BUNDLES, &key.namespace, &key.name, text(&bundle, "/metadata/uid"))
+                .delete(BUNDLES, &key.namespace, &key.name, object::uid(&bundle))
                 .await
                 .map(drop),
         };
@@ -94,22 +95,39 @@ enum BundlePlan {
     Remove,
 }
 
+fields! {
+    struct BundleFields<'a> {
+        spec: BundleSpec,
+        status: BundleStatus<'a>,
+    }
+
+    struct BundleSpec {
+        /// In minutes.
+        expiration: Option<i64>,
+    }
+
+    struct BundleStatus<'a> {
+        state: &'a str,
+    }
+}
+
 fn plan(bundle: &Value, expiration: &str, file_name: &str, now: Timestamp) -> BundlePlan {
-    if bundle["metadata"]["deletionTimestamp"].is_string() {
+    if object::is_deleting(bundle) {
         return BundlePlan::Keep;
     }
-    if text(bundle, "/status/state") != "ready" {
+    let BundleFields { spec, status } = object::read(bundle);
+    if status.state != "ready" {
         let mut conditions = condition::of(bundle);
         condition::set(&mut conditions, &Condition::new("Initialized", "True"), now);
         let prefix = if file_name.is_empty() { "supportbundle" } else { file_name };
-        let name = text(bundle, "/metadata/name");
+        let name = object::name(bundle);
         let stamp = clock::rfc3339(now).replace(':', "-");
         return BundlePlan::Write(json!({"status": {
             "state": "ready", "progress": 100, "conditions": conditions,
             "filename": format!("{prefix}_{name}_{stamp}.zip"),
         }}));
     }
-    let own = bundle["spec"]["expiration"].as_i64().filter(|minutes| *minutes > 0);
+    let own = spec.expiration.filter(|minutes| *minutes > 0);
     let minutes = own.or_else(|| expiration.parse().ok()).unwrap_or(0);
     let since = ready_since(bundle).unwrap_or(now);
     // Without a time a bundle stays until it is downloaded or deleted.
@@ -124,14 +142,13 @@ fn plan(bundle: &Value, expiration: &str, file_name: &str, now: Timestamp) -> Bu
 }
 
 fn ready_since(bundle: &Value) -> Option<Timestamp> {
-    let conditions = condition::of(bundle);
-    let ready = condition::find(&conditions, "Initialized")?;
-    text(ready, "/lastTransitionTime").parse().ok()
+    record::condition::condition(bundle, "Initialized")?.last_transition_time.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::text;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

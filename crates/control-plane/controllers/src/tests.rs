@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::fake::Fake;
 use crate::{
     CertificateAsk, CertificateSigner, Config, ControllerSet, Leadership, ReviewedRequest,
-    TokenMinter, start,
+    SignerError, TokenMinter, start,
 };
 
 const MAPS: &str = "/configmaps";
@@ -32,30 +32,33 @@ impl TokenMinter for Minter {
 
 /// Starts all controllers on a server with the namespace `n`.
 /// Signs nothing.
-struct Nobody;
+struct NoSigner;
 
-impl CertificateSigner for Nobody {
-    fn review(&self, _: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, String> {
+impl CertificateSigner for NoSigner {
+    fn review(&self, _: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, SignerError> {
         Ok(None)
     }
 
-    fn sign(
-        &self,
-        _: &CertificateAsk<'_>,
-    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-        Err("nobody signs".into())
+    fn sign(&self, _: &CertificateAsk<'_>) -> Result<String, SignerError> {
+        Err("there is no signer".into())
     }
 }
 
 pub(crate) fn duties() -> ControllerSet {
-    let (minter, signer) = (Arc::new(Minter), Arc::new(Nobody));
+    let (minter, signer) = (Arc::new(Minter), Arc::new(NoSigner));
     ControllerSet::Cluster { root_ca: "pem".into(), minter, signer }
 }
 
 fn cluster(leadership: Leadership) -> (Fake, Tasks) {
     let (fake, tasks) = (Fake::new(), Tasks::default());
     fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-    let config = Config { leadership, duties: duties(), uploads: None, loads: Default::default() };
+    let config = Config {
+        leadership,
+        duties: duties(),
+        uploads: None,
+        alarm_sender: None,
+        loads: Default::default(),
+    };
     start(fake.client(), config, &tasks);
     (fake, tasks)
 }
@@ -75,7 +78,7 @@ fn owned(name: &str, kind: &str, owner: &str, uid: &str) -> Value {
 }
 
 pub(crate) async fn stop(tasks: &Tasks) {
-    tasks.stop(Duration::from_secs(5)).await;
+    tasks.stop(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
@@ -133,14 +136,14 @@ async fn orphans_outlive_their_owner() {
 }
 
 #[tokio::test]
-async fn an_owner_in_another_namespace_is_absent_and_the_user_is_told() {
+async fn an_owner_in_another_namespace_is_absent_and_the_user_is_notified() {
     let (fake, tasks) = sole();
     fake.create("/namespaces", "", named("m"));
     let uid = fake.create(MAPS, "m", named("owner"));
     fake.create(PODS, "n", owned("p", "ConfigMap", "owner", &uid));
-    fake.until("collected and told", |fake| {
-        let told = fake.any("/events", |event| event["reason"] == "OwnerRefInvalidNamespace");
-        told && fake.get(PODS, "n", "p").is_none()
+    fake.until("collected and reported", |fake| {
+        let reported = fake.any("/events", |event| event["reason"] == "OwnerRefInvalidNamespace");
+        reported && fake.get(PODS, "n", "p").is_none()
     })
     .await;
     assert!(fake.get(MAPS, "m", "owner").is_some());
@@ -168,11 +171,11 @@ async fn a_deleted_namespace_is_emptied_and_says_what_holds_it() {
     let held = json!({"metadata": {"name": "held", "finalizers": ["a/b"]}});
     fake.create(MAPS, "n", held);
     fake.delete("/namespaces", "", "n", "Background");
-    let told = |fake: &Fake, text: &str| {
+    let reports = |fake: &Fake, text: &str| {
         fake.get("/namespaces", "", "n").is_some_and(|own| own["status"].to_string().contains(text))
     };
-    fake.until("condition", |fake| told(fake, "a/b in 1 resource instances")).await;
-    assert!(told(&fake, "configmaps. has 1 resource instances"));
+    fake.until("condition", |fake| reports(fake, "a/b in 1 resource instances")).await;
+    assert!(reports(&fake, "configmaps. has 1 resource instances"));
     assert!(fake.get("/secrets", "n", "plain").is_none());
     fake.merge(MAPS, "n", "held", &json!({"metadata": {"finalizers": []}}));
     fake.until("gone", |fake| fake.get("/namespaces", "", "n").is_none()).await;

@@ -23,11 +23,14 @@ use self::plan::{NodeView, UpgradeFacts, UpgradePlan, plan};
 use crate::condition;
 use crate::key::ObjectKey;
 use crate::longhorn::LONGHORN_VOLUMES;
-use crate::object::{self, is_merged, text};
+use crate::object::{self, is_merged};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::condition::condition;
+use crate::record::fields;
+use crate::record::metadata::metadata;
 use crate::resource::{NODES, Objects, Resource};
 
 const UPGRADES: Resource = Resource::new("harvesterhci.io", "v1beta1", "upgrades");
@@ -82,7 +85,7 @@ impl UpgradeReconciler {
     async fn level(&self) -> Result<u32, ReconcileError> {
         let found = self.objects.get(CONFIG_MAPS, NAMESPACE, LEVEL_NAME).await;
         let found = found.doing("get the level of the cluster")?.unwrap_or_default();
-        Ok(text(&found, "/data/level").parse().unwrap_or(LEVEL))
+        Ok(object::read::<LevelFields<'_>>(&found).data.level.parse().unwrap_or(LEVEL))
     }
 
     async fn write(&self, upgrade: &Value, plan: &UpgradePlan) -> Result<(), ReconcileError> {
@@ -124,7 +127,7 @@ impl Reconciler for UpgradeReconciler {
     async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let all = self.objects.list(UPGRADES, NAMESPACE, "").await.doing("list upgrades")?;
         let age = |upgrade: &&Value| {
-            let created = text(upgrade, "/metadata/creationTimestamp").to_owned();
+            let created = metadata(upgrade).creation_timestamp.to_owned();
             (created, object::name(upgrade).to_owned())
         };
         let newest = all.iter().max_by_key(age);
@@ -165,12 +168,22 @@ impl Reconciler for UpgradeReconciler {
     }
 }
 
+fields! {
+    /// The ConfigMap with the level of the cluster.
+    struct LevelFields<'a> {
+        data: LevelData<'a>,
+    }
+
+    struct LevelData<'a> {
+        level: &'a str,
+    }
+}
+
 /// How long until a completed upgrade is final; nothing for others.
 fn finalized_in(upgrade: &Value, now: Timestamp) -> Option<Duration> {
-    let conditions = condition::of(upgrade);
-    let completed = condition::find(&conditions, "Completed")?;
-    let is_open = completed["status"] == "True" && object::annotation(upgrade, FINALIZED).is_none();
-    let since: Timestamp = completed["lastTransitionTime"].as_str()?.parse().ok()?;
+    let completed = condition(upgrade, "Completed")?;
+    let is_open = completed.status == "True" && object::annotation(upgrade, FINALIZED).is_none();
+    let since: Timestamp = completed.last_transition_time.parse().ok()?;
     let left = FINALIZE_DELAY.saturating_sub(now.duration_since(since));
     is_open.then(|| Duration::try_from(left).unwrap_or_default())
 }

@@ -1,5 +1,5 @@
 //! Virtual machines: they bring instances into being and end them as their run strategy and
-//! the requests to them say, and tell how they stand.
+//! the requests to them say, and report their status.
 //!
 //! The spec of a user is not changed, except that a start request makes a halted machine one that
 //! is meant to run, as upstream's clients expect, and that the template records the PCI topology
@@ -30,7 +30,7 @@ pub(crate) use self::instance::RELEASED_BY;
 pub(crate) use self::interest::VmMapper;
 use self::interest::needs;
 use self::status::{Disks, Findings};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_deleting, is_merged, list, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult, Reconciler};
@@ -98,7 +98,7 @@ impl VmReconciler {
         Self { objects: Objects(client), dependents }
     }
 
-    /// The instance of its name, if that is its own. One that nobody controls is adopted.
+    /// The instance of its name, if that is its own. One without a controller is adopted.
     async fn own_instance(&self, vm: &Value) -> Result<Option<Value>, ReconcileError> {
         let (namespace, name) = (object::namespace(vm), object::name(vm));
         let found = self.objects.get(VMIS, namespace, name).await.doing("get the instance")?;
@@ -172,7 +172,7 @@ impl VmReconciler {
         let expanded = match instancetype::expand(&self.objects, vm, &mut work.findings).await? {
             Some(expanded) => expanded,
             None => {
-                // Nothing tells of a revision that goes.
+                // No event reports a revision that is removed.
                 if matches!(work.findings.failure, Some((MachineFailure::Create, _))) {
                     work.next = ReconcileResult::Retry;
                 }
@@ -221,7 +221,7 @@ impl VmReconciler {
     }
 
     /// Ends an instance that has failed, to start another. The request for that is written
-    /// before the instance goes: no crash in between leaves a machine that nobody starts.
+    /// before the instance goes: no crash in between leaves a machine that is never started.
     async fn replace(
         &self,
         vm: &Value,
@@ -274,7 +274,7 @@ impl VmReconciler {
         Ok(())
     }
 
-    /// How the instance ended is recorded: nobody needs it any more.
+    /// How the instance ended is recorded: it is no longer needed.
     async fn conclude(&self, vm: &Value, vmi: &Value) -> Result<(), ReconcileError> {
         let namespace = object::namespace(vmi);
         let revision = text(vmi, "/status/virtualMachineRevisionName");
@@ -313,14 +313,14 @@ impl VmReconciler {
     }
 
     async fn update_status(&self, vm: &Value, tone: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachine",
             namespace: object::namespace(vm),
             name: object::name(vm),
             uid: object::uid(vm),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use self::plan::ScheduleStep;
-use crate::event::{self, About};
+use crate::event::{self, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_deleting, is_merged};
 use crate::reconcile::{
@@ -117,7 +117,7 @@ impl ScheduleReconciler {
         match self.objects.create(BACKUPS, object::namespace(schedule), &wanted).await {
             Err(failure) if is_refused(&failure, 409) => Ok(()),
             Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
-                let about = About {
+                let regarding = Regarding {
                     api_version: "harvesterhci.io/v1beta1",
                     kind: "ScheduleVMBackup",
                     namespace: object::namespace(schedule),
@@ -125,7 +125,7 @@ impl ScheduleReconciler {
                     uid: object::uid(schedule),
                 };
                 let message = format!("no backup is made: {}", refusal.message);
-                event::warn(&self.objects.0, SOURCE, &about, "FailedCreating", message).await;
+                event::warn(&self.objects.0, SOURCE, &regarding, "FailedCreating", message).await;
                 Ok(())
             }
             made => {

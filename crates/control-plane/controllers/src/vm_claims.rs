@@ -7,7 +7,7 @@ mod plan;
 use kube::Client;
 use serde_json::Value;
 
-use crate::event::{self, About};
+use crate::event::{self, Regarding};
 use crate::key::ObjectKey;
 use crate::object;
 use crate::reconcile::{
@@ -106,7 +106,7 @@ impl VmClaimsReconciler {
         if waits {
             return Ok(ReconcileResult::Retry);
         }
-        self.patch(machine, &patch, "let go of the machine").await
+        self.patch(machine, &patch, "release the machine").await
     }
 
     async fn patch(
@@ -123,14 +123,14 @@ impl VmClaimsReconciler {
     }
 
     async fn complain(&self, machine: &Value, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachine",
             namespace: object::namespace(machine),
             name: object::name(machine),
             uid: object::uid(machine),
         };
-        event::warn(&self.0.0, SOURCE, &about, reason, message).await;
+        event::warn(&self.0.0, SOURCE, &regarding, reason, message).await;
     }
 }
 

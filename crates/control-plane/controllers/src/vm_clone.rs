@@ -20,7 +20,7 @@ use serde_json::Value;
 use tracing::info;
 
 use crate::condition;
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_deleting, is_merged, is_true, text};
 use crate::reconcile::{
@@ -263,14 +263,14 @@ impl VmCloneReconciler {
     }
 
     async fn update_status(&self, clone: &Value, tone: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "clone.kubevirt.io/v1beta1",
             kind: "VirtualMachineClone",
             namespace: object::namespace(clone),
             name: object::name(clone),
             uid: object::uid(clone),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 
     async fn record_event(

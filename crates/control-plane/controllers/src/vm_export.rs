@@ -29,7 +29,7 @@ use crate::resource::{
 };
 
 const EXPORTS: Resource = Resource::new("export.kubevirt.io", "v1", "virtualmachineexports");
-/// Stands for all instances of a namespace: any may use a claim.
+/// Represents all instances of a namespace: any may use a claim.
 const ANY: &str = "*";
 
 /// Exports, and the objects that they were seen to wait for.
@@ -86,8 +86,8 @@ impl Reconciler for ExportReconciler {
                 .doing("delete an export that has expired");
         }
         self.make_token(&object, &export).await?;
-        let standing = self.phase_of(key, &object, &export).await?;
-        let patch = plan::status(&object, &export, &standing, self.proxy.as_ref(), clock::now());
+        let phase = self.phase_of(key, &object, &export).await?;
+        let patch = plan::status(&object, &export, &phase, self.proxy.as_ref(), clock::now());
         if !is_merged(&object, &patch) {
             let written =
                 self.objects.merge_status(EXPORTS, &key.namespace, &key.name, &patch).await;
@@ -245,7 +245,7 @@ mod tests {
         fake.create("kubevirt.io/virtualmachineinstances", "n", vmi);
         reconciler.reconcile(&key).await.unwrap();
         assert_eq!(status()["phase"], "Pending");
-        assert_eq!(status()["links"], Value::Null, "what is used cannot be downloaded");
+        assert_eq!(status()["links"], Value::Null, "a claim in use cannot be downloaded");
         let old = json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}});
         fake.merge(KIND, "n", "e", &old);
         reconciler.reconcile(&key).await.unwrap();

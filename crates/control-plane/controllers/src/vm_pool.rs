@@ -11,7 +11,7 @@ use kube::Client;
 use serde_json::Value;
 
 use self::plan::{PoolInput, PoolPlan};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_merged, name};
 use crate::reconcile::{
@@ -128,7 +128,7 @@ impl VmPoolReconciler {
                     let message = format!("Created VM {namespace}/{}", name(&vm));
                     self.update_status(pool, EventType::Normal, "SuccessfulCreate", message).await;
                 }
-                // Somebody else's, or made by an attempt that did not see the answer.
+                // Another owner's, or made by an attempt that did not see the answer.
                 Err(failure) if is_refused(&failure, 409) => {}
                 Err(failure @ kube::Error::Api(_)) => {
                     return Ok(Some(self.refused(pool, failure).await));
@@ -210,14 +210,14 @@ impl VmPoolReconciler {
     }
 
     async fn update_status(&self, pool: &Value, tone: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "pool.kubevirt.io/v1beta1",
             kind: "VirtualMachinePool",
             namespace: object::namespace(pool),
             name: name(pool),
             uid: object::uid(pool),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(vm["spec"]["template"]["spec"]["domain"]["a"], 2);
         assert_eq!(vm["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], "p-2");
         pooler.reconcile(&key).await.unwrap();
-        assert_eq!(fake.names(REVISION), ["p-2"], "the first is needed no more");
+        assert_eq!(fake.names(REVISION), ["p-2"], "the first is no longer needed");
         let pool = fake.get(POOL, "n", "p").unwrap();
         assert_eq!(pool["status"]["replicas"], 1);
         assert_eq!(pool["status"]["labelSelector"], "app=a");

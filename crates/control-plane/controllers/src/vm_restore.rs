@@ -1,7 +1,7 @@
 //! Machines go back to a snapshot, or begin as one: each captured disk becomes a new claim, and
 //! then the machine becomes what it was, with those.
 //!
-//! The machine that is replaced must stand still. Its former claims stay, as with KubeVirt;
+//! The machine that is replaced must be stopped. Its former claims stay, as with KubeVirt;
 //! data volumes that were made for it go.
 
 mod plan;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use self::plan::{Restored, TargetReadiness};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, is_deleting, is_merged, is_true, text};
@@ -115,7 +115,7 @@ impl VmRestoreReconciler {
         Self { objects: Objects(client), waiting }
     }
 
-    /// Whether the machine stands still; if not, what is done instead.
+    /// Whether the machine is stopped; if not, what is done instead.
     async fn await_target(
         &self,
         restore: &Value,
@@ -240,7 +240,7 @@ impl VmRestoreReconciler {
         self.update_status(restore, &plan::complete(restore, &former, clock::now())).await
     }
 
-    /// The restore goes with the machine that it is for, unless it is somebody else's.
+    /// The restore goes with the machine that it is for, unless it has another owner.
     async fn adopt(&self, restore: &Value, vm: &Value) -> Result<(), ReconcileError> {
         let Some(patch) = plan::adoption(restore, vm) else { return Ok(()) };
         let (namespace, name) = (object::namespace(restore), object::name(restore));
@@ -250,7 +250,7 @@ impl VmRestoreReconciler {
         }
     }
 
-    /// Says once why it cannot go on, and looks again.
+    /// Reports once why it cannot go on, and retries.
     async fn stall(
         &self,
         restore: &Value,
@@ -270,14 +270,14 @@ impl VmRestoreReconciler {
     }
 
     async fn record_event(&self, restore: &Value, tone: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "snapshot.kubevirt.io/v1beta1",
             kind: "VirtualMachineRestore",
             namespace: object::namespace(restore),
             name: object::name(restore),
             uid: object::uid(restore),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 
     async fn update_status(

@@ -89,6 +89,11 @@ impl Reconciler for VmSnapshotReconciler {
             return self.update_status(VM_SNAPSHOTS, &snapshot, &patch).await;
         }
         match content {
+            Some(content) if !source::is_own_content(&snapshot, &content) => {
+                self.unmark(&snapshot).await?;
+                let patch = plan::failed(&snapshot, source::FOREIGN_CONTENT, clock::now());
+                self.update_status(VM_SNAPSHOTS, &snapshot, &patch).await
+            }
             Some(content) => self.proceed(key, &snapshot, &content).await,
             None => self.begin(key, &snapshot).await,
         }
@@ -163,7 +168,7 @@ impl VmSnapshotReconciler {
         if other.doing("get the snapshot in progress")?.is_some_and(|own| !plan::is_over(&own)) {
             return Ok(false);
         }
-        // Refused if somebody else wrote the machine meanwhile, another snapshot for instance.
+        // Refused if another client wrote the machine meanwhile, another snapshot for instance.
         let patch = json!({"metadata": object::version(vm),
             "status": {"snapshotInProgress": key.name}});
         self.update_status(VMS, vm, &patch).await.map(|_| true)
@@ -292,7 +297,7 @@ impl VmSnapshotReconciler {
         let patch = json!({"metadata": meta});
         match self.objects.merge(VM_SNAPSHOTS, namespace, name, &patch).await {
             Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
-            written => written.map(|_| ReconcileResult::Done).doing("let go of the snapshot"),
+            written => written.map(|_| ReconcileResult::Done).doing("release the snapshot"),
         }
     }
 

@@ -19,32 +19,18 @@ const VERSIONS: Resource =
     Resource::new("harvesterhci.io", "v1beta1", "virtualmachinetemplateversions");
 const IMAGES: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachineimages");
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum VmTemplateKey {
-    Template(ObjectKey),
-    Version(ObjectKey),
-    /// Versions of any template may wait for an image.
-    Images,
-}
-
+/// All templates are decided together, under one key: two versions that come at the same time would
+/// get the same number otherwise.
 #[derive(Debug, Default)]
 pub(crate) struct Templates;
 
 impl EventMapper for Templates {
-    type Key = VmTemplateKey;
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &ObjectChange) -> Vec<VmTemplateKey> {
-        let ObjectChange::Object { kind, namespace, name, .. } = touch else { return Vec::new() };
-        let key = || ObjectKey::new(namespace, name);
-        if TEMPLATES.is(kind) {
-            vec![VmTemplateKey::Template(key())]
-        } else if VERSIONS.is(kind) {
-            vec![VmTemplateKey::Version(key())]
-        } else if IMAGES.is(kind) {
-            vec![VmTemplateKey::Images]
-        } else {
-            Vec::new()
-        }
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let (ObjectChange::Object { kind, .. } | ObjectChange::Missed(kind)) = touch;
+        let concerns = [TEMPLATES, VERSIONS, IMAGES].iter().any(|own| own.is(kind));
+        if concerns { vec![ObjectKey::new("", TEMPLATES.plural)] } else { Vec::new() }
     }
 }
 
@@ -57,42 +43,31 @@ impl VmTemplateReconciler {
 
     /// Numbers all versions of a template that have none, the oldest first, and keeps the
     /// template's own account of them.
-    async fn template(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
-        let (namespace, name) = (&*key.namespace, &*key.name);
-        let found = self.0.get(TEMPLATES, namespace, name).await.doing("get the template")?;
-        let Some(template) = found.filter(|own| !object::is_deleting(own)) else {
-            return Ok(ReconcileResult::Done);
-        };
-        let all = self.0.list(VERSIONS, namespace, "").await.doing("list versions")?;
-        let mut versions = plan::versions_of(&template, all);
-        let images = self.0.list(IMAGES, "", "").await.doing("list images")?;
+    async fn template(
+        &self,
+        template: &Value,
+        all: &[Value],
+        images: &[Value],
+    ) -> Result<(), ReconcileError> {
+        let mut versions = plan::versions_of(template, all);
+        let mut last = plan::last_number(template, &versions);
         for version in &mut versions {
-            let number = plan::next_number(&template, version);
-            let Some(patch) = plan::version(&template, version, number, &images, clock::now())
-            else {
+            let number = plan::number(version).unwrap_or(last + 1);
+            last = last.max(number);
+            let Some(patch) = plan::version(template, version, number, images, clock::now()) else {
                 continue;
             };
-            let name = object::name(version).to_owned();
+            let (namespace, name) = (object::namespace(version), object::name(version).to_owned());
             *version = match self.0.merge(VERSIONS, namespace, &name, &patch).await {
                 Err(failure) if is_refused(&failure, 404) => continue,
                 written => written.doing("number a version")?,
             };
-            // The number is taken before the next one is given.
-            return self
-                .account(key, &template, &versions)
-                .await
-                .map(|_| ReconcileResult::Again(NOW));
         }
-        self.account(key, &template, &versions).await
+        self.account(template, &versions).await
     }
 
-    async fn account(
-        &self,
-        key: &ObjectKey,
-        template: &Value,
-        versions: &[Value],
-    ) -> Result<ReconcileResult, ReconcileError> {
-        let (namespace, name) = (&*key.namespace, &*key.name);
+    async fn account(&self, template: &Value, versions: &[Value]) -> Result<(), ReconcileError> {
+        let (namespace, name) = (object::namespace(template), object::name(template));
         if let Some(patch) = plan::default_version(template, versions) {
             let written = self.0.merge(TEMPLATES, namespace, name, &patch).await;
             written.doing("name the default version")?;
@@ -101,38 +76,57 @@ impl VmTemplateReconciler {
             let written = self.0.merge_status(TEMPLATES, namespace, name, &patch).await;
             written.doing("write the template's status")?;
         }
-        Ok(ReconcileResult::Done)
-    }
-
-    async fn version(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
-        let found = self.0.get(VERSIONS, &key.namespace, &key.name).await.doing("get a version")?;
-        let template = found.as_ref().and_then(plan::template_of);
-        match template {
-            Some(template) => self.template(&template).await,
-            None => Ok(ReconcileResult::Done),
-        }
-    }
-
-    async fn images(&self) -> Result<ReconcileResult, ReconcileError> {
-        let all = self.0.list(TEMPLATES, "", "").await.doing("list templates")?;
-        for template in &all {
-            self.template(&ObjectKey::of(template)).await?;
-        }
-        Ok(ReconcileResult::Done)
+        Ok(())
     }
 }
 
-/// Another version may wait for its number.
-const NOW: std::time::Duration = std::time::Duration::ZERO;
-
 impl Reconciler for VmTemplateReconciler {
-    type Key = VmTemplateKey;
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, work: &VmTemplateKey) -> Result<ReconcileResult, ReconcileError> {
-        match work {
-            VmTemplateKey::Template(key) => self.template(key).await,
-            VmTemplateKey::Version(key) => self.version(key).await,
-            VmTemplateKey::Images => self.images().await,
+    async fn reconcile(&self, _: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
+        let templates = self.0.list(TEMPLATES, "", "").await.doing("list templates")?;
+        let versions = self.0.list(VERSIONS, "", "").await.doing("list versions")?;
+        let images = self.0.list(IMAGES, "", "").await.doing("list images")?;
+        let mut result = Ok(ReconcileResult::Done);
+        for template in templates.iter().filter(|own| !object::is_deleting(own)) {
+            // One that cannot be written does not keep the others from being complete.
+            if let Err(failure) = self.template(template, &versions, &images).await {
+                result = Err(failure);
+            }
         }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::Fake;
+
+    const KINDS: &str = "harvesterhci.io";
+
+    #[tokio::test]
+    async fn versions_get_different_numbers_whatever_the_template_knows() {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let kind = |plural: &str| format!("{KINDS}/{plural}");
+        let (templates, versions) = (kind(TEMPLATES.plural), kind(VERSIONS.plural));
+        fake.create(&templates, "n", json!({"metadata": {"name": "linux"}, "spec": {}}));
+        let reconciler = VmTemplateReconciler::new(fake.client());
+        let number =
+            |name: &str| fake.get(&versions, "n", name).unwrap()["status"]["version"].clone();
+        for (name, expected) in [("a", 1), ("b", 2)] {
+            let version = json!({"metadata": {"name": name}, "spec": {"templateId": "n/linux"}});
+            fake.create(&versions, "n", version);
+            // As if its account had not been written yet.
+            fake.merge(&templates, "n", "linux", &json!({"status": null}));
+            reconciler.reconcile(&ObjectKey::new("", TEMPLATES.plural)).await.unwrap();
+            assert_eq!(number(name), expected);
+        }
+        let template = fake.get(&templates, "n", "linux").unwrap();
+        assert_eq!(template["status"]["latestVersion"], 2);
+        assert_eq!(template["spec"]["defaultVersionId"], "n/a");
     }
 }

@@ -278,15 +278,15 @@ mod tests {
         fake.create(requests, "n", request);
         let reconciler = TemplateRequestReconciler::new(fake.client(), Dependents::default());
         let key = ObjectKey::new("n", "r");
-        let told = || {
+        let message = || {
             let request = fake.get(requests, "n", "r").unwrap();
             request["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned()
         };
         reconciler.reconcile(&key).await.unwrap();
-        assert_eq!(told(), "VirtualMachine n/m does not exist");
+        assert_eq!(message(), "VirtualMachine n/m does not exist");
         fake.create("kubevirt.io/virtualmachines", "n", json!({"metadata": {"name": "m"}}));
         reconciler.reconcile(&key).await.unwrap();
-        assert_eq!(told(), "a snapshot of the VirtualMachine is taken");
+        assert_eq!(message(), "a snapshot of the VirtualMachine is taken");
         let uid = fake.get(requests, "n", "r").unwrap()["metadata"]["uid"].clone();
         let name = format!("tmp-template-{}", uid.as_str().unwrap());
         let snapshots = "snapshot.kubevirt.io/virtualmachinesnapshots";
@@ -298,11 +298,11 @@ mod tests {
             "source": {"virtualMachine": {"metadata": {"name": "m"}, "spec": {}}}}});
         fake.create("snapshot.kubevirt.io/virtualmachinesnapshotcontents", "n", content);
         reconciler.reconcile(&key).await.unwrap();
-        assert_eq!(told(), "DataVolume n/t-root is being copied");
+        assert_eq!(message(), "DataVolume n/t-root is being copied");
         let done = json!({"status": {"phase": "Succeeded"}});
         fake.merge("cdi.kubevirt.io/datavolumes", "n", "t-root", &done);
         reconciler.reconcile(&key).await.unwrap();
-        assert_eq!(told(), "VirtualMachineTemplate t was created");
+        assert_eq!(message(), "VirtualMachineTemplate t was created");
         let template = fake.get("template.kubevirt.io/virtualmachinetemplates", "n", "t").unwrap();
         assert_eq!(template["status"]["conditions"][0]["status"], "True");
         assert_eq!(fake.get(snapshots, "n", &name), None);

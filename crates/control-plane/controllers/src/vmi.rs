@@ -1,8 +1,8 @@
 //! Giving instances of virtual machines a place: waiting for their storage, choosing a
 //! node, handing over to it, and ending what a lost node left behind.
 //!
-//! After the hand-over the node's agent writes the status; here only the pod that stands
-//! for the instance is kept in step.
+//! After the hand-over the node's agent writes the status; here only the pod that represents
+//! the instance is kept in step.
 
 mod claims;
 mod event_mapper;
@@ -33,9 +33,10 @@ use virt::{ClusterConfig, OverheadRatio};
 pub(crate) use self::event_mapper::{VmiKey, WaitingInstances};
 use self::ledger::CapacityLedger;
 use self::node::NodeState;
+use self::placement::SchedulingError;
 use self::plan::VmiStage;
 use self::storage::{ClaimsSummary, Need, Wait};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::ObjectKey;
 use crate::object::{self, is_merged, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult, Reconciler};
@@ -106,7 +107,7 @@ impl VmiReconciler {
         }
     }
 
-    /// Looks for a place, and hands over if there is one.
+    /// Chooses a node, and hands over if there is one.
     async fn place(&self, key: &ObjectKey, vmi: &Value) -> Result<ReconcileResult, ReconcileError> {
         let names = storage::claim_names(&vmi["spec"]);
         let keys: BTreeSet<ObjectKey> =
@@ -139,11 +140,11 @@ impl VmiReconciler {
             }
             // Room that another instance holds only until its pod is accepted may be given back.
             Err(_) if self.ledger.has_unconfirmed(key) => Ok(ReconcileResult::Retry),
-            Err(reason) => self.unschedulable(vmi, reason).await,
+            Err(error) => self.unschedulable(vmi, &error).await,
         }
     }
 
-    /// Says what is waited for; a claim that waits for its consumer is told the node.
+    /// Reports what is waited for; a claim that waits for its consumer is assigned the node.
     async fn wait(
         &self,
         key: &ObjectKey,
@@ -156,9 +157,9 @@ impl VmiReconciler {
             self.waiting.wait_for_resources(key);
             let nodes = self.nodes().await?;
             let sized = requests::with_ratio(vmi, self.overhead_ratio().await?);
-            let node = match self.ledger.look(&sized, &storage.reach, &nodes) {
+            let node = match self.ledger.choose(&sized, &storage.reach, &nodes) {
                 Ok(node) => node,
-                Err(reason) => return self.unschedulable(vmi, reason).await,
+                Err(error) => return self.unschedulable(vmi, &error).await,
             };
             self.waiting.remove_scheduled(key);
             for claim in &storage.unassigned {
@@ -181,8 +182,9 @@ impl VmiReconciler {
     async fn unschedulable(
         &self,
         vmi: &Value,
-        reason: String,
+        error: &SchedulingError,
     ) -> Result<ReconcileResult, ReconcileError> {
+        let reason = error.to_string();
         let patch = plan::unschedulable(vmi, &reason, clock::now());
         if !is_merged(vmi, &patch) {
             self.write(vmi, &patch).await?;
@@ -240,7 +242,7 @@ impl VmiReconciler {
         }
     }
 
-    /// Drops finalizers that nobody is left for.
+    /// Drops finalizers that no party is left to remove.
     async fn release(
         &self,
         vmi: &Value,
@@ -283,14 +285,14 @@ impl VmiReconciler {
     }
 
     async fn update_status(&self, vmi: &Value, tone: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachineInstance",
             namespace: object::namespace(vmi),
             name: object::name(vmi),
             uid: object::uid(vmi),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 }
 

@@ -18,7 +18,7 @@ use virt::v1::{MigrationConfiguration, VirtualMachineInstanceMigration};
 use self::annotations::MigrationAnnotations;
 use self::plan::{MigrationInput, MigrationPhase, MigrationStep, ParallelLimits};
 use self::policy::EffectiveConfiguration;
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, text};
 use crate::reconcile::{
@@ -31,7 +31,7 @@ use crate::vmi::{TargetFinder, pod_name, pod_name_after};
 const MIGRATIONS: Resource = Resource::new("kubevirt.io", "v1", "virtualmachineinstancemigrations");
 const POLICIES: Resource = Resource::new("migrations.kubevirt.io", "v1alpha1", "migrationpolicies");
 const SOURCE: &str = "migration-controller";
-/// How often a migration looks whether its turn has come, or a target.
+/// How often a migration checks whether its turn has come, or a target.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(2);
 /// Finished migrations that are kept of each instance.
 const KEPT: usize = 5;
@@ -169,7 +169,7 @@ impl MigrationReconciler {
                 let (namespace, name) = (object::namespace(object), object::name(object));
                 let patch = json!({"metadata": meta});
                 let written = self.objects.merge(MIGRATIONS, namespace, name, &patch).await;
-                written.doing("let the migration go")?;
+                written.doing("release the migration")?;
                 Ok(ReconcileResult::Done)
             }
             _ => Ok(ReconcileResult::Done),
@@ -195,13 +195,14 @@ impl MigrationReconciler {
                 self.enter(object, MigrationPhase::Failed, None).await
             }
             Err(reason) => {
+                let reason = reason.to_string();
                 self.record_event(object, EventType::Warning, "FailedScheduling", &reason).await;
                 Ok(ReconcileResult::Again(QUEUE_INTERVAL * 5))
             }
         }
     }
 
-    /// Tells the instance's node where it goes.
+    /// Announces the target to the instance's node.
     async fn announce(
         &self,
         object: &Value,
@@ -341,14 +342,14 @@ impl MigrationReconciler {
     }
 
     async fn record_event(&self, object: &Value, kind: EventType, reason: &str, message: &str) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachineInstanceMigration",
             namespace: object::namespace(object),
             name: object::name(object),
             uid: object::uid(object),
         };
-        event::record(&self.objects.0, SOURCE, &about, kind, reason, message.to_owned()).await;
+        event::record(&self.objects.0, SOURCE, &regarding, kind, reason, message.to_owned()).await;
     }
 }
 

@@ -7,7 +7,7 @@ use client::Fault;
 use kube::Client;
 use serde_json::Value;
 
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_merged};
 use crate::reconcile::{
@@ -146,14 +146,14 @@ impl ReplicaSetReconciler {
     }
 
     async fn update_status(&self, set: &Value, tone: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachineInstanceReplicaSet",
             namespace: object::namespace(set),
             name: object::name(set),
             uid: object::uid(set),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
 }
 

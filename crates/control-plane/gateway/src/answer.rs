@@ -35,7 +35,7 @@ impl GatewayError {
         self
     }
 
-    fn about(self, kind: &'static str, name: &str) -> Self {
+    fn with_details(self, kind: &'static str, name: &str) -> Self {
         self.with(json!({"name": name, "group": "kubevirt.io", "kind": kind}))
     }
 
@@ -55,7 +55,7 @@ impl GatewayError {
 
     pub(crate) fn not_found(kind: &'static str, name: &str) -> Self {
         let message = format!("{kind}.kubevirt.io {name:?} not found");
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(kind, name)
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with_details(kind, name)
     }
 
     pub(crate) fn no_such_path() -> Self {
@@ -66,7 +66,7 @@ impl GatewayError {
     pub(crate) fn conflict(kind: &'static str, name: &str, why: impl std::fmt::Display) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {kind}.kubevirt.io {name:?}: {why}");
-        Self::new(StatusCode::CONFLICT, "Conflict", message).about(kind, name)
+        Self::new(StatusCode::CONFLICT, "Conflict", message).with_details(kind, name)
     }
 
     pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
@@ -78,13 +78,27 @@ impl GatewayError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
-    /// The same in somebody's own words.
+    /// The same with the caller's own message.
     pub(crate) fn internal_plain(message: String) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
+    /// A refusal in plain text with 500, as Harvester's handlers answer.
+    pub(crate) fn text(message: impl Into<String>) -> Self {
+        let failure = Self::internal_plain(message.into());
+        Self { is_text: true, ..failure }
+    }
+
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
+    pub(crate) fn too_many_streams(user: &str, most: u32) -> Self {
+        let message = format!(
+            "Too many requests, please try again later: user {user:?} has {most} consoles, \
+             screens and port forwards open"
+        );
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
     }
 
     pub(crate) fn method_not_allowed() -> Self {

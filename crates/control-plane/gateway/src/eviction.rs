@@ -24,22 +24,32 @@ pub enum EvictionMode {
     DryRun,
 }
 
-/// The reason why a pod must not be evicted now, as the message of KubeVirt's webhook.
+/// Why a pod must not be evicted now, as the message of KubeVirt's webhook.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EvictionError {
+    #[error("admission webhook \"{WEBHOOK}\" denied the request: {0}")]
+    Denied(String),
+    #[error(
+        "admission webhook \"{WEBHOOK}\" denied the request: kubevirt failed {action} the vmi: {message}"
+    )]
+    Failed { action: &'static str, message: String },
+}
+
+/// Asks the eviction strategy of the instance that runs in a pod.
 pub(crate) async fn review(
     gateway: &Gateway,
     pod: &Value,
     eviction: &Value,
     mode: EvictionMode,
-) -> Result<(), String> {
+) -> Result<(), EvictionError> {
     if !is_active_launcher(pod) {
         return Ok(());
     }
     let Some(name) = instance_of(pod) else { return Ok(()) };
     let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
     let at = ObjectRoute { namespace: namespace.to_owned(), name: name.to_owned() };
-    let failed = |doing: &str, failure: GatewayError| {
-        denied(&format!("kubevirt failed {doing} the vmi: {}", failure.message))
-    };
+    let failed =
+        |action, failure: GatewayError| EvictionError::Failed { action, message: failure.message };
     let path = objects::instance_path(&at);
     let vmi = objects::find(&gateway.client, &path).await.map_err(|own| failed("getting", own))?;
     let Some(vmi) = vmi else { return Ok(()) };
@@ -48,13 +58,13 @@ pub(crate) async fn review(
     let config = ClusterConfig::new(&kubevirts["items"][0], virt::ARCHITECTURE);
     match decide(&vmi, pod, &config) {
         Decision::Allow => Ok(()),
-        Decision::Deny(why) => Err(denied(&why)),
+        Decision::Deny(why) => Err(EvictionError::Denied(why)),
         Decision::Evacuate(why) => {
             if mode == EvictionMode::Real {
                 let marked = objects::merge(&gateway.client, &path, &mark(pod, eviction)).await;
                 marked.map_err(|own| failed("marking", own))?;
             }
-            Err(denied(&why))
+            Err(EvictionError::Denied(why))
         }
     }
 }
@@ -97,10 +107,6 @@ fn mark(pod: &Value, eviction: &Value) -> Value {
         patch["metadata"] = json!({"annotations": {SOURCE_ANNOTATION: "descheduler"}});
     }
     patch
-}
-
-fn denied(why: &str) -> String {
-    format!("admission webhook \"{WEBHOOK}\" denied the request: {why}")
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ async fn disk(
     let (format, end) = if compressed { ("gzip", "img.gz") } else { ("raw", "img") };
     let path =
         format!("/v1/volumes/{volume}/data?format={format}&namespace={namespace}&claim={claim}");
-    node::fetch(&*gateway.nodes, &node, &path, &format!("{claim}.{end}")).await
+    node::fetch(gateway.requester(), &node, &path, &format!("{claim}.{end}")).await
 }
 
 async fn secret_token(
@@ -174,7 +174,7 @@ fn given(parts: &request::Parts) -> Option<String> {
     Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
 
-/// Hashes are compared, so time tells nothing about the token.
+/// Hashes are compared, so the time reveals nothing about the token.
 fn is_same(one: &str, other: &str) -> bool {
     Sha256::digest(one) == Sha256::digest(other)
 }

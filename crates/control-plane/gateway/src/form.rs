@@ -51,7 +51,7 @@ impl MultipartForm {
         if boundary.is_empty() || boundary.len() > 70 {
             return None;
         }
-        // The first boundary may stand at the very beginning; a line end before it makes all equal.
+        // The first boundary may be at the very beginning; a line end before it makes all equal.
         let buffer = BytesMut::from(&b"\r\n"[..]);
         let delimiter = format!("\r\n--{boundary}").into_bytes();
         Some(Self { field, delimiter, buffer, state: FormState::Preamble, found: false })
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_refused() {
+    fn a_body_that_is_no_form_is_refused() {
         assert_eq!(read(&FORM[..FORM.len() - 10], 7), Err(FormError::Early));
         assert_eq!(read(b"--XX--\r\n", 3), Err(FormError::Missing { name: "chunk" }));
         let endless = [b"--XX\r\n".as_slice(), &vec![b'x'; 2 * LONGEST_HEAD]].concat();

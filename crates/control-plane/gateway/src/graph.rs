@@ -1,7 +1,7 @@
 //! The objects that a machine or an instance depends on, as a tree: `objectgraph`. Pure but for
 //! fetching the object and the pods of its namespace.
 //!
-//! Names only; nobody looks whether the objects exist, as a tool that copies or backs up a machine
+//! Names only; the objects' existence is not checked, as a tool that copies or backs up a machine
 //! wants to know what it would need.
 
 use http::StatusCode;
@@ -157,7 +157,7 @@ fn of_instance(vmi: &Value, pods: &Value) -> GraphNode {
     root
 }
 
-/// The pod that stands for an instance.
+/// The pod that represents an instance.
 fn launcher(pods: &Value, namespace: &str, instance: &str) -> Option<GraphNode> {
     let owned = |pod: &&Value| {
         let owners = list(pod, "/metadata/ownerReferences");

@@ -74,7 +74,7 @@ pub(crate) fn port_forward(vmi: &Value) -> Result<(), GatewayError> {
 }
 
 fn reported_by_agent(vmi: &Value) -> Result<(), GatewayError> {
-    // Upstream answers these two with 500, and scripts look at the text.
+    // Upstream answers these two with 500, and scripts read the text.
     if !is_running(vmi) {
         return Err(GatewayError::internal(NOT_RUNNING));
     }

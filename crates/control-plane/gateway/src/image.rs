@@ -4,7 +4,8 @@
 //!
 //! with a form whose field `chunk` is the file, or with the file itself as the body. The answer
 //! comes when the image is complete. With `&offset=N` the body is a part of the file, which may
-//! end anywhere; a GET of the same path says where to go on. And out of the cluster, as raw data:
+//! end anywhere; a GET of the same path says where to go on. And out of the cluster, compressed by gzip
+//! as Harvester's clients expect it, or with `?format=raw` as it is:
 //!
 //!   GET /v1/harvester/harvesterhci.io.virtualmachineimages/{namespace}/{name}/download
 
@@ -34,14 +35,14 @@ const FIELD: &str = "chunk";
 const IMAGE_READY_TIMEOUT: Duration = Duration::from_secs(60);
 const IMAGE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The image that a path outside of the API is about: namespace and name.
+/// The image that a path outside of the API names: namespace and name.
 pub fn image_of(path: &str) -> Option<(&str, &str)> {
     let path = path.strip_prefix(PREFIX)?.trim_end_matches('/');
     let (namespace, name) = path.strip_suffix(DOWNLOAD).unwrap_or(path).split_once('/')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some((namespace, name))
 }
 
-/// Whether a path is about what an image holds, not about what it is to hold.
+/// Whether a path reads the content of an image, instead of writing it.
 pub fn is_download(path: &str) -> bool {
     image_of(path).is_some() && path.trim_end_matches('/').ends_with(DOWNLOAD)
 }
@@ -54,7 +55,7 @@ pub(crate) async fn answer(gateway: &Gateway, asked: GatewayRequest) -> GatewayR
     match target(gateway, &parts).await {
         Ok((node, path)) => {
             let file = content(&parts, body)?;
-            let sent = node::pass(&*gateway.nodes, &node, &path, None, file).await;
+            let sent = node::pass(gateway.requester(), &node, &path, None, file).await;
             sent.map_err(|failure| match failure.code {
                 // The client is to go on elsewhere.
                 StatusCode::CONFLICT => failure,
@@ -76,13 +77,13 @@ async fn read(gateway: &Gateway, parts: &request::Parts) -> GatewayResult {
     let image = image(gateway, namespace, name).await?;
     let backing = backing_of(&image);
     if is_download(&path) {
-        if image["spec"]["securityParameters"]["cryptoOperation"] == "encrypt" {
-            return Err(GatewayError::bad_request("encrypted image is not supported for download"));
-        }
+        check_download(&image)?;
         let node = wait(gateway, &backing, "ready").await?;
-        let file = format!("/v1/images/{backing}/file");
+        let is_raw = parameter(parts, "format").as_deref() == Some("raw");
+        let (format, end) = if is_raw { ("raw", "raw") } else { ("gzip", "gz") };
+        let path = format!("/v1/images/{backing}/file?format={format}");
         let display = image["spec"]["displayName"].as_str().unwrap_or(name);
-        return node::fetch(&*gateway.nodes, &node, &file, &format!("{display}.raw")).await;
+        return node::fetch(gateway.requester(), &node, &path, &format!("{display}.{end}")).await;
     }
     if parameter(parts, "action").as_deref() != Some("upload") {
         return Err(GatewayError::no_such_path());
@@ -90,9 +91,9 @@ async fn read(gateway: &Gateway, parts: &request::Parts) -> GatewayResult {
     check_upload(&image, namespace, name)?;
     let node = wait(gateway, &backing, "pending").await?;
     let path = format!("/v1/images/{backing}/upload");
-    let told = node::ask(&*gateway.nodes, &node, Method::GET, &path, Bytes::new()).await?;
-    let told: Value = serde_json::from_slice(&told).map_err(GatewayError::internal)?;
-    Ok(answer::json(StatusCode::OK, &told))
+    let reply = node::ask(gateway.requester(), &node, Method::GET, &path, Bytes::new()).await?;
+    let reply: Value = serde_json::from_slice(&reply).map_err(GatewayError::internal)?;
+    Ok(answer::json(StatusCode::OK, &reply))
 }
 
 fn decoded(parts: &request::Parts) -> Result<String, GatewayError> {
@@ -173,6 +174,23 @@ fn check_upload(image: &Value, namespace: &str, name: &str) -> Result<(), Gatewa
     }
 }
 
+/// Refuses as Harvester does: in plain text and with 500.
+fn check_download(image: &Value) -> Result<(), GatewayError> {
+    if image["spec"]["securityParameters"]["cryptoOperation"] == "encrypt" {
+        return Err(GatewayError::text("encrypted image is not supported for download"));
+    }
+    let conditions = image["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    if conditions.any(|own| own["type"] == "Imported" && own["status"] == "True") {
+        return Ok(());
+    }
+    Err(not_imported())
+}
+
+fn not_imported() -> GatewayError {
+    GatewayError::text("please wait until the image has been imported")
+}
+
 fn backing_of(image: &Value) -> String {
     format!("vmi-{}", image["metadata"]["uid"].as_str().unwrap_or_default())
 }
@@ -190,8 +208,7 @@ async fn wait(gateway: &Gateway, backing: &str, wanted: &str) -> Result<String, 
             return node_of(gateway, disk).await;
         }
         if wanted == "ready" {
-            let message = "the image is not complete: there is nothing to download yet";
-            return Err(GatewayError::with_message(StatusCode::CONFLICT, message.into()));
+            return Err(not_imported());
         }
         if is("ready").is_some() {
             return Err(GatewayError::with_message(
@@ -276,5 +293,26 @@ mod tests {
             assert_eq!(at(wrong), None, "{wrong}");
         }
         assert_eq!(image_of("/v1/harvester/nodes/n/i"), None);
+    }
+
+    #[test]
+    fn only_plain_and_complete_images_are_downloaded() {
+        let image = |operation: &str, imported: &str| {
+            serde_json::json!({
+                "spec": {"securityParameters": {"cryptoOperation": operation}},
+                "status": {"conditions": [{"type": "Imported", "status": imported}]},
+            })
+        };
+        for (operation, imported, refusal) in [
+            ("", "True", None),
+            ("decrypt", "True", None),
+            ("encrypt", "True", Some("encrypted image is not supported for download")),
+            ("", "Unknown", Some("please wait until the image has been imported")),
+        ] {
+            let checked = check_download(&image(operation, imported)).err();
+            let message = checked.as_ref().map(|failure| &*failure.message);
+            assert_eq!(message, refusal, "{operation} {imported}");
+            assert!(checked.is_none_or(|failure| failure.code == 500));
+        }
     }
 }

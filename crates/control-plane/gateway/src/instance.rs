@@ -53,12 +53,14 @@ pub(crate) async fn answer(
     if act == InstanceAct::Screenshot && !query.is_empty() {
         path = format!("{path}?{query}");
     }
-    let told = node::ask(&*gateway.nodes, node_of(&vmi)?, method, &path, body).await?;
+    let reply =
+        node::ask(gateway.requester().for_machine(&vmi), node_of(&vmi)?, method, &path, body)
+            .await?;
     Ok(match kind {
         AnswerKind::Nothing => answer::empty(StatusCode::OK),
-        AnswerKind::Json => answer::with_type(StatusCode::OK, "application/json", told),
-        AnswerKind::Text => answer::with_type(StatusCode::OK, "text/plain; charset=utf-8", told),
-        AnswerKind::Picture => answer::with_type(StatusCode::OK, "image/png", told),
+        AnswerKind::Json => answer::with_type(StatusCode::OK, "application/json", reply),
+        AnswerKind::Text => answer::with_type(StatusCode::OK, "text/plain; charset=utf-8", reply),
+        AnswerKind::Picture => answer::with_type(StatusCode::OK, "image/png", reply),
     })
 }
 

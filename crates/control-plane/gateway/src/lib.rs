@@ -41,6 +41,7 @@ mod version;
 
 use std::sync::Arc;
 
+use base::KeyedLimit;
 use bytes::Bytes;
 use client::Caller;
 use http::request;
@@ -49,11 +50,11 @@ use hyper::upgrade::OnUpgrade;
 use kube::Client;
 
 pub use answer::GatewayReply;
-pub use eviction::EvictionMode;
+pub use eviction::{EvictionError, EvictionMode};
 pub use export::owns as owns_export;
 pub use image::{image_of, is_download};
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
-pub use node::{NodeConnection, Nodes, report};
+pub use node::{GRANT, NodeConnection, NodeRequest, Nodes, ReportError, report};
 pub use route::{
     GROUP, RESOURCES, Row, TEMPLATE_GROUP, TEMPLATE_RESOURCES, TEMPLATE_VERSIONS, UPLOAD_GROUP,
     VERSIONS, subresource,
@@ -63,6 +64,9 @@ pub use upload::owns as owns_path;
 
 use answer::GatewayResult;
 use route::Route;
+
+/// Open consoles, screens and port forwards of one user, unless another limit is given.
+pub const DEFAULT_STREAMS_PER_USER: u32 = 200;
 
 /// The body of a request, whatever transport it came by.
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -86,6 +90,10 @@ pub struct Gateway {
     impersonator: Client,
     nodes: Arc<dyn Nodes>,
     counts: metrics::Counts,
+    /// Open streams by user.
+    streams: KeyedLimit,
+    /// The user of the request that is answered; grants for nodes name it.
+    user: Arc<str>,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -98,11 +106,39 @@ impl Gateway {
     /// `client` may read and patch machines, instances, claims and volumes everywhere.
     /// `impersonator` may act as any user.
     pub fn new(client: Client, impersonator: Client, nodes: Arc<dyn Nodes>) -> Self {
-        Self { client, impersonator, nodes, counts: metrics::Counts::default() }
+        let user = "system:anonymous".into();
+        let counts = metrics::Counts::default();
+        let streams = KeyedLimit::new(DEFAULT_STREAMS_PER_USER);
+        Self { client, impersonator, nodes, counts, streams, user }
+    }
+
+    /// The same with another limit of open consoles, screens and port forwards of one user.
+    #[must_use]
+    pub fn with_streams_per_user(mut self, most: u32) -> Self {
+        self.streams = KeyedLimit::new(most);
+        self
+    }
+
+    /// The same for requests of this user.
+    fn of(&self, asked: &GatewayRequest) -> Self {
+        let mut own = self.clone();
+        if let Some(caller) = asked.caller.as_ref().filter(|caller| !caller.name.is_empty()) {
+            own.user = caller.name.as_str().into();
+        }
+        own
+    }
+
+    /// Requests to nodes for the user of the request that is answered.
+    fn requester(&self) -> node::NodeRequester<'_> {
+        node::NodeRequester { nodes: &*self.nodes, user: &self.user, machine: None }
     }
 
     /// A request to one of the groups.
     pub async fn answer(&self, asked: GatewayRequest) -> GatewayReply {
+        self.of(&asked).answer_as(asked).await
+    }
+
+    async fn answer_as(&self, asked: GatewayRequest) -> GatewayReply {
         if metrics::owns(asked.parts.uri.path()) {
             let outcome = metrics::answer(self, &asked.parts).await;
             return outcome.unwrap_or_else(|failure| failure.reply());
@@ -120,26 +156,26 @@ impl Gateway {
 
     /// A request to a path of the upload proxy (see [`owns_path`]).
     pub async fn upload(&self, asked: GatewayRequest) -> GatewayReply {
-        upload::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
+        upload::answer(&self.of(&asked), asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
     /// A request to the path of an export (see [`owns_export`]).
     pub async fn export(&self, asked: GatewayRequest) -> GatewayReply {
-        export::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
+        export::answer(&self.of(&asked), asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
     /// A request for the data of an image, which [`image_of`] reads from the path.
     pub async fn image(&self, asked: GatewayRequest) -> GatewayReply {
-        image::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
+        image::answer(&self.of(&asked), asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
-    /// Why a pod must not be evicted now; `None` if it may be.
+    /// Whether a pod may be evicted now.
     pub async fn review_eviction(
         &self,
         pod: &serde_json::Value,
         eviction: &serde_json::Value,
         mode: EvictionMode,
-    ) -> Result<(), String> {
+    ) -> Result<(), EvictionError> {
         eviction::review(self, pod, eviction, mode).await
     }
 

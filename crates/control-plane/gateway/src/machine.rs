@@ -152,7 +152,7 @@ async fn carry_out(
         let operations = json!(patch.operations);
         if let Err(failure) = apply(gateway, at, patch.target, &operations, dry_run).await {
             for done in patches[..index].iter().rev().filter(|done| !done.undo.is_empty()) {
-                // The first failure is the one to tell of.
+                // The first failure is the one to report.
                 let _ = apply(gateway, at, done.target, &json!(done.undo), dry_run).await;
             }
             return Err(raced(at, failure));
@@ -177,7 +177,7 @@ async fn apply(
     objects::patch(&gateway.client, &path, operations).await.map(drop)
 }
 
-/// A test in the patch failed: somebody else was faster, which is a conflict.
+/// A test in the patch failed: another client was faster, which is a conflict.
 fn raced(at: &ObjectRoute, failure: GatewayError) -> GatewayError {
     let is_test =
         failure.message.contains("test operation") || failure.message.contains("testing value");

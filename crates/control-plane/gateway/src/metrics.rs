@@ -1,5 +1,5 @@
 //! Group `metrics.k8s.io`: the current usage of nodes and machines, for `kubectl top` and for
-//! dashboards. A machine is shown as the pod that stands for it.
+//! dashboards. A machine is shown as the pod that represents it.
 //!
 //! Nodes count; a rate needs two counts. The last ones are kept, so that a client that polls gets
 //! the mean since its last request, and only the first request has to wait.
@@ -188,7 +188,7 @@ async fn list(gateway: &Gateway, path: &str) -> Result<Vec<Value>, GatewayError>
     })
 }
 
-/// Of those pods that stand for machines which run now.
+/// Of those pods that represent running machines.
 async fn pod_list(gateway: &Gateway, pods: &[Value]) -> Vec<Value> {
     let mut spans: BTreeMap<&str, Option<Span>> = BTreeMap::new();
     let mut items = Vec::new();
@@ -259,7 +259,8 @@ async fn span(gateway: &Gateway, node: &str) -> Result<Span, GatewayError> {
 }
 
 async fn count(gateway: &Gateway, node: &str) -> Result<Count, GatewayError> {
-    let bytes = node::ask(&*gateway.nodes, node, Method::GET, "/v1/usage", Bytes::new()).await?;
+    let bytes =
+        node::ask(gateway.requester(), node, Method::GET, "/v1/usage", Bytes::new()).await?;
     let report = serde_json::from_slice(&bytes).map_err(GatewayError::internal)?;
     Ok(Count { at: Instant::now(), report })
 }

@@ -26,7 +26,42 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeConnection for T {}
 /// How nodes are reached.
 pub trait Nodes: Send + Sync {
     fn connect<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn NodeConnection>>>;
+
+    /// The grant that shows the node that the request is allowed, for the header [`GRANT`].
+    fn grant(&self, _: &NodeRequest<'_>) -> Option<String> {
+        None
+    }
 }
+
+/// One request to a node.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeRequest<'a> {
+    pub node: &'a str,
+    pub method: &'a str,
+    /// Path and query.
+    pub path: &'a str,
+    pub user: &'a str,
+    /// The uid of the machine that the request is for.
+    pub machine: Option<&'a str>,
+}
+
+/// Sends requests to nodes for one user.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeRequester<'a> {
+    pub(crate) nodes: &'a dyn Nodes,
+    pub(crate) user: &'a str,
+    pub(crate) machine: Option<&'a str>,
+}
+
+impl<'a> NodeRequester<'a> {
+    /// For requests about this machine, and no other of its name.
+    pub(crate) fn for_machine(self, vmi: &'a serde_json::Value) -> Self {
+        Self { machine: vmi["metadata"]["uid"].as_str(), ..self }
+    }
+}
+
+/// The header with the grant of a request.
+pub const GRANT: &str = "sheaf-grant";
 
 /// The protocol of streams in the `Upgrade` header.
 const PROTOCOL: HeaderValue = HeaderValue::from_static("sheaf-stream");
@@ -35,7 +70,7 @@ const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
 
 /// One request and its whole answer.
 pub(crate) async fn ask(
-    nodes: &dyn Nodes,
+    requester: NodeRequester<'_>,
     node: &str,
     method: Method,
     path: &str,
@@ -48,23 +83,34 @@ pub(crate) async fn ask(
         .header(CONTENT_TYPE, "application/json")
         .body(whole(body))
         .map_err(GatewayError::internal)?;
-    let answer = send(nodes, node, request).await?;
+    let answer = send(requester, node, request).await?;
     let code = answer.status();
     let body = http_body_util::Limited::new(answer.into_body(), ANSWER_LIMIT);
     let bytes = body.collect().await.map_err(|error| lost(node, &*error))?.to_bytes();
     if code.is_success() { Ok(bytes) } else { Err(refused(code, &bytes)) }
 }
 
+/// Why a node sent no files about itself.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// With the message of the node, or of the connection to it.
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    NoJson(#[from] serde_json::Error),
+}
+
 /// Files about a node for a support bundle: names and contents.
-pub async fn report(nodes: &dyn Nodes, node: &str) -> Result<Vec<(String, String)>, String> {
-    let asked = ask(nodes, node, Method::GET, "/v1/report", Bytes::new()).await;
-    let bytes = asked.map_err(|error| error.message)?;
-    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+pub async fn report(nodes: &dyn Nodes, node: &str) -> Result<Vec<(String, String)>, ReportError> {
+    let requester = NodeRequester { nodes, user: "system:sheaf-gateway", machine: None };
+    let asked = ask(requester, node, Method::GET, "/v1/report", Bytes::new()).await;
+    let bytes = asked.map_err(|error| ReportError::Refused(error.message))?;
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// A request with a body that is as long as it is, passed on as it arrives.
 pub(crate) async fn pass(
-    nodes: &dyn Nodes,
+    requester: NodeRequester<'_>,
     node: &str,
     path: &str,
     length: Option<HeaderValue>,
@@ -74,7 +120,8 @@ pub(crate) async fn pass(
     if let Some(length) = length {
         request = request.header(CONTENT_LENGTH, length);
     }
-    let answer = send(nodes, node, request.body(body).map_err(GatewayError::internal)?).await?;
+    let request = request.body(body).map_err(GatewayError::internal)?;
+    let answer = send(requester, node, request).await?;
     let code = answer.status();
     let bytes = answer.into_body().collect().await.map_err(|error| lost(node, &error))?.to_bytes();
     if code.is_success() { Ok(()) } else { Err(refused(code, &bytes)) }
@@ -82,10 +129,15 @@ pub(crate) async fn pass(
 
 /// A file of a node, passed on as it arrives. If the node is lost meanwhile the answer is shorter
 /// than it says, which is how a client learns of it.
-pub(crate) async fn fetch(nodes: &dyn Nodes, node: &str, path: &str, name: &str) -> GatewayResult {
+pub(crate) async fn fetch(
+    requester: NodeRequester<'_>,
+    node: &str,
+    path: &str,
+    name: &str,
+) -> GatewayResult {
     let request = Request::builder().method(Method::GET).uri(path).header(HOST, "node");
     let request = request.body(whole(Bytes::new())).map_err(GatewayError::internal)?;
-    let answer = send(nodes, node, request).await?;
+    let answer = send(requester, node, request).await?;
     let (parts, body) = answer.into_parts();
     if !parts.status.is_success() {
         let bytes = body.collect().await.map_err(|error| lost(node, &error))?.to_bytes();
@@ -101,16 +153,23 @@ pub(crate) async fn fetch(nodes: &dyn Nodes, node: &str, path: &str, name: &str)
             reply.headers_mut().insert(key, value.clone());
         }
     }
-    let plain: String = name.chars().filter(|c| c.is_ascii_graphic() && *c != '"').collect();
-    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\"")) {
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={}", quoted(name))) {
         reply.headers_mut().insert(CONTENT_DISPOSITION, value);
     }
     Ok(reply)
 }
 
+/// A file name as a header has it: without quotes where that is possible, since scripts take what is
+/// behind the `=`.
+fn quoted(name: &str) -> String {
+    let plain: String = name.chars().filter(|c| c.is_ascii_graphic() && *c != '"').collect();
+    let is_token = plain.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    if is_token { plain } else { format!("\"{plain}\"") }
+}
+
 /// A request that becomes a stream of bytes.
 pub(crate) async fn open(
-    nodes: &dyn Nodes,
+    requester: NodeRequester<'_>,
     node: &str,
     path: &str,
 ) -> Result<TokioIo<hyper::upgrade::Upgraded>, GatewayError> {
@@ -122,7 +181,7 @@ pub(crate) async fn open(
         .header(UPGRADE, PROTOCOL)
         .body(whole(Bytes::new()))
         .map_err(GatewayError::internal)?;
-    let answer = send(nodes, node, request).await?;
+    let answer = send(requester, node, request).await?;
     let code = answer.status();
     if code == StatusCode::SWITCHING_PROTOCOLS {
         let upgraded = hyper::upgrade::on(answer).await.map_err(|error| lost(node, &error))?;
@@ -133,10 +192,17 @@ pub(crate) async fn open(
 }
 
 async fn send(
-    nodes: &dyn Nodes,
+    requester: NodeRequester<'_>,
     node: &str,
-    request: Request<Body>,
+    mut request: Request<Body>,
 ) -> Result<Response<Incoming>, GatewayError> {
+    let NodeRequester { nodes, user, machine } = requester;
+    let path = request.uri().path_and_query().map_or("", |own| own.as_str());
+    let method = request.method().as_str();
+    if let Some(grant) = nodes.grant(&NodeRequest { node, method, path, user, machine }) {
+        let grant = HeaderValue::from_str(&grant).map_err(GatewayError::internal)?;
+        request.headers_mut().insert(GRANT, grant);
+    }
     let wire = nodes.connect(node).await.map_err(|error| lost(node, &error))?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(wire)).await.map_err(|error| lost(node, &error))?;

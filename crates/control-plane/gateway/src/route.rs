@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_of_paths_are_reported() {
         let below = |rest: &str| format!("{GROUP}/v1/namespaces/ns/{rest}");
         for (method, path, code) in [
             (Method::GET, "virtualmachines/vm/start", 405),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_run_a_pod_is_refused_with_what_to_do_instead() {
+    fn requests_that_would_run_a_pod_are_refused_with_an_alternative() {
         let failure = at(Method::GET, &format!("{GROUP}/v1/guestfs")).unwrap_err();
         assert_eq!(failure.code.as_u16(), 501);
         assert_eq!(

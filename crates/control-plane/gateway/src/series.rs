@@ -78,7 +78,7 @@ pub(crate) async fn answer(gateway: &Gateway, parts: &request::Parts) -> Gateway
             (node, format!("/v1/vmis/{namespace}/{name}/series?span={span}"))
         }
     };
-    let bytes = node::ask(&*gateway.nodes, &node, Method::GET, &path, Bytes::new()).await?;
+    let bytes = node::ask(gateway.requester(), &node, Method::GET, &path, Bytes::new()).await?;
     let series: Value = serde_json::from_slice(&bytes).map_err(GatewayError::internal)?;
     Ok(answer::json(StatusCode::OK, &series))
 }

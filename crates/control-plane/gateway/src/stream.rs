@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use base::KeyedSlot;
 use bytes::{Buf as _, Bytes, BytesMut};
+use client::Caller;
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::header::{
     CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
@@ -31,6 +33,7 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 /// A client that has not answered for this long is gone.
 const SILENCE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 32 * 1024;
+const MASTERS: &str = "system:masters";
 
 pub(crate) async fn answer(
     gateway: &Gateway,
@@ -54,11 +57,27 @@ pub(crate) async fn answer(
     let upgrade = asked.upgrade.ok_or_else(|| {
         GatewayError::bad_request("this connection cannot become a WebSocket; use HTTP/1.1")
     })?;
+    let slot = begin(gateway, asked.caller.as_ref())?;
     let path = format!("/v1/vmis/{}/{}/{word}", at.namespace, at.name);
     // Before the switch, so that errors can still be sent.
-    let guest = node::open(&*gateway.nodes, instance::node_of(&vmi)?, &path).await?;
-    tokio::spawn(connect(upgrade, guest, udp));
+    let requester = gateway.requester().for_machine(&vmi);
+    let guest = node::open(requester, instance::node_of(&vmi)?, &path).await?;
+    tokio::spawn(async move {
+        connect(upgrade, guest, udp).await;
+        drop(slot);
+    });
     Ok(switching(key, &asked.parts.headers))
+}
+
+/// Counts a stream of the caller; administrators are exempt.
+fn begin(gateway: &Gateway, caller: Option<&Caller>) -> Result<Option<KeyedSlot>, GatewayError> {
+    let is_exempt = |caller: &Caller| caller.groups.iter().any(|group| group == MASTERS);
+    if caller.is_some_and(is_exempt) {
+        return Ok(None);
+    }
+    let slot = gateway.streams.begin(&gateway.user);
+    slot.map(Some)
+        .ok_or_else(|| GatewayError::too_many_streams(&gateway.user, gateway.streams.most()))
 }
 
 async fn find(
@@ -109,7 +128,7 @@ async fn connect(upgrade: OnUpgrade, guest: TokioIo<Upgraded>, udp: bool) {
         socket,
         to_guest,
         from_guest: Guest { half: from_guest, rest: BytesMut::new(), udp },
-        heard: Instant::now(),
+        last_received: Instant::now(),
     };
     let code = pipe.run().await;
     let frame = CloseFrame { code, reason: "".into() };
@@ -120,7 +139,7 @@ struct Pipe {
     socket: WebSocketStream<TokioIo<Upgraded>>,
     to_guest: WriteHalf<TokioIo<Upgraded>>,
     from_guest: Guest,
-    heard: Instant,
+    last_received: Instant,
 }
 
 impl Pipe {
@@ -139,7 +158,7 @@ impl Pipe {
                     Err(_) => Err(CloseCode::Error),
                 },
                 _ = pings.tick() => {
-                    if self.heard.elapsed() > SILENCE {
+                    if self.last_received.elapsed() > SILENCE {
                         return CloseCode::Away;
                     }
                     self.close_client(Message::Ping(Bytes::new())).await
@@ -156,7 +175,7 @@ impl Pipe {
     }
 
     async fn close_guest(&mut self, message: Message) -> Result<(), CloseCode> {
-        self.heard = Instant::now();
+        self.last_received = Instant::now();
         let bytes = match message {
             Message::Binary(bytes) => bytes,
             Message::Text(text) => Bytes::copy_from_slice(text.as_bytes()),

@@ -19,7 +19,7 @@ pub(crate) async fn process(
     Ok(answer::json(StatusCode::OK, &processed))
 }
 
-/// Creates that machine as well, as the caller: a template must not lend anybody the rights of
+/// Creates that machine as well, as the caller: a template must not lend a user the rights of
 /// this server, which could clone the disks of other namespaces.
 pub(crate) async fn create(
     gateway: &Gateway,

@@ -88,7 +88,7 @@ pub(crate) async fn answer(gateway: &Gateway, asked: GatewayRequest) -> GatewayR
     let volume = volume_name(&volume);
     let length = parts.headers.get(CONTENT_LENGTH).cloned();
     let path = format!("/v1/volumes/{volume}/upload");
-    node::pass(&*gateway.nodes, &node, &path, length, asked.body).await?;
+    node::pass(gateway.requester(), &node, &path, length, asked.body).await?;
     Ok(answer::empty(StatusCode::OK))
 }
 
@@ -177,7 +177,7 @@ fn hash(token: &str) -> String {
     Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Hashes are compared, so time tells nothing about the token.
+/// Hashes are compared, so the time reveals nothing about the token.
 fn is_good(token: &str, claim: &Value, now: Timestamp) -> bool {
     let annotation = claim["metadata"]["annotations"][TICKET].as_str().unwrap_or("");
     let Some((known, ends)) = annotation.split_once('@') else { return false };

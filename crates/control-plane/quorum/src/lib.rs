@@ -8,6 +8,7 @@
 //! | `plan` | the next step of a node that becomes a member, and which member may be removed |
 //! | `voters` | which nodes vote |
 //! | `voter_watch` | supervision of the voters: which voter that is lost is replaced |
+//! | `reduction` | whether and how several management nodes become one, with SQLite |
 //! | `recovery` | whether a member may go on alone after the loss of the majority |
 //! | `members` | the member API of etcd |
 //! | `process` | the etcd process of this node, which outlives ours |
@@ -19,6 +20,7 @@ mod plan;
 mod process;
 mod record;
 mod recovery;
+mod reduction;
 #[cfg(test)]
 #[path = "../../controllers/src/seeded_rng.rs"]
 mod seeded_rng;
@@ -36,6 +38,7 @@ pub use plan::{
 pub use process::{EtcdProcess, EtcdSpec, InitialCluster, ProcessError, RunningEtcd};
 pub use record::{EtcdRecord, Phase, PhaseEvent, RecordError, WrongEvent, next_phase};
 pub use recovery::{MemberAnswer, RecoveryPlan, RecoveryRefusal, recovery};
+pub use reduction::{ManagementNode, ReductionRefusal, VoterState, may_return, reduction};
 pub use version::{EtcdVersion, Support, VersionError, find_etcd};
 pub use voter_watch::{VoterStep, VoterView, VoterWatch};
 pub use voters::VoterCandidate;

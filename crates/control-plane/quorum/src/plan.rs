@@ -10,7 +10,7 @@
 
 use crate::voters::{SeatRefusal, VoterCandidate, seat};
 
-/// Digits that tell memberships of one node apart.
+/// Digits that distinguish memberships of one node.
 const SUFFIX: usize = 8;
 
 /// One member as etcd lists it.
@@ -173,7 +173,7 @@ pub fn node_of(member: &str) -> &str {
 /// Why a member stays.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemovalRefusal {
-    #[error("node {node} serves this request: ask another management node to remove it")]
+    #[error("node {node} serves this request: run the command on another management node")]
     Own { node: String },
     #[error(
         "without node {node}, {healthy} of {voters} voters would be healthy, which is no majority: \
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_member_tells_its_node() {
+    fn the_name_of_a_member_contains_its_node() {
         for (name, node) in
             [("n1-0a1b2c3d", "n1"), ("rack-1-0a1b2c3d", "rack-1"), ("n1", "n1"), ("a-b", "a-b")]
         {

@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
@@ -27,6 +27,9 @@ const OOM_SCORE: &str = "-900";
 /// Guests that use all processors must not cost the cluster its leader.
 const NICENESS: &str = "-10";
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a process may take to become etcd; milliseconds on a host that is not overcommitted.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
+const EXEC_CHECK: Duration = Duration::from_millis(1);
 
 /// How the process is started.
 #[derive(Debug, Clone)]
@@ -44,6 +47,9 @@ pub struct EtcdSpec {
 pub enum InitialCluster {
     /// This member alone.
     New,
+    /// Those in the data of this member, which must be there: without it, etcd would begin another
+    /// cluster, empty and with the same keys.
+    Known,
     /// Members as `(name, peer URL)`, this one included.
     Existing(Vec<(String, String)>),
     /// This member alone, with its data: all others are removed (`--force-new-cluster`).
@@ -57,6 +63,12 @@ pub enum ProcessError {
     Start { source: io::Error },
     #[error("cannot use {}", path.display())]
     File { path: PathBuf, source: io::Error },
+    #[error(
+        "{} has no data of etcd, and this node is a voter: restore it, or remove the node on another \
+         management node, sheaf node remove, and join anew with an empty data directory",
+        path.display()
+    )]
+    NoData { path: PathBuf },
     #[error("cannot watch the etcd process")]
     Watch { source: io::Error },
     #[error("the etcd process does not end")]
@@ -110,6 +122,9 @@ impl EtcdProcess {
         if let Some(found) = self.find() {
             return Ok(found);
         }
+        if matches!(cluster, InitialCluster::Known | InitialCluster::Forced) && !self.has_data() {
+            return Err(ProcessError::NoData { path: self.data() });
+        }
         let path = self.spec.root.join("etcd.log");
         let log = open_log(&path).map_err(|source| ProcessError::File { path, source })?;
         // `nice` executes etcd, also if it has no right to raise the priority.
@@ -123,7 +138,13 @@ impl EtcdProcess {
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(watch)?;
         // Only a hint to the kernel, and only for root.
         let _ = std::fs::write(format!("/proc/{number}/oom_score_adj"), OOM_SCORE);
-        RunningEtcd::new(pidfd, number)
+        let running = RunningEtcd::new(pidfd, number)?;
+        // Before that it is not found: another one would be started, and a stop would miss it.
+        let (data, began) = (self.data(), Instant::now());
+        while !serves(number, &data) && !running.has_ended() && began.elapsed() < EXEC_TIMEOUT {
+            std::thread::sleep(EXEC_CHECK);
+        }
+        Ok(running)
     }
 
     /// Ends the process if it runs.
@@ -186,6 +207,13 @@ impl RunningEtcd {
         Ok(Self { pidfd, pid })
     }
 
+    /// Whether our child has ended; whoever waits for it finds out as well.
+    fn has_ended(&self) -> bool {
+        let child = WaitId::PidFd(self.pidfd.get_ref().as_fd());
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(child, options), Ok(None))
+    }
+
     /// Resolves when the process has ended.
     pub async fn ended(&self) {
         let _ = self.pidfd.readable().await;
@@ -222,7 +250,7 @@ fn serves(pid: i32, data: &Path) -> bool {
 
 fn arguments(spec: &EtcdSpec, cluster: &InitialCluster) -> Vec<String> {
     let (members, state) = match cluster {
-        InitialCluster::New | InitialCluster::Forced => {
+        InitialCluster::New | InitialCluster::Known | InitialCluster::Forced => {
             (vec![(spec.member.clone(), spec.peer_url.clone())], "new")
         }
         InitialCluster::Existing(members) => (members.clone(), "existing"),
@@ -286,6 +314,16 @@ mod tests {
     }
 
     #[test]
+    fn a_voter_without_its_data_does_not_begin_another_cluster() {
+        let dir = tempfile::tempdir().unwrap();
+        for cluster in [InitialCluster::Known, InitialCluster::Forced] {
+            let refused = process(dir.path()).ensure(&cluster);
+            assert!(matches!(refused, Err(ProcessError::NoData { .. })), "{cluster:?}");
+        }
+        assert!(!dir.path().join("etcd.log").exists(), "nothing was started");
+    }
+
+    #[test]
     fn a_process_is_known_by_its_data_directory() {
         let dir = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -296,7 +334,17 @@ mod tests {
             let mut sleeper = Command::new("sh");
             sleeper.arg0("etcd").args(["-c", "read line", "--", "--data-dir"]).arg(etcd.data());
             let mut child = sleeper.stdin(Stdio::piped()).spawn().unwrap();
-            assert_eq!(etcd.find().map(|found| found.pid), Some(child.id().cast_signed()));
+            // While it is executed, a process has no command line.
+            let began = Instant::now();
+            let found = loop {
+                match etcd.find() {
+                    None if began.elapsed() < Duration::from_secs(300) => {
+                        std::thread::sleep(EXEC_CHECK);
+                    }
+                    found => break found,
+                }
+            };
+            assert_eq!(found.map(|found| found.pid), Some(child.id().cast_signed()));
             assert!(other.find().is_none());
             etcd.stop().await.unwrap();
             assert!(etcd.find().is_none());

@@ -5,10 +5,15 @@
 //!      ▲                     │ Failed
 //!      └──── (after a while) Refused
 //!   (none) ─ JoinWanted ─► Joining ─ Promoted ─► Voter    the others
+//!
+//!   Voter ─ ReturnWanted ─► Returning ─ Exported ─► Returned ─ MoveWanted ─► Moving
+//!     ▲                        │ ExportFailed                   the last member
+//!     └────────────────────────┘
 //! ```
 //!
-//! The file is replaced by rename. `Voter` is the point of no return: from then on the objects are
-//! in etcd, and the SQLite file is not opened again. Before it, nothing that etcd holds counts.
+//! The file is replaced by rename. At `Voter` the objects are in etcd, and the SQLite file is not
+//! opened again; before it, nothing that etcd holds counts. At `Returned` they are in the SQLite file,
+//! and etcd is not started again; before it, nothing that the new file holds counts.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -33,6 +38,11 @@ pub enum Phase {
     Joining,
     /// This node votes, and its API server stores objects in etcd.
     Voter,
+    /// The objects are being written from an etcd of one member into a new SQLite file; etcd still
+    /// counts.
+    Returning,
+    /// The objects are in the SQLite file again; what is left of etcd is put aside.
+    Returned,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +57,10 @@ pub enum PhaseEvent {
     /// Other nodes run etcd, and this node becomes a member.
     JoinWanted,
     Promoted,
+    /// This is the only member, and the objects are to be in SQLite again.
+    ReturnWanted,
+    Exported,
+    ExportFailed,
 }
 
 /// An event that cannot happen in a phase.
@@ -60,15 +74,19 @@ pub struct WrongEvent {
 /// The phase after an event.
 pub fn next_phase(phase: Option<&Phase>, event: PhaseEvent) -> Result<Phase, WrongEvent> {
     match (phase, event) {
-        (None | Some(Phase::Refused { .. } | Phase::Moving), PhaseEvent::MoveWanted) => {
-            Ok(Phase::Moving)
-        }
+        (
+            None | Some(Phase::Refused { .. } | Phase::Moving | Phase::Returned),
+            PhaseEvent::MoveWanted,
+        ) => Ok(Phase::Moving),
         (Some(Phase::Moving), PhaseEvent::Copied) => Ok(Phase::Voter),
         (Some(Phase::Moving), PhaseEvent::CopyFailed { at, reason }) => {
             Ok(Phase::Refused { at, reason })
         }
         (None | Some(Phase::Joining), PhaseEvent::JoinWanted) => Ok(Phase::Joining),
         (Some(Phase::Joining), PhaseEvent::Promoted) => Ok(Phase::Voter),
+        (Some(Phase::Voter | Phase::Returning), PhaseEvent::ReturnWanted) => Ok(Phase::Returning),
+        (Some(Phase::Returning), PhaseEvent::Exported) => Ok(Phase::Returned),
+        (Some(Phase::Returning), PhaseEvent::ExportFailed) => Ok(Phase::Voter),
         (phase, event) => Err(WrongEvent { phase: phase.cloned(), event }),
     }
 }
@@ -89,6 +107,9 @@ pub struct EtcdRecord {
     /// those that clients may have seen of the members that are lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_recovering: bool,
+    /// Why the last return to SQLite failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub return_failure: Option<String>,
 }
 
 /// Why the file cannot be used.
@@ -109,7 +130,7 @@ impl EtcdRecord {
     pub fn new(phase: Phase, node: &str, address: IpAddr, others: Vec<String>) -> Self {
         let suffix = uuid::Uuid::new_v4().simple().to_string();
         let member = format!("{node}-{}", &suffix[..8]);
-        Self { phase, member, address, others, is_recovering: false }
+        Self { phase, member, address, others, is_recovering: false, return_failure: None }
     }
 
     pub fn load(path: &Path) -> Result<Option<Self>, RecordError> {
@@ -144,8 +165,24 @@ impl EtcdRecord {
         self.save(path)
     }
 
+    /// Whether the objects are in an etcd that this node is a member of.
     pub fn is_voter(&self) -> bool {
-        self.phase == Phase::Voter
+        matches!(self.phase, Phase::Voter | Phase::Returning)
+    }
+
+    /// Whether this node serves the API, from etcd or from a file of its own.
+    pub fn is_server(&self) -> bool {
+        self.phase != Phase::Joining
+    }
+
+    /// Removes the file: this node is a worker from now on.
+    pub fn remove(path: &Path) -> Result<(), RecordError> {
+        let removed = || match std::fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome
+                .and_then(|()| File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()),
+        };
+        removed().map_err(|source| RecordError::Write { path: path.to_owned(), source })
     }
 
     pub fn client_url(&self) -> String {
@@ -171,7 +208,7 @@ mod tests {
 
     #[test]
     fn only_a_complete_copy_or_a_promotion_makes_a_voter() {
-        use PhaseEvent::{Copied, JoinWanted, MoveWanted, Promoted};
+        use PhaseEvent::{Copied, JoinWanted, MoveWanted, Promoted, ReturnWanted};
         for (phase, event, expected) in [
             (None, MoveWanted, Some(Phase::Moving)),
             (Some(refused()), MoveWanted, Some(Phase::Moving)),
@@ -191,10 +228,36 @@ mod tests {
             (Some(Phase::Joining), MoveWanted, None),
             (Some(Phase::Voter), MoveWanted, None),
             (Some(Phase::Voter), failed(), None),
+            (Some(Phase::Joining), ReturnWanted, None),
+            (Some(Phase::Moving), ReturnWanted, None),
+            (None, ReturnWanted, None),
             (Some(Phase::Voter), JoinWanted, None),
         ] {
             let text = format!("{phase:?} {event:?}");
             assert_eq!(next_phase(phase.as_ref(), event).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_complete_export_ends_the_use_of_etcd() {
+        use Phase::{Moving, Returned, Returning, Voter};
+        use PhaseEvent::{Copied, ExportFailed, Exported, MoveWanted, ReturnWanted};
+        for (phase, event, expected) in [
+            (Voter, ReturnWanted, Some(Returning)),
+            (Returning, ReturnWanted, Some(Returning)),
+            (Returning, Exported, Some(Returned)),
+            (Returning, ExportFailed, Some(Voter)),
+            (Voter, Exported, None),
+            (Voter, ExportFailed, None),
+            (Returning, Copied, None),
+            (Returned, ExportFailed, None),
+            (Returned, ReturnWanted, None),
+            (Returned, MoveWanted, Some(Moving)),
+            (Returning, MoveWanted, None),
+            (Moving, Exported, None),
+        ] {
+            let text = format!("{phase:?} {event:?}");
+            assert_eq!(next_phase(Some(&phase), event).ok(), expected, "{text}");
         }
     }
 
@@ -211,6 +274,8 @@ mod tests {
         record.advance(PhaseEvent::Copied, &path).unwrap();
         assert!(EtcdRecord::load(&path).unwrap().unwrap().is_voter());
         assert!(record.advance(PhaseEvent::Copied, &path).is_err());
+        EtcdRecord::remove(&path).unwrap();
+        assert_eq!(EtcdRecord::load(&path).unwrap(), None);
         std::fs::write(&path, "{}").unwrap();
         assert!(matches!(EtcdRecord::load(&path), Err(RecordError::Damaged { .. })));
     }

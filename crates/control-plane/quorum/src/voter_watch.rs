@@ -34,7 +34,7 @@ pub enum VoterStep {
     /// Another member supervises.
     Leave,
     Nothing,
-    /// Removes a lost voter, so that a node that stands by takes its seat.
+    /// Removes a lost voter, so that a standby node takes its seat.
     Replace {
         id: u64,
         node: String,
@@ -44,8 +44,8 @@ pub enum VoterStep {
         id: u64,
         node: String,
     },
-    /// Removes a learner that is not promoted in time: etcd takes one at a time, so that nobody
-    /// else can join, and no lost voter is replaced.
+    /// Removes a learner that is not promoted in time: etcd takes one at a time, so that no other
+    /// node can join, and no lost voter is replaced.
     RemoveLearner {
         id: u64,
     },
@@ -78,8 +78,8 @@ impl VoterView<'_> {
     }
 }
 
-/// Memory of a supervisor: since when neither the etcd of a member nor the agent of its node was
-/// heard, since when a member is a learner, and since when its node is not part of the cluster.
+/// Memory of a supervisor: since when neither the etcd of a member nor the agent of its node
+/// answers, since when a member is a learner, and since when its node is not part of the cluster.
 #[derive(Debug, Default)]
 pub struct VoterWatch {
     silent: BTreeMap<u64, Duration>,
@@ -122,9 +122,9 @@ impl VoterWatch {
         Some(VoterStep::RemoveForeign { id, node: node.to_owned() })
     }
 
-    /// The voter whose seat another node gets: it has been silent for long, a node that stands by
+    /// The voter whose seat another node gets: it has been silent for long, a standby node
     /// is ready, and the voters that remain have a healthy majority. One of an even number goes in
-    /// any case: the rest outlives more failures without it, and etcd adds nobody beside it.
+    /// any case: the rest survives more failures without it, and etcd adds no member beside it.
     fn lost_voter(&self, view: &VoterView<'_>) -> Option<VoterStep> {
         // A learner is a change that is under way.
         if view.members.iter().any(|member| member.is_learner) {
@@ -137,10 +137,10 @@ impl VoterWatch {
         let (_, node) = lost.max()?;
         let voters: Vec<&str> = view.members.iter().map(|own| node_of(&own.name)).collect();
         let left: Vec<&str> = voters.iter().copied().filter(|own| *own != node).collect();
-        let stands_by = |own: &VoterCandidate<'_>| {
+        let is_standby = |own: &VoterCandidate<'_>| {
             !voters.contains(&own.node) && seat(own.node, view.candidates, &left).is_ok()
         };
-        if !voters.len().is_multiple_of(2) && !view.candidates.iter().any(stands_by) {
+        if !voters.len().is_multiple_of(2) && !view.candidates.iter().any(is_standby) {
             return None;
         }
         let id = view.removable(node)?;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_voter_is_replaced_by_one_that_stands_by() {
+    fn a_lost_voter_is_replaced_by_a_standby_node() {
         let three = ["n1", "n2", "n3"];
         for (nodes, voters, healthy, seconds, expected) in [
             ("n1 n2 n3! n4", &three[..], &[1, 2][..], 600, Some("n3")),
@@ -203,9 +203,9 @@ mod tests {
             ("n1 n2 n3! x1", &three, &[1, 2], 600, Some("n3")),
             // Its etcd answers, whatever its agent does.
             ("n1 n2 n3! n4", &three, &[1, 2, 3], 600, None),
-            // Its agent is heard.
+            // Its agent reports.
             ("n1 n2 n3 n4", &three, &[1, 2], 600, None),
-            // Nobody is there for it.
+            // No node is there to replace it.
             ("n1 n2 n3!", &three, &[1, 2], 600, None),
             ("n1 n2 n3! n4!", &three, &[1, 2], 600, None),
             // The rest would have no majority.

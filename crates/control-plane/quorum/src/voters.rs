@@ -2,8 +2,8 @@
 //!
 //! Three nodes vote, or five where five can. Members keep their seats; free ones go to nodes that
 //! are ready, to other zones first if there are three of them, to management nodes before the
-//! witness, and to the oldest. Nobody begins a change that would end with an even number of voters:
-//! it costs a majority more and outlives no more failures.
+//! witness, and to the oldest. No change begins that would end with an even number of voters:
+//! that needs one more for a majority and survives no more failures.
 
 use std::collections::BTreeSet;
 
@@ -123,7 +123,7 @@ mod tests {
             ("n1 n2 x1", "n1 x1", "n2"),
             // Management nodes vote first: without a vote they serve no API.
             ("n1 x1 n2 n3", "n1", "n2 n3"),
-            // The fourth stands by, and so does one that is not ready.
+            // The fourth is on standby, and so is one that is not ready.
             ("n1 n2 n3 n4", "n1 n2 n3", ""),
             ("n1 n2! n3 n4", "n1", "n3 n4"),
             ("n1 n2 n3 n4", "n1 n2", "n3"),

@@ -9,15 +9,19 @@ mod machine_change;
 mod machine_device;
 mod migration;
 mod node;
+mod node_selector;
 mod possible;
 mod quota;
+mod required;
 mod storage_migration;
 mod template;
 mod volume;
+mod volume_export;
 mod volume_object;
 
 pub(crate) use node::preview as maintenance_preview;
 
+use client::CatalogKind;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
@@ -26,9 +30,25 @@ use crate::objects::ResourceCall;
 use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::{self, Body, RequestHead};
 
-pub(crate) use possible::possible;
+pub(crate) use possible::{has_data, is_downloadable, possible};
+pub(crate) use required::ActionRights;
 
-/// The object that an action is about.
+/// The actions of the collection of a type.
+pub(crate) fn collection_names(kind: &CatalogKind) -> &'static [&'static str] {
+    if kind.is("harvesterhci.io", "keypairs") { &["keygen"] } else { &[] }
+}
+
+/// Whether an action only patches this object: the right to patch it is enough then.
+pub(crate) fn is_patch(kind: &CatalogKind, action: &str, object: &Value) -> bool {
+    kind.is("kubevirt.io", "virtualmachines")
+        && match action {
+            "start" => machine_change::start(object).is_some(),
+            "stop" => machine_change::stop(object).is_some(),
+            _ => false,
+        }
+}
+
+/// The object that an action is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ActionTarget<'a> {
     pub(crate) namespace: &'a str,
@@ -97,7 +117,7 @@ pub(crate) async fn of_collection(
     body: Body,
     action: &str,
 ) -> Option<SteveResult> {
-    if !call.kind.is("harvesterhci.io", "keypairs") || action != "keygen" {
+    if !collection_names(call.kind).contains(&action) {
         return None;
     }
     let outcome = match read(asked, body).await {
@@ -156,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_parameters_are_told_as_text() {
+    fn wrong_parameters_are_reported_as_text() {
         let error = invalid("Parameter `name` is required");
         assert_eq!(error.message, "InvalidBodyContent 422: Parameter `name` is required");
         assert!(error.is_text && error.status == 422);

@@ -4,21 +4,26 @@
 //! Everything is read in the caller's name: a bundle has what its reader may read.
 
 mod redact;
+#[cfg(test)]
+mod tests;
 mod zip;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::{Caller, CatalogKind};
 use futures_util::future::BoxFuture;
 use futures_util::stream;
+use hci::cluster_setting::effective;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::caller::Session;
 use crate::envelope;
@@ -47,12 +52,19 @@ pub(crate) const NAMESPACES: [&str; 11] = [
 
 /// Reports of nodes beside their objects.
 pub trait NodeReports: Send + Sync {
-    /// Of all nodes, or why they cannot be listed.
-    fn collect(&self) -> BoxFuture<'_, Result<Vec<NodeReport>, String>>;
+    /// Of all nodes, if they can be listed. A node whose part takes longer than `limit` is cut off,
+    /// and its report says so in the file [`NODE_ERROR`].
+    fn collect(
+        &self,
+        limit: Option<Duration>,
+    ) -> BoxFuture<'_, Result<Vec<NodeReport>, client::Fault>>;
 }
 
 /// The file of a node with the last lines of its log.
 pub const NODE_LOG: &str = "sheaf.log";
+
+/// The file of a node whose part is missing: why.
+pub const NODE_ERROR: &str = "error.txt";
 
 /// Files about one node.
 #[derive(Debug, Clone)]
@@ -82,6 +94,7 @@ pub(crate) async fn download(
     let root = file.trim_end_matches(".zip").to_owned();
     let setting = steve.setting(&format!("{SETTINGS}/support-bundle-namespaces")).await?;
     let version = steve.setting(&format!("{SETTINGS}/server-version")).await?;
+    let limits = BundleLimits::read(steve, &bundle).await?;
     let catalog = steve.kinds.get(&steve.client).await?;
     let (path_of_rights, body) = crate::rights::question("");
     let rights = crate::rights::Rights::read(&session.post(path_of_rights, &body).await?);
@@ -91,9 +104,11 @@ pub(crate) async fn download(
         caller: session.caller.clone(),
         zip: ZipWriter::default(),
         namespaces: namespaces(&bundle, &setting),
-        // Logs tell of all namespaces.
+        // Logs name objects of all namespaces.
         may_read_nodes: rights.may("get", "", "nodes/proxy", ""),
         steps: steps(kinds, metadata(&bundle, &version)),
+        deadline: limits.all.and_then(|limit| Instant::now().checked_add(limit)),
+        node_limit: limits.node,
         problems: Vec::new(),
         root,
         path,
@@ -113,6 +128,36 @@ pub(crate) async fn download(
         headers.insert(CONTENT_DISPOSITION, value);
     }
     Ok(reply)
+}
+
+/// The time that collecting may take; without a limit if it is nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BundleLimits {
+    all: Option<Duration>,
+    node: Option<Duration>,
+}
+
+impl BundleLimits {
+    /// The limits in the bundle, or else those of the settings.
+    async fn read(steve: &Steve, bundle: &Value) -> Result<Self, SteveError> {
+        let spec = &bundle["spec"];
+        let node = "support-bundle-node-collection-timeout";
+        Ok(Self {
+            all: limit(steve, &spec["timeout"], "support-bundle-timeout").await?,
+            node: limit(steve, &spec["nodeTimeout"], node).await?,
+        })
+    }
+}
+
+async fn limit(steve: &Steve, own: &Value, name: &str) -> Result<Option<Duration>, SteveError> {
+    let setting = steve.setting(&format!("{SETTINGS}/{name}")).await?;
+    Ok(minutes(own, &effective(name, Some(&setting))))
+}
+
+/// Zero minutes are no limit.
+fn minutes(own: &Value, setting: &str) -> Option<Duration> {
+    let minutes = own.as_u64().or_else(|| setting.parse().ok()).unwrap_or(0);
+    (minutes > 0).then(|| Duration::from_secs(minutes.saturating_mul(60)))
 }
 
 /// One part of the archive that is still to be made.
@@ -160,6 +205,10 @@ struct Archive {
     steps: VecDeque<BundleStep>,
     /// Whether the caller may read the logs of nodes.
     may_read_nodes: bool,
+    /// The end of the time for collecting; the archive is finished in any case.
+    deadline: Option<Instant>,
+    /// For the part of each node.
+    node_limit: Option<Duration>,
     /// Errors of parts that could not be collected.
     problems: Vec<String>,
     root: String,
@@ -172,7 +221,11 @@ impl Archive {
     async fn next(&mut self, step: Option<BundleStep>) -> Vec<u8> {
         match step {
             Some(BundleStep::Metadata(text)) => self.file("metadata.yaml", text.as_bytes()),
-            Some(BundleStep::Objects(kind)) => self.objects(&kind).await,
+            Some(BundleStep::Objects(kind)) => {
+                let outcome = within(self.deadline, self.list(&kind)).await;
+                let list = self.noted(&kind.path(""), outcome);
+                list.map(|list| self.objects(&kind, list)).unwrap_or_default()
+            }
             Some(BundleStep::Nodes) => self.nodes().await,
             Some(BundleStep::Problems) => {
                 let text = std::mem::take(&mut self.problems).join("\n");
@@ -194,20 +247,26 @@ impl Archive {
             self.problems.push(format!("nodes: user {} cannot get nodes/proxy", self.caller.name));
             return Vec::new();
         }
-        match reports.collect().await {
-            Ok(reports) => {
-                let mut bytes = Vec::new();
-                for report in &reports {
-                    bytes.extend(self.node(report));
-                    bytes.extend(self.log(report));
-                }
-                bytes
+        let collected = async {
+            reports.collect(self.node_limit).await.map_err(|error| SteveError::unavailable(&error))
+        };
+        let outcome = within(self.deadline, collected).await;
+        let reports = self.noted("nodes", outcome).unwrap_or_default();
+        let mut bytes = Vec::new();
+        for report in &reports {
+            if let Some((_, error)) = report.files.iter().find(|(name, _)| name == NODE_ERROR) {
+                let error = String::from_utf8_lossy(error).into_owned();
+                self.problems.push(format!("nodes/{}: {error}", report.node));
             }
-            Err(error) => {
-                self.problems.push(format!("nodes: {error}"));
-                Vec::new()
-            }
+            bytes.extend(self.node(report));
+            bytes.extend(self.log(report));
         }
+        bytes
+    }
+
+    /// The collected part; notes why there is none.
+    fn noted<T>(&mut self, what: &str, outcome: Result<T, CollectError>) -> Option<T> {
+        outcome.map_err(|error| self.problems.push(format!("{what}: {error}"))).ok()
     }
 
     /// The log of a node, where Harvester has that of its API server.
@@ -243,16 +302,13 @@ impl Archive {
         }
     }
 
-    /// The objects of a kind, a file for each namespace.
-    async fn objects(&mut self, kind: &CatalogKind) -> Vec<u8> {
+    async fn list(&self, kind: &CatalogKind) -> Result<Value, SteveError> {
         let session = Session { client: &self.steve.client, caller: &self.caller };
-        let list = match session.get(&kind.path("")).await {
-            Ok(list) => list,
-            Err(error) => {
-                self.problems.push(format!("{}: {error}", kind.path("")));
-                return Vec::new();
-            }
-        };
+        session.get(&kind.path("")).await
+    }
+
+    /// The objects of a kind, a file for each namespace.
+    fn objects(&mut self, kind: &CatalogKind, list: Value) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (path, items) in files(kind, list, &self.namespaces) {
             let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
@@ -262,6 +318,29 @@ impl Archive {
             }
         }
         bytes
+    }
+}
+
+/// Why a part of a bundle is missing.
+#[derive(Debug, thiserror::Error)]
+enum CollectError {
+    #[error(transparent)]
+    Refused(#[from] SteveError),
+    #[error("not collected: the time for the bundle is over (setting support-bundle-timeout)")]
+    TooLate,
+}
+
+/// The outcome of `work`, which is cut off at the deadline.
+async fn within<T>(
+    deadline: Option<Instant>,
+    work: impl Future<Output = Result<T, SteveError>>,
+) -> Result<T, CollectError> {
+    match deadline {
+        None => Ok(work.await?),
+        Some(deadline) => match tokio::time::timeout_at(deadline, work).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => Err(CollectError::TooLate),
+        },
     }
 }
 
@@ -281,35 +360,4 @@ fn files(kind: &CatalogKind, list: Value, namespaces: &[String]) -> BTreeMap<Str
         files.entry(path).or_default().push(object);
     }
     files
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::type_name::{find, tests::catalog};
-
-    #[test]
-    fn objects_go_into_files_by_namespace_and_kind() {
-        let catalog = catalog();
-        let object = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "a"}});
-        let list = json!({"kind": "SecretList", "apiVersion": "v1", "items": [
-            object("harvester-system"), object("default"), object("mine"),
-        ]});
-        let chosen = namespaces(
-            &json!({"spec": {"extraCollectionNamespaces": ["mine"]}}),
-            &json!({"value": "other, "}),
-        );
-        assert!(chosen.iter().any(|name| name == "other"));
-        let kind = find(&catalog, "secrets").unwrap();
-        let found = files(kind, list, &chosen);
-        let names: Vec<&str> = found.keys().map(String::as_str).collect();
-        let expected = [
-            "yamls/namespaced/harvester-system/v1/secrets.yaml",
-            "yamls/namespaced/mine/v1/secrets.yaml",
-        ];
-        assert_eq!(names, expected);
-        let nodes = json!({"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {}}]});
-        let kind = find(&catalog, "nodes").unwrap();
-        assert!(files(kind, nodes, &chosen).contains_key("yamls/cluster/v1/nodes.yaml"));
-    }
 }

@@ -1,19 +1,20 @@
 //! Lists of resources.
 
-use std::collections::BTreeMap;
-
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::caller::TABLE;
 use crate::envelope::{self, EnvelopeContext, ObjectRow};
 use crate::error::SteveError;
+use crate::object_rights::{self, RightsByNamespace};
 use crate::objects::ResourceCall;
 use crate::query::ListQuery;
 use crate::reply::{self, SteveResult};
 use crate::request::RequestHead;
-use crate::rights::Rights;
 use crate::type_name;
+
+const VERSIONS: &str = "harvesterhci.io.virtualmachinetemplateversions";
+const TEMPLATE_LABEL: &str = "template.harvesterhci.io/templateID";
 
 /// The objects of a list, and what the list itself says.
 struct Listed {
@@ -28,7 +29,34 @@ pub(crate) async fn answer(
     asked: &RequestHead,
     namespace: &str,
 ) -> SteveResult {
-    let query = ListQuery::parse(asked.query())?;
+    selected(call, asked, namespace, ListQuery::parse(asked.query())?).await
+}
+
+/// The versions of a template, which are another kind than the template itself.
+pub(crate) async fn template_versions(
+    call: &ResourceCall<'_>,
+    asked: &RequestHead,
+    namespace: &str,
+    template: &str,
+) -> SteveResult {
+    if !asked.is_read() {
+        return Err(SteveError::method_not_allowed(&asked.parts.method));
+    }
+    let (catalog, kind) = call.steve.kinds.find(&call.steve.client, VERSIONS).await?;
+    let versions = ResourceCall { catalog: &catalog, kind: &kind, ..*call };
+    let text = format!("{TEMPLATE_LABEL}={template}");
+    let query: String = form_urlencoded::Serializer::new(String::new())
+        .append_pair("labelSelector", &text)
+        .finish();
+    selected(&versions, asked, namespace, ListQuery::parse(&query)?).await
+}
+
+async fn selected(
+    call: &ResourceCall<'_>,
+    asked: &RequestHead,
+    namespace: &str,
+    query: ListQuery,
+) -> SteveResult {
     let listed = match list(call, &query, namespace).await {
         Err(error) if error.status == StatusCode::FORBIDDEN && spans(call, namespace) => {
             each_namespace(call, &query, error).await?
@@ -44,20 +72,20 @@ pub(crate) async fn answer(
         prefix: call.route.prefix,
         pods: &pods,
     };
-    let mut rights: BTreeMap<String, Rights> = BTreeMap::new();
+    let mut rights = RightsByNamespace::new(call.session, call.kind);
     let mut data = Vec::with_capacity(page.items.len());
     for row in page.items {
-        let namespace = row.object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        if !rights.contains_key(&namespace) {
-            rights.insert(namespace.clone(), call.rights(&namespace).await?);
-        }
-        let mut resource = envelope::wrap(&context, row, &rights[&namespace]);
+        let namespace = object_rights::namespace_of(call.kind, &row.object).to_owned();
+        let mut resource = envelope::wrap(&context, row, rights.of(&namespace).await?);
         query.prune(&mut resource);
         data.push(resource);
     }
     let own = format!("{origin}{}", asked.parts.uri.path());
+    let actions = rights.of_collection(namespace).await?.iter();
+    let actions: Map<String, Value> =
+        actions.map(|name| ((*name).to_owned(), format!("{own}?action={name}").into())).collect();
     let mut collection = json!({
-        "type": "collection", "links": {"self": own}, "createTypes": {}, "actions": {},
+        "type": "collection", "links": {"self": own}, "createTypes": {}, "actions": actions,
         "resourceType": type_name::id(call.kind), "revision": listed.revision,
         "count": page.count, "data": data,
     });

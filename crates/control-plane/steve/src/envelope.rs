@@ -11,7 +11,7 @@ use client::{Catalog, CatalogKind};
 use serde_json::{Map, Value, json};
 
 use crate::action;
-use crate::rights::Rights;
+use crate::object_rights::ObjectRights;
 use crate::type_name;
 
 pub(crate) use state::summarize;
@@ -75,10 +75,12 @@ pub(crate) fn rows(answer: Value) -> Vec<ObjectRow> {
 }
 
 /// The resource that an object is.
-pub(crate) fn wrap(context: &EnvelopeContext<'_>, row: ObjectRow, rights: &Rights) -> Value {
+pub(crate) fn wrap(context: &EnvelopeContext<'_>, row: ObjectRow, rights: &ObjectRights) -> Value {
     let ObjectRow { object, cells } = row;
     let summary = summarize(&object);
-    let actions = action::possible(context.kind, &object);
+    let mut actions = action::possible(context.kind, &object);
+    actions.retain(|action| rights.allow(context.kind, action, &object));
+    let is_complete = action::is_downloadable(context.kind, &object);
     let relationships = relationship::of(&object, context.catalog, context.pods);
     let mut fields = match object {
         Value::Object(fields) => fields,
@@ -94,10 +96,16 @@ pub(crate) fn wrap(context: &EnvelopeContext<'_>, row: ObjectRow, rights: &Right
     };
     let (namespace, name) = (text("namespace"), text("name"));
     let id = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
-    let links = links(context, &namespace, &name, &id, rights);
-    let may_act = links.get("update").is_some();
-    let own = links["self"].as_str().unwrap_or_default().to_owned();
-    let actions = actions.into_iter().filter(|_| may_act);
+    let mut links = links(context, &namespace, &name, &id, rights);
+    let mut own = links["self"].as_str().unwrap_or_default().to_owned();
+    if action::has_data(context.kind) {
+        // Data is taken and served under this prefix only.
+        own = format!("{}/v1/harvester/{}/{id}", context.origin, type_name::plural(context.kind));
+    }
+    if is_complete {
+        links["download"] = format!("{own}/download").into();
+    }
+    let actions = actions.into_iter();
     let actions: Map<String, Value> =
         actions.map(|name| (name.to_owned(), format!("{own}?action={name}").into())).collect();
     mark_conditions(fields.get_mut("status"));
@@ -118,16 +126,14 @@ fn links(
     namespace: &str,
     name: &str,
     id: &str,
-    rights: &Rights,
+    rights: &ObjectRights,
 ) -> Value {
     let (kind, origin, prefix) = (context.kind, context.origin, context.prefix);
     let own = format!("{origin}{prefix}/{}/{id}", type_name::plural(kind));
     let view = format!("{origin}{}/{name}", kind.path(namespace));
     let mut links = json!({"self": own, "view": view});
-    for (link, verb) in [("update", "update"), ("remove", "delete"), ("patch", "patch")] {
-        if rights.may(verb, &kind.group, &kind.plural, name) {
-            links[link] = own.clone().into();
-        }
+    for link in rights.links(name) {
+        links[link] = own.clone().into();
     }
     links
 }
@@ -183,6 +189,7 @@ pub(crate) fn unwrap(kind: &CatalogKind, resource: Map<String, Value>) -> Value 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rights::Rights;
     use crate::type_name::{find, tests::catalog};
 
     fn everything() -> Rights {
@@ -201,7 +208,8 @@ mod tests {
             prefix: "/v1/harvester",
             pods: &[],
         };
-        wrap(&context, ObjectRow { object, cells: Some(json!(["a", 1])) }, rights)
+        let rights = ObjectRights::of(kind, rights);
+        wrap(&context, ObjectRow { object, cells: Some(json!(["a", 1])) }, &rights)
     }
 
     #[test]
@@ -230,6 +238,28 @@ mod tests {
         assert_eq!(node["id"], "one");
         let links = node["links"].as_object().unwrap();
         assert_eq!(links.keys().collect::<Vec<_>>(), ["self", "view"]);
+    }
+
+    #[test]
+    fn a_complete_image_has_a_link_to_its_data() {
+        let image = |imported: &str, operation: &str| {
+            json!({
+                "metadata": {"namespace": "n", "name": "a"},
+                "spec": {"sourceType": "upload", "securityParameters": {"cryptoOperation": operation}},
+                "status": {"conditions": [{"type": "Imported", "status": imported}]},
+            })
+        };
+        let base = "https://h/v1/harvester/harvesterhci.io.virtualmachineimages/n/a";
+        let upload = json!({"upload": format!("{base}?action=upload")});
+        let download = json!(format!("{base}/download"));
+        for (image, actions, link) in [
+            (image("Unknown", ""), upload, Value::Null),
+            (image("True", ""), json!({}), download),
+            (image("True", "encrypt"), json!({}), Value::Null),
+        ] {
+            let shown = wrapped("harvesterhci.io.virtualmachineimages", image, &everything());
+            assert_eq!((&shown["actions"], &shown["links"]["download"]), (&actions, &link));
+        }
     }
 
     #[test]

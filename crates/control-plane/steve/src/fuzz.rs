@@ -1,4 +1,4 @@
-//! The readers of paths, queries and bodies that anybody may send to the REST API, for fuzzers.
+//! The readers of paths, queries and bodies that any client may send to the REST API, for fuzzers.
 //! Nothing may panic.
 //!
 //! The tests beside this throw changed documents at it, and whole requests at the API, in every run;
@@ -10,6 +10,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use crate::envelope::{self, EnvelopeContext, ObjectRow};
+use crate::object_rights::ObjectRights;
 use crate::query::ListQuery;
 use crate::rights::Rights;
 use crate::{request, route, type_name};
@@ -54,6 +55,7 @@ fn wrapped_and_unwrapped(object: &Value, query: &str) {
             prefix: "/v1",
             pods: std::slice::from_ref(object),
         };
+        let rights = ObjectRights::of(kind, &rights);
         let items = object["items"].as_array().into_iter().flatten().chain([object]);
         let rows = items.map(|own| ObjectRow { object: own.clone(), cells: None });
         let resources = rows.map(|row| envelope::wrap(&context, row, &rights)).collect();

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use crate::error::SteveError;
 use crate::type_name;
 
-/// How long a catalog counts as current. A type that it does not have is looked for at once.
+/// How long a catalog counts as current. A type that it does not have is searched at once.
 const FRESH: Duration = Duration::from_secs(30);
-/// How often types that do not exist may cause a look.
+/// How often types that do not exist may cause a read.
 const MISS_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]

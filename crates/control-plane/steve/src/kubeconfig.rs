@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::Steve;
 use crate::caller::Session;
 use crate::error::SteveError;
-use crate::login::{TokenOrder, Users, refused};
+use crate::login::{TokenOrder, Users, local_user, refused};
 use crate::reply::{self, SteveResult};
 use crate::request::RequestHead;
 
@@ -53,11 +53,8 @@ fn cluster(origin: &str) -> Value {
 
 async fn generate(steve: &Steve, session: &Session<'_>, asked: &RequestHead) -> SteveResult {
     let users = Users::new(steve.client.clone());
+    let user = local_user(&users, session.caller).await?;
     let name = &session.caller.name;
-    let user = users.get(name).await.map_err(refused)?.ok_or_else(|| {
-        let message = format!("user {name:?} is not a local user, and gets no token");
-        SteveError::invalid("InvalidState", message)
-    })?;
     let setting = steve.setting(LIFETIME).await?;
     let order = TokenOrder {
         prefix: "kubeconfig",

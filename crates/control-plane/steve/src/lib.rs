@@ -32,6 +32,7 @@ pub mod fuzz;
 mod kinds;
 mod kubeconfig;
 mod login;
+mod object_rights;
 mod objects;
 mod query;
 mod reply;
@@ -42,6 +43,7 @@ mod schemas;
 mod service_kubeconfig;
 mod subscribe;
 mod type_name;
+mod upgrade_log;
 mod well_known;
 mod why;
 
@@ -53,7 +55,7 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::Value;
 
-pub use bundle::{NODE_LOG, NodeReport, NodeReports};
+pub use bundle::{NODE_ERROR, NODE_LOG, NodeReport, NodeReports};
 pub use login::token::identify;
 pub use login::{
     Login, NewToken, NewUser, PASSWORD_NAMESPACE, PasswordError, TokenOrder, UserError, UserRole,
@@ -113,7 +115,7 @@ impl Steve {
         self
     }
 
-    /// A request to one of the paths that [`owns`] tells.
+    /// A request to one of the paths that [`owns`] matches.
     pub async fn answer(&self, asked: SteveRequest) -> SteveReply {
         let outcome = Box::pin(self.dispatch(asked)).await;
         outcome.unwrap_or_else(|error| reply::failure(&error))

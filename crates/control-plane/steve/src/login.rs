@@ -2,21 +2,26 @@
 //!
 //! ```text
 //!   /v3-public/localProviders/local?action=login    a token, or a session cookie
-//!   /v3/tokens[?action=logout]                       the caller's own tokens
+//!   /v1-public/login                                the same, as newer clients ask for it
+//!   /v3/tokens[/NAME][?action=logout]                the caller's own tokens (`token_requests`)
 //!   /v3/users?action=changepassword                  the caller's own password
-//!   /v3/users/NAME?action=setpassword                somebody's, for those who may change users
+//!   /v3/users/NAME?action=setpassword                another user's, if RBAC permits it
+//!   /v3/settings[/NAME]                              settings of Rancher's, as RBAC permits
 //! ```
 
 mod cookie;
 mod password;
+mod provider;
+mod settings;
 mod throttle;
 pub(crate) mod token;
+mod token_requests;
 mod users;
 
-use client::Caller;
 use std::sync::Arc;
 use std::time::Instant;
 
+use client::Caller;
 use http::header::SET_COOKIE;
 use http::{Method, StatusCode};
 use jiff::SignedDuration;
@@ -31,12 +36,15 @@ use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::{self, Body, RequestHead, SteveRequest};
 
 pub use password::PasswordError;
+pub(crate) use token_requests::local_user;
 pub use users::{NewToken, NewUser, PASSWORD_NAMESPACE, TokenOrder, UserError, UserRole, Users};
 
 use password::{LONGEST, PasswordHash};
+use provider::{check_provider, provider};
 use throttle::{Attempt, LoginThrottle};
 
 const PUBLIC: &str = "/v3-public";
+const LOGIN: &str = "/v1-public/login";
 const PRIVATE: &str = "/v3";
 /// How long a login lasts, as Rancher's.
 const SESSION: SignedDuration = SignedDuration::from_hours(16);
@@ -50,7 +58,7 @@ pub fn owns_login(path: &str) -> bool {
 
 /// Whether a path is for those who have no credentials yet.
 pub fn is_public(path: &str) -> bool {
-    path == PUBLIC || path.starts_with("/v3-public/")
+    path == PUBLIC || path == LOGIN || path.starts_with("/v3-public/")
 }
 
 /// Answers requests about users; cheap to clone.
@@ -75,7 +83,7 @@ impl Login {
         &self.users
     }
 
-    /// A request to one of the paths that [`owns_login`] tells. `client` may act as any user.
+    /// A request to one of the paths that [`owns_login`] matches. `client` may act as any user.
     pub async fn answer(&self, client: &Client, asked: SteveRequest) -> SteveReply {
         let SteveRequest { head, body } = asked;
         let outcome = if is_public(head.parts.uri.path()) {
@@ -94,6 +102,7 @@ impl Login {
             ("/v3-public/localproviders/local", &Method::POST, Some("login")) => {
                 self.log_in(asked, body).await
             }
+            (LOGIN, &Method::POST, _) => self.log_in(asked, body).await,
             ("/v3-public/localproviders/local", &Method::GET, _) => {
                 Ok(reply::json(StatusCode::OK, &provider(&base)))
             }
@@ -108,12 +117,13 @@ impl Login {
     async fn log_in(&self, asked: &RequestHead, body: Body) -> SteveResult {
         let fields = fields(asked, body).await?;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        check_provider(text("type"))?;
         let (username, password) = (text("username"), text("password"));
         if username.is_empty() || password.is_empty() {
             let message = "username and password are required";
             return Err(SteveError::invalid("MissingRequired", message));
         }
-        // A name that nobody can have need not be remembered.
+        // A name that no user can have need not be remembered.
         let username: String = username.chars().take(256).collect();
         let user = self.attempt(asked, &username, password).await?.ok_or_else(|| {
             SteveError::new(StatusCode::UNAUTHORIZED, "Unauthorized", "authentication failed")
@@ -135,9 +145,7 @@ impl Login {
             }
             return Ok(reply);
         }
-        let mut shown = shown_token(&issued.object, &format!("{}{PRIVATE}", asked.origin()));
-        shown["token"] = issued.bearer.into();
-        Ok(reply::json(StatusCode::CREATED, &shown))
+        Ok(reply::json(StatusCode::CREATED, &token_requests::issued(asked, issued)))
     }
 
     /// The user, if the password is theirs and they may try now.
@@ -168,7 +176,7 @@ impl Login {
             }
             None => None,
         };
-        let (known, hash) = (hash.is_some(), hash.or_else(PasswordHash::nobody));
+        let (known, hash) = (hash.is_some(), hash.or_else(PasswordHash::placeholder));
         let matches = self.matches(hash, password.to_owned()).await;
         Ok(user.filter(|_| known && matches))
     }
@@ -188,11 +196,8 @@ impl Login {
         let action = asked.parameter("action");
         let method = asked.parts.method.clone();
         match (&*kind.to_lowercase(), name, &method, action.as_deref()) {
-            ("tokens" | "token", None, &Method::POST, Some("logout")) => {
-                self.log_out(asked, &caller).await
-            }
-            ("tokens" | "token", _, &Method::GET | &Method::DELETE, None) => {
-                self.own_tokens(asked, &caller, name).await
+            ("tokens" | "token", _, _, action) => {
+                token_requests::answer(&self.users, asked, body, &caller, (name, action)).await
             }
             ("users" | "user", None, &Method::POST, Some("changepassword")) => {
                 self.change_password(asked, body, &caller).await
@@ -205,49 +210,12 @@ impl Login {
                 let session = Session { client, caller: &caller };
                 self.show_users(asked, &session, name).await
             }
+            ("settings" | "setting", _, _, None) => {
+                let session = Session { client, caller: &caller };
+                settings::answer(&session, asked, body, name).await
+            }
             _ => Err(SteveError::not_found(format!("path {path:?} does not exist"))),
         }
-    }
-
-    /// The caller may have been authenticated by a certificate, and the token may be somebody
-    /// else's or none at all: only the caller's own is removed.
-    async fn log_out(&self, asked: &RequestHead, caller: &Caller) -> SteveResult {
-        let bearer = cookie::bearer(&asked.parts.headers);
-        if let Some((name, _)) = bearer.as_deref().and_then(token::split) {
-            let own = self.users.tokens(&caller.name).await.map_err(refused)?;
-            if own.iter().any(|token| token["metadata"]["name"] == name) {
-                self.users.remove_token(name).await.map_err(refused)?;
-            }
-        }
-        let mut reply = reply::empty(StatusCode::OK);
-        for value in cookie::log_out() {
-            reply.headers_mut().append(SET_COOKIE, value);
-        }
-        Ok(reply)
-    }
-
-    async fn own_tokens(
-        &self,
-        asked: &RequestHead,
-        caller: &Caller,
-        name: Option<&str>,
-    ) -> SteveResult {
-        let base = format!("{}{PRIVATE}", asked.origin());
-        let tokens = self.users.tokens(&caller.name).await.map_err(refused)?;
-        let Some(name) = name else {
-            if asked.parts.method != Method::GET {
-                return Err(SteveError::method_not_allowed(&asked.parts.method));
-            }
-            let shown = tokens.iter().map(|token| shown_token(token, &base)).collect();
-            return Ok(collection("token", &format!("{base}/tokens"), shown));
-        };
-        let found = tokens.iter().find(|token| token["metadata"]["name"] == name);
-        let found =
-            found.ok_or_else(|| SteveError::not_found(format!("tokens {name:?} not found")))?;
-        if asked.parts.method == Method::DELETE {
-            self.users.remove_token(name).await.map_err(refused)?;
-        }
-        Ok(reply::json(StatusCode::OK, &shown_token(found, &base)))
     }
 
     async fn change_password(
@@ -344,38 +312,12 @@ pub(crate) fn refused(error: UserError) -> SteveError {
     }
 }
 
-fn provider(base: &str) -> Value {
-    let own = format!("{base}/localProviders/local");
-    json!({
-        "id": "local", "type": "localProvider", "baseType": "authProvider",
-        "links": {"self": own}, "actions": {"login": format!("{own}?action=login")},
-    })
-}
-
 fn collection(kind: &str, own: &str, data: Vec<Value>) -> SteveReply {
     let collection = json!({
         "type": "collection", "resourceType": kind, "links": {"self": own}, "actions": {},
         "count": data.len(), "data": data,
     });
     reply::json(StatusCode::OK, &collection)
-}
-
-/// A token as Rancher shows it: never its secret.
-fn shown_token(token: &Value, base: &str) -> Value {
-    let name = &token["metadata"]["name"];
-    let own = format!("{base}/tokens/{}", name.as_str().unwrap_or_default());
-    json!({
-        "id": name, "name": name, "type": "token", "baseType": "token",
-        "links": {"self": own, "remove": own}, "actions": {},
-        "created": token["metadata"]["creationTimestamp"], "uuid": token["metadata"]["uid"],
-        "userId": token["userId"], "userPrincipal": format!(
-            "local://{}", token["userId"].as_str().unwrap_or_default()
-        ),
-        "authProvider": "local", "ttl": token["ttl"], "expiresAt": token["expiresAt"],
-        "expired": token::is_expired(token, base::clock::now()),
-        "isDerived": token["isDerived"], "description": token["description"],
-        "enabled": token["enabled"], "current": false,
-    })
 }
 
 fn shown_user(user: &Value, base: &str, me: bool) -> Value {

@@ -8,11 +8,11 @@ use crate::action::{self, ActionTarget};
 use crate::caller::{Session, TABLE};
 use crate::envelope::{self, EnvelopeContext, ObjectRow};
 use crate::error::SteveError;
+use crate::object_rights::{self, ObjectRights};
 use crate::reply::{self, SteveResult};
 use crate::request::{self, Body, RequestHead};
-use crate::rights::{self, Rights};
 use crate::route::{SteveRoute, Target};
-use crate::{Steve, collection, why};
+use crate::{Steve, collection, upgrade_log, why};
 
 /// Machines remove these claims together with themselves.
 const REMOVED_CLAIMS: &str = "harvesterhci.io/removedPersistentVolumeClaims";
@@ -42,6 +42,9 @@ impl ResourceCall<'_> {
                 {
                     let (namespace, name, path) = (&*namespace, &*name, &*path);
                     let target = ActionTarget { namespace, name, path };
+                    if action == "generate" && upgrade_log::is_log(self.kind) {
+                        return upgrade_log::generate(self, target).await;
+                    }
                     let unknown = self.no_action(asked);
                     let outcome = action::answer(self, asked, body, target, &action).await;
                     return outcome.unwrap_or(Err(unknown));
@@ -52,6 +55,15 @@ impl ResourceCall<'_> {
                     }
                     Some(link) if link == "maintenance" && self.kind.is("", "nodes") => {
                         action::maintenance_preview(self, asked, &name).await
+                    }
+                    Some(link)
+                        if link == "versions"
+                            && self.kind.is("harvesterhci.io", "virtualmachinetemplates") =>
+                    {
+                        collection::template_versions(self, asked, &namespace, &name).await
+                    }
+                    Some(link) if link == "download" && upgrade_log::is_log(self.kind) => {
+                        upgrade_log::download(self, asked, &path).await
                     }
                     Some(link) => self.linked(asked, &path, &link).await,
                     None => self.of_object(asked, body, &namespace, &path).await,
@@ -269,14 +281,14 @@ impl ResourceCall<'_> {
             prefix: self.route.prefix,
             pods: &pods,
         };
-        let rights = self.rights(&namespace).await?;
+        let rights = self.rights(&row.object).await?;
         Ok(reply::json(status, &envelope::wrap(&context, row, &rights)))
     }
 
-    /// The rights of the caller in a namespace.
-    pub(crate) async fn rights(&self, namespace: &str) -> Result<Rights, SteveError> {
-        let (path, body) = rights::question(namespace);
-        Ok(Rights::read(&self.session.post(path, &body).await?))
+    /// The rights of the caller on an object.
+    async fn rights(&self, object: &Value) -> Result<ObjectRights, SteveError> {
+        let namespace = object_rights::namespace_of(self.kind, object);
+        object_rights::ask(&self.session, self.kind, namespace).await
     }
 
     pub(crate) async fn pods(&self, namespace: &str) -> Vec<Value> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::SteveError;
 
-/// Most objects of one page, and what is returned when nobody says how many.
+/// Most objects of one page, and the number that is returned when the client gives none.
 const MOST: usize = 100_000;
 
 /// The parameters of a list.

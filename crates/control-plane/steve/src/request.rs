@@ -30,7 +30,7 @@ pub struct SteveRequest {
 /// The facts about a request before its body is read.
 #[derive(Debug)]
 pub struct RequestHead {
-    /// Nobody for paths that check credentials of their own.
+    /// None for paths that check credentials of their own.
     pub caller: Option<Caller>,
     /// Where the connection comes from, if it is one.
     pub source: Option<IpAddr>,

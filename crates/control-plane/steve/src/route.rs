@@ -1,6 +1,6 @@
 //! From a path to the type, namespace, name and link that it names. Pure.
 //!
-//! Steve's paths do not tell a namespace from a name: `nodes/one` names a node, and
+//! Steve's paths do not distinguish a namespace from a name: `nodes/one` names a node, and
 //! `pods/one` the pods of a namespace. That needs the scope of the type, so it is decided in
 //! two steps.
 

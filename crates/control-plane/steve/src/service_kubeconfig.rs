@@ -215,7 +215,7 @@ fn kubeconfig(server: &str, ca: &str, namespace: &str, token: &str) -> Result<St
     to_yaml(&config)
 }
 
-/// User data that writes the kubeconfig where the cloud provider looks for it.
+/// User data that writes the kubeconfig where the cloud provider reads it.
 fn cloud_init(kubeconfig: &str) -> Result<String, SteveError> {
     let file = json!({
         "encoding": "b64", "content": BASE64_STANDARD.encode(kubeconfig),

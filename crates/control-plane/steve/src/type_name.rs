@@ -63,6 +63,7 @@ pub(crate) mod tests {
         };
         let core = [
             resource("", "v1", "nodes", "Node", "Cluster"),
+            resource("", "v1", "namespaces", "Namespace", "Cluster"),
             resource("", "v1", "pods", "Pod", "Namespaced"),
             resource("", "v1", "secrets", "Secret", "Namespaced"),
             resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "Namespaced"),
@@ -73,9 +74,16 @@ pub(crate) mod tests {
             let kind = format!("VirtualMachine{kind}");
             resource("kubevirt.io", "v1", plural, &kind, "Namespaced")
         });
+        let harvester = [("virtualmachineimages", "VirtualMachineImage"), ("keypairs", "KeyPair")]
+            .map(|(plural, kind)| {
+                resource("harvesterhci.io", "v1beta1", plural, kind, "Namespaced")
+            });
         let items = match path {
-            "/api" => [group("", "v1", core.into())],
-            _ => [group("kubevirt.io", "v1", machines.into())],
+            "/api" => vec![group("", "v1", core.into())],
+            _ => vec![
+                group("kubevirt.io", "v1", machines.into()),
+                group("harvesterhci.io", "v1beta1", harvester.into()),
+            ],
         };
         json!({
             "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",

@@ -32,7 +32,7 @@ pub(crate) async fn answer(
     let core = format!("/api/v1/namespaces/{namespace}");
     let data_volumes = format!("/apis/cdi.kubevirt.io/v1beta1/namespaces/{namespace}/datavolumes");
     let session = &call.session;
-    // The caller has to be able to read the machine; without a right to the rest, less is told.
+    // The caller has to be able to read the machine; without a right to the rest, less is reported.
     let machine = session.get(&format!("{machines}/virtualmachines/{name}")).await?;
     let instance = session.find(&format!("{machines}/virtualmachineinstances/{name}")).await;
     let facts = DiagnosisInput {

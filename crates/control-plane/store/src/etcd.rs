@@ -93,7 +93,7 @@ impl<S: Shape> Etcd<S> {
         let none = |_: &str, _: &str, _| None;
         let found = load::load(&link, offset, &shape, Some(start), &none).await;
         let found = match found {
-            // Somebody else compacts this cluster as well. And what was sealed with a key
+            // Another server compacts this cluster as well. And what was sealed with a key
             // that is gone may be in the past only.
             Err(error) if error.is_compacted() || matches!(error, LinkError::Sealed(_)) => {
                 load::load(&link, offset, &shape, None, &none).await

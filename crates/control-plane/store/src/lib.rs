@@ -11,7 +11,7 @@
 //! The *engine* decides whether a write succeeds and makes it durable. The *mirror*
 //! holds the whole current state and the recent events in memory and answers every
 //! read. Only the engine feeds the mirror, in revision order and after the write is
-//! synced, which gives the invariants the rest of the system stands on:
+//! synced, which gives the invariants that the rest of the system needs:
 //!
 //! - no revision is visible before it is durable;
 //! - a write that returned is visible to every later read of the same handle;

@@ -44,7 +44,7 @@ pub struct Compacted {
     pub oldest: Revision,
 }
 
-/// A durable change that is about to become visible.
+/// A durable change that becomes visible next.
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub(crate) table: Arc<str>,
@@ -82,7 +82,7 @@ pub(crate) struct Mirror<S: Shape> {
 
 struct Tables<S: Shape> {
     by_name: BTreeMap<Arc<str>, Arc<Table<S>>>,
-    /// Since when the history of a table nobody has asked for yet is complete.
+    /// Since when the history of a table that was not requested yet is complete.
     oldest: Revision,
 }
 
@@ -143,7 +143,7 @@ impl<S: Shape> Mirror<S> {
     }
 
     /// Puts a whole new state in place of the old one, whose history ends here: its
-    /// watchers are told that they lag.
+    /// watchers get the error that they lag.
     pub(crate) fn replace(
         &self,
         mut loaded: BTreeMap<Arc<str>, Loaded<S>>,
@@ -196,7 +196,7 @@ impl<S: Shape> Mirror<S> {
     }
 
     pub(crate) fn list(&self, table: &str, range: Range<'_>) -> Result<Page<S>, Compacted> {
-        // Created if need be: a table that appears between looking for it and reading
+        // Created if need be: a table that appears between searching for it and reading
         // the revision would make an empty list claim too high a revision.
         self.table(table).list(range)
     }

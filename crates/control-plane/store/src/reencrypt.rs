@@ -27,7 +27,7 @@ pub enum ReencryptError {
 }
 
 /// Writes everything again that `config.sealing` (see [`crate::Sealing::counting_stale`])
-/// finds to be kept otherwise, and tells how many that were.
+/// finds to be kept otherwise, and returns how many those were.
 ///
 /// A file must not be open elsewhere, and loses its history, which has the old values. etcd may be
 /// in use: values that others change meanwhile were encrypted by them. Its history is left to its

@@ -133,7 +133,7 @@ impl Sealing {
         self.rules.iter().find(|rule| (rule.covers)(table))?.writes.as_ref()
     }
 
-    /// The value that `stored`, the newest version of its key so far, stands for.
+    /// The plain value of `stored`, the newest version of its key so far.
     pub(crate) fn open(&self, table: &str, name: &str, stored: Bytes) -> Result<Bytes, SealError> {
         let (value, current) = self.opened(table, name, stored)?;
         if self.counts_stale {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_again_and_hides_its_value() {
+    fn a_sealed_value_opens_again_and_is_hidden() {
         for method in METHODS {
             let sealing = sealing(Some(key("k", method, 1)), vec![]);
             for value in [&b""[..], b"{}", &[b'x'; 1000]] {

@@ -1,6 +1,6 @@
 //! The engine for one node: a SQLite file.
 //!
-//! One thread owns the connection that writes (see [`writer`]); nobody else touches
+//! One thread owns the connection that writes (see [`writer`]); nothing else uses
 //! the file while the store is open, except backups, which only read. Other
 //! processes are kept out by a lock on a file beside the database. It is not the
 //! database itself, because SQLite's own locks on that would be lost when we close

@@ -1,7 +1,7 @@
 //! Following the changes of one table.
 //!
 //! A watcher is a position in the table's log, not a queue: waiting costs nothing per
-//! event, a thousand watchers share each event, and a slow one holds nobody up. The
+//! event, a thousand watchers share each event, and a slow one delays no other. The
 //! price is that one which falls behind the retained history has to start over.
 
 use std::fmt;
@@ -39,7 +39,7 @@ impl<S: Shape> Watcher<S> {
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event<S>>>, WatchError> {
         let max = max.max(1);
         loop {
-            // Made before looking: from now on it hears every change.
+            // Made before the read: from now on it receives every change.
             let changed = self.table.changed();
             match self.table.pull(self.seen, max) {
                 WatchPull::Events(events, seen) => {

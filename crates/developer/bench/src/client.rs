@@ -83,7 +83,7 @@ impl Connection {
         self.node = Some(node.to_owned());
     }
 
-    /// Whether the server has hung up, as it does on those who say nothing for long.
+    /// Whether the server has closed the connection, as it does after long inactivity.
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }

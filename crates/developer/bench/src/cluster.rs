@@ -1,10 +1,10 @@
 //! The cost of several nodes: each is a network namespace of this machine, so all of them share
 //! its cores and its disk, and TLS is on between them.
 //!
-//! Writes on three nodes stand beside qemu-nbd on a raw file, creates on three voters beside puts
+//! Writes on three nodes are beside qemu-nbd on a raw file, creates on three voters beside puts
 //! to a bare etcd, in the same run.
 
-mod lab;
+pub(crate) mod lab;
 mod scale;
 
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! The peer is QEMU itself, started by hand with the very command line that Sheaf uses, in turns
 //! with Sheaf. The clock of Sheaf's side runs from before the request until a client that
-//! watches is told that the machine runs; everything between is counted.
+//! watches learns that the machine runs; everything between is counted.
 
 mod bare;
 mod node;
@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use self::bare::{Bare, BareSetup, Recipe};
 use self::node::MachineNode;
 use crate::figures::{Figures, Limit, percentile};
-use crate::process::tool;
+use crate::process::{assemble, tool};
 use crate::watch::{Watch, is_running};
 
 const ROUNDS: usize = 9;
@@ -26,14 +26,14 @@ const IDLE: Duration = Duration::from_secs(30);
 const TAPS: &str = "sbench-";
 
 pub(crate) async fn run(sheaf: &Path, count: usize, figures: &mut Figures) -> Result<()> {
-    let mut node = MachineNode::start(sheaf, assemble().await?).await?;
+    let mut node = MachineNode::start(sheaf, assemble("idle").await?).await?;
     let recipe = single(&mut node, figures).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let empty = node.server.memory();
     figures.add("machines: memory without any", empty, "MB");
     let mut watch = node.watch().await?;
     let names = many(&mut node, &mut watch, &recipe, count, figures).await?;
-    node.heard(count).await?;
+    node.wait_for_output(count).await?;
     tokio::time::sleep(SETTLE).await;
     let memory = node.server.memory();
     let each = (memory - empty) / count as f64;
@@ -72,7 +72,7 @@ async fn single(node: &mut MachineNode, figures: &mut Figures) -> Result<Recipe>
         node.create(machine).await?;
         watch.until_running(&name).await?;
         samples[0].push(begun.elapsed());
-        node.heard(1).await?;
+        node.wait_for_output(1).await?;
         let recipe = match &recipe {
             Some(recipe) => recipe,
             None => recipe.insert(Recipe::of_running(&node.machines(), &node.disk(&name))?),
@@ -85,7 +85,7 @@ async fn single(node: &mut MachineNode, figures: &mut Figures) -> Result<Recipe>
         node.set_strategy(&name, "Always").await?;
         watch.until_running(&name).await?;
         samples[2].push(begun.elapsed());
-        node.heard(1).await?;
+        node.wait_for_output(1).await?;
         node.delete(&name).await?;
         watch.until_gone(&name).await?;
 
@@ -93,7 +93,7 @@ async fn single(node: &mut MachineNode, figures: &mut Figures) -> Result<Recipe>
         let begun = Instant::now();
         let mut bare = Bare::start(recipe, &place).await?;
         samples[3].push(begun.elapsed());
-        bare.heard(&place).await?;
+        bare.wait_for_output(&place).await?;
         let begun = Instant::now();
         bare.stop().await?;
         samples[4].push(begun.elapsed());
@@ -158,18 +158,4 @@ async fn many(
 
 fn millis(since: &Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
-}
-
-/// The guest of one sector that does nothing.
-async fn assemble() -> Result<Vec<u8>> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/guests/idle.S");
-    let dir = tempfile::tempdir()?;
-    let (object, image) = (dir.path().join("idle.o"), dir.path().join("idle"));
-    let text = |path: &Path| path.display().to_string();
-    tool("as", &["--32", &text(&source), "-o", &text(&object)]).await?;
-    let link = ["-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary"];
-    tool("ld", &[&link[..], &[&text(&object), "-o", &text(&image)]].concat()).await?;
-    let mut guest = std::fs::read(image)?;
-    guest.resize(1 << 20, 0);
-    Ok(guest)
 }

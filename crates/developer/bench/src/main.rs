@@ -11,9 +11,11 @@ mod figures;
 mod machine;
 mod peer;
 mod process;
+mod qmp;
 mod scenario;
 mod session;
 mod storage;
+mod survive;
 mod volume;
 mod watch;
 
@@ -72,6 +74,8 @@ enum Part {
     Rest,
     /// Several nodes: joining, replicas over TLS, three voters, many nodes. Only when asked for.
     Cluster,
+    /// Live migration beside bare QEMU, and failover of killed nodes. Only when asked for.
+    Survive,
 }
 
 fn main() -> Result<()> {
@@ -113,6 +117,10 @@ fn main() -> Result<()> {
     if args.only == Some(Part::Cluster) {
         let cluster = cluster::run(&sheaf, args.seconds, &mut figures);
         runtime.block_on(cluster).context("cannot measure a cluster")?;
+    }
+    if args.only == Some(Part::Survive) {
+        let survive = survive::run(&sheaf, &mut figures);
+        runtime.block_on(survive).context("cannot measure migration and failover")?;
     }
     figures.print();
     Ok(())

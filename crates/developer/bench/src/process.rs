@@ -28,6 +28,21 @@ pub(crate) async fn tool(program: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// One of the guests in `tests/guests`, as a disk of 1 MiB.
+pub(crate) async fn assemble(guest: &str) -> Result<Vec<u8>> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/guests");
+    let dir = tempfile::tempdir()?;
+    let source = sources.join(format!("{guest}.S"));
+    let (object, image) = (dir.path().join("guest.o"), dir.path().join("guest"));
+    let text = |path: &Path| path.display().to_string();
+    tool("as", &["--32", &text(&source), "-o", &text(&object)]).await?;
+    let link = ["-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary"];
+    tool("ld", &[&link[..], &[&text(&object), "-o", &text(&image)]].concat()).await?;
+    let mut guest = std::fs::read(image)?;
+    guest.resize(1 << 20, 0);
+    Ok(guest)
+}
+
 /// Removes the bridge of a node that has ended.
 pub(crate) fn remove_bridge(bridge: &str) {
     let table = format!("sheaf_{bridge}");

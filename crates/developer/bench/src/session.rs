@@ -11,8 +11,8 @@ use crate::client::{Client, Connection};
 
 pub(crate) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Between two looks: short beside what is measured.
-const LOOK: Duration = Duration::from_millis(3);
+/// Between two requests: short beside what is measured.
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 pub(crate) fn longhorn(kind: &str) -> String {
     format!("/apis/longhorn.io/v1beta2/namespaces/longhorn-system/{kind}")
@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// Looks until an object is as it should be.
+    /// Polls until an object is as it should be.
     pub(crate) async fn until(
         &mut self,
         path: &str,
@@ -81,7 +81,7 @@ impl Session {
                 return Ok(found.clone());
             }
             ensure!(begun.elapsed() < TIMEOUT, "waited in vain for {path}: {found:?}");
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -89,7 +89,7 @@ impl Session {
         let begun = Instant::now();
         while let Some(found) = self.find(path).await? {
             ensure!(begun.elapsed() < TIMEOUT, "{path} does not go: {found}");
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ async fn claim(node: &mut StorageNode, class: &str, figures: &mut Figures) -> Re
     Ok(())
 }
 
-/// How long a guest with three disks stands still, as its node tells.
+/// How long a guest with three disks is paused, as reported by its node.
 async fn pause(node: &mut StorageNode, figures: &mut Figures) -> Result<()> {
     let disks = ["a", "b", "c"];
     for disk in disks {
@@ -123,7 +123,7 @@ async fn pause(node: &mut StorageNode, figures: &mut Figures) -> Result<()> {
     node.post(VMS, &machine).await?;
     let runs = |own: &Value| own["status"]["phase"] == "Running";
     node.until(&format!("{VMIS}/three"), runs).await?;
-    let (mut whole, mut stood) = (Vec::new(), Vec::new());
+    let (mut whole, mut paused) = (Vec::new(), Vec::new());
     for round in 0..9 {
         let name = format!("moment-{round}");
         let wanted = json!({"apiVersion": "snapshot.kubevirt.io/v1beta1",
@@ -135,16 +135,16 @@ async fn pause(node: &mut StorageNode, figures: &mut Figures) -> Result<()> {
         let ready = |own: &Value| own["status"]["readyToUse"] == true;
         node.until(&format!("{SNAPSHOTS}/{name}"), ready).await?;
         whole.push(begun.elapsed());
-        let told = node
-            .until(EVENTS, |list| pauses(list).len() > stood.len())
+        let events = node
+            .until(EVENTS, |list| pauses(list).len() > paused.len())
             .await
-            .context("nobody tells how long the guest stood still")?;
-        stood = pauses(&told);
+            .context("no event reports how long the guest was paused")?;
+        paused = pauses(&events);
     }
     figures.add("snapshot of a running 3-disk VM takes", percentile(&mut whole, 0.5), "ms");
     let name = "snapshot of a running 3-disk VM pauses it";
-    figures.held(name, percentile(&mut stood, 0.5), "ms", Limit::Most(50.0));
-    figures.add("the longest of nine pauses", percentile(&mut stood, 1.0), "ms");
+    figures.held(name, percentile(&mut paused, 0.5), "ms", Limit::Most(50.0));
+    figures.add("the longest of nine pauses", percentile(&mut paused, 1.0), "ms");
     for round in 0..9 {
         node.delete(&format!("{SNAPSHOTS}/moment-{round}")).await?;
     }
@@ -158,16 +158,17 @@ async fn pause(node: &mut StorageNode, figures: &mut Figures) -> Result<()> {
 
 fn pauses(events: &Value) -> Vec<Duration> {
     let all = events["items"].as_array().into_iter().flatten();
-    let told = all.filter(|own| own["reason"] == "SnapshotTaken");
-    told.filter_map(|own| {
-        let words = own["message"].as_str()?.split_whitespace().rev();
-        words.skip(1).find_map(|word| word.parse().ok()).map(Duration::from_millis)
-    })
-    .collect()
+    let taken = all.filter(|own| own["reason"] == "SnapshotTaken");
+    taken
+        .filter_map(|own| {
+            let words = own["message"].as_str()?.split_whitespace().rev();
+            words.skip(1).find_map(|word| word.parse().ok()).map(Duration::from_millis)
+        })
+        .collect()
 }
 
 /// Many volumes come, are used and go. The first time shows what all of it needs at all, the
-/// second what is lost each time; and both are looked at when the store has forgotten what
+/// second what is lost each time; and both are measured when the store has forgotten what
 /// happened, which it keeps for a while for watchers who come back.
 async fn loops(node: &mut StorageNode, figures: &mut Figures) -> Result<()> {
     rounds(node, "warm", VOLUMES).await?;

@@ -108,7 +108,7 @@ const ABSENCES: &[Absence] = &[
 ];
 
 /// The lines outside inline tests and comments, with their numbers.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let shipped = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let is_comment = |line: &str| line.trim_start().starts_with("//");
     shipped

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod dependencies;
 #[cfg(test)]
+mod errors;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod invariants;

@@ -13,9 +13,16 @@ const PRIVATE_PATHS: &[&str] =
 /// Larger than this is data that should be made, not kept.
 const LARGEST_FILE: usize = 500_000;
 
-/// Crates in which no file outside tests is longer than this.
-const SHORT_CRATES: &[&str] = &["crates/control-plane/controllers/src/", "crates/node/agent/src/"];
+/// No file of a crate is longer than this, but for tests.
 const LONGEST_FILE: usize = 400;
+
+/// Longer files, and why. One that is not needed any more fails.
+const LONG_FILES: &[(&str, &str)] = &[
+    ("crates/node/block/src/run/host.rs", "TODO(#14): split when its present changes are done"),
+    ("crates/node/block/src/sim/disk.rs", "TODO(#14): as run/host.rs"),
+    ("crates/node/block/src/sim/oracle.rs", "TODO(#14): as run/host.rs"),
+    ("crates/node/block/src/store/layer.rs", "TODO(#14): as run/host.rs"),
+];
 
 pub(crate) fn rust() -> impl Iterator<Item = SourceFile> {
     sources().into_iter().filter(|file| file.path.ends_with(".rs"))
@@ -39,22 +46,29 @@ fn long_modules_say_what_they_own() {
     complain("modules over 100 lines without `//!`", &silent);
 }
 
-/// Files of short crates that hold more than one idea, by their length.
-fn long_files(files: &[SourceFile]) -> Vec<String> {
-    let in_short_crate = |path: &str| SHORT_CRATES.iter().any(|own| path.starts_with(own));
-    files
-        .iter()
-        .filter(|file| in_short_crate(&file.path) && !is_test(&file.path))
-        .map(|file| (file.path.as_str(), file.text.lines().count()))
-        .filter(|(_, lines)| *lines > LONGEST_FILE)
-        .map(|(path, lines)| format!("{path} ({lines} lines)"))
-        .collect()
+/// Files that hold more than one idea, by their length, and exceptions that nothing needs.
+fn long_files(files: &[SourceFile], except: &[(&str, &str)]) -> Vec<String> {
+    let mut unused: Vec<&str> = except.iter().map(|(path, _)| *path).collect();
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.path.starts_with("crates/")) {
+        let (path, lines) = (file.path.as_str(), file.text.lines().count());
+        if is_test(path) || lines <= LONGEST_FILE {
+            continue;
+        }
+        if unused.contains(&path) {
+            unused.retain(|own| *own != path);
+        } else {
+            found.push(format!("{path} ({lines} lines)"));
+        }
+    }
+    found.extend(unused.iter().map(|path| format!("{path} is no exception")));
+    found
 }
 
 #[test]
-fn files_of_short_crates_hold_one_idea() {
+fn files_hold_one_idea() {
     let files: Vec<SourceFile> = rust().collect();
-    complain("files over 400 lines: split them by idea", &long_files(&files));
+    complain("files over 400 lines: split them by idea", &long_files(&files, LONG_FILES));
 }
 
 #[test]
@@ -66,8 +80,15 @@ fn long_files_are_found_outside_tests() {
         file("crates/node/agent/src/short.rs", 400),
         file("crates/node/agent/src/plan/tests.rs", 500),
         file("crates/node/block/src/plan.rs", 500),
+        file("tests/cluster.rs", 500),
     ];
-    assert_eq!(long_files(&files), ["crates/node/agent/src/plan.rs (401 lines)"]);
+    let except =
+        [("crates/node/block/src/plan.rs", "one table"), ("crates/node/agent/src/short.rs", "")];
+    let expected = [
+        "crates/node/agent/src/plan.rs (401 lines)",
+        "crates/node/agent/src/short.rs is no exception",
+    ];
+    assert_eq!(long_files(&files, &except), expected);
 }
 
 #[test]
@@ -104,21 +125,7 @@ fn mentions(line: &str, part: &str) -> bool {
 }
 
 #[test]
-fn errors_do_not_print_their_source() {
-    let found: Vec<String> = rust()
-        .flat_map(|file| {
-            let lines = file.text.lines().enumerate();
-            let bad = lines.filter(|(_, line)| {
-                line.trim_start().starts_with("#[error(") && line.contains("{source}")
-            });
-            bad.map(|(index, _)| format!("{}:{}", file.path, index + 1)).collect::<Vec<_>>()
-        })
-        .collect();
-    complain("the chain prints the source already", &found);
-}
-
-#[test]
-fn what_is_left_to_do_has_an_issue() {
+fn open_work_has_an_issue() {
     let marker = concat!("TO", "DO");
     let found: Vec<String> = rust()
         .flat_map(|file| {

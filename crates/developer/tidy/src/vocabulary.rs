@@ -34,6 +34,9 @@ const REPLACED: &[(&str, &str)] = &[
 const CLAUSES: &[&str] =
     &["who ", "whoever ", "what ", "whatever ", "which ", "nobody ", "somebody "];
 
+/// Parts of identifiers that say too little: use report, notify, status, message, reply.
+const VAGUE_VERBS: &[&str] = &["told", "tell", "tells", "telling", "teller"];
+
 /// The item that a line defines, if it does: its keyword and its name.
 fn definition(line: &str) -> Option<(&str, &str)> {
     let line = line.trim_start();
@@ -123,6 +126,39 @@ fn messages_have_a_noun_as_their_subject() {
         }
     }
     complain("messages that begin with a clause", &found);
+}
+
+/// The identifiers of a line with a vague verb as a part, outside of texts and comments.
+fn vague_identifiers(line: &str) -> Vec<&str> {
+    let is_vague = |part: &str| VAGUE_VERBS.iter().any(|verb| part.eq_ignore_ascii_case(verb));
+    let code = line.split("//").next().unwrap_or_default().split('"').step_by(2);
+    let names = code.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    names.filter(|name| name.split('_').any(is_vague)).collect()
+}
+
+#[test]
+fn vague_identifiers_are_recognised() {
+    for (line, expected) in [
+        ("let told = is_told(1);", &["told", "is_told"][..]),
+        ("Event::Told => tell_all(), // told", &["Told", "tell_all"]),
+        ("let label = \"told\"; // tell", &[]),
+        ("let retold = storyteller;", &[]),
+    ] {
+        assert_eq!(vague_identifiers(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn identifiers_name_what_they_hold_or_do() {
+    let mut found = Vec::new();
+    for file in rust() {
+        for (index, line) in file.text.lines().enumerate() {
+            let line = line.replace("\\\"", "");
+            let names = vague_identifiers(&line).into_iter();
+            found.extend(names.map(|name| format!("{}:{}: {name}", file.path, index + 1)));
+        }
+    }
+    complain("identifiers with told or tell; use report, notify, status, message", &found);
 }
 
 /// The text of a line that is a comment.

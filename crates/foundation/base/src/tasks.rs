@@ -1,5 +1,5 @@
 //! Starting background tasks so that none is forgotten: each has a name, all are
-//! told to stop together, and a panic in one is logged instead of vanishing.
+//! stopped together, and a panic in one is logged instead of vanishing.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +22,15 @@ impl Stop {
 
     pub fn is_requested(&self) -> bool {
         *self.0.borrow()
+    }
+}
+
+/// Ends with its owner, who would leave it running otherwise.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -49,8 +58,8 @@ impl Tasks {
     /// Starts `work` as a task called `name` in the log.
     pub fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let task = tokio::spawn(async move {
-            let inner = tokio::spawn(work);
-            if let Err(failure) = inner.await
+            let mut inner = AbortOnDrop(tokio::spawn(work));
+            if let Err(failure) = (&mut inner.0).await
                 && failure.is_panic()
             {
                 error!(task = name, "task panicked");
@@ -91,7 +100,7 @@ mod tests {
                 let _ = done.send(()).await;
             });
         }
-        tasks.stop(Duration::from_secs(5)).await;
+        tasks.stop(Duration::from_secs(60)).await;
         assert!(seen.recv().await.is_some() && seen.recv().await.is_some());
     }
 }

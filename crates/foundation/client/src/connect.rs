@@ -14,15 +14,17 @@ use tower::{BoxError, Service, ServiceExt};
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("cannot read kubeconfig {}", path.display())]
-    Read { path: PathBuf, source: KubeconfigError },
-    #[error("cannot use kubeconfig {}", path.display())]
-    Load { path: PathBuf, source: KubeconfigError },
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is not a kubeconfig: {reason}", path.display())]
+    Parse { path: PathBuf, reason: String },
+    #[error("cannot use kubeconfig {}: {reason}", path.display())]
+    Load { path: PathBuf, reason: String },
     #[error("cannot make a client from kubeconfig {}", path.display())]
     Client { path: PathBuf, source: kube::Error },
 }
 
 /// A client that calls `service` directly: no socket, no TLS, but the same handler that
-/// serves everybody else, so that nothing in here can see more than an outside client.
+/// serves all other clients, so that nothing in here can see more than an outside client.
 ///
 /// `decorate` runs on each request; it is how the caller says who is asking.
 pub fn in_process<S, B>(
@@ -52,12 +54,21 @@ pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
 
 /// The configuration of the current context of the kubeconfig at `path`.
 pub async fn read_kubeconfig(path: &Path) -> Result<Config, ConnectError> {
-    let at = || path.to_path_buf();
-    let file =
-        Kubeconfig::read_from(path).map_err(|source| ConnectError::Read { path: at(), source })?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-        .await
-        .map_err(|source| ConnectError::Load { path: at(), source })
+    let refused = |failure| refused(path.to_path_buf(), failure);
+    let file = Kubeconfig::read_from(path).map_err(refused)?;
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(refused)
+}
+
+/// Errors of kube print their sources, and those of YAML the lines of the file, which may hold keys.
+fn refused(path: PathBuf, failure: KubeconfigError) -> ConnectError {
+    match failure {
+        KubeconfigError::ReadConfig(source, _) => ConnectError::Read { path, source },
+        KubeconfigError::Parse(failure) => {
+            let reason = failure.to_string().lines().next().unwrap_or_default().to_owned();
+            ConnectError::Parse { path, reason }
+        }
+        failure => ConnectError::Load { path, reason: failure.to_string() },
+    }
 }
 
 #[cfg(test)]
@@ -70,9 +81,40 @@ mod tests {
     struct User(&'static str);
 
     #[tokio::test]
+    async fn a_kubeconfig_that_cannot_be_used_is_refused_without_its_content() {
+        let dir = std::env::temp_dir().join(format!("client-connect-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("kubeconfig");
+        let mut messages = Vec::new();
+        for content in [None, Some("secret: [\n"), Some("hello\n"), Some("")] {
+            let _ = std::fs::remove_file(&file);
+            if let Some(content) = content {
+                std::fs::write(&file, content).unwrap();
+            }
+            let failure = read_kubeconfig(&file).await.unwrap_err();
+            messages.push(base::Chain(&failure).to_string());
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+        let shown = file.display();
+        assert_eq!(
+            messages[0],
+            format!("cannot read kubeconfig {shown}: No such file or directory (os error 2)")
+        );
+        for text in &messages[1..3] {
+            assert!(text.starts_with(&format!("{shown} is not a kubeconfig: ")), "{text}");
+            assert!(!text.contains("secret") && !text.contains("hello"), "{text}");
+        }
+        assert!(
+            messages[3].starts_with(&format!("cannot use kubeconfig {shown}: ")),
+            "{}",
+            messages[3]
+        );
+    }
+
+    #[tokio::test]
     async fn requests_reach_the_handler_decorated() {
         let handler = tower::service_fn(|request: Request<Body>| async move {
-            let user = request.extensions().get::<User>().map_or("nobody", |user| user.0);
+            let user = request.extensions().get::<User>().map_or("anonymous", |user| user.0);
             let body = format!("{user} asks {}", request.uri().path());
             Ok::<_, Infallible>(Response::new(http_body_util::Full::new(Bytes::from(body))))
         });

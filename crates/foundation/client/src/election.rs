@@ -23,6 +23,9 @@ use self::fence::TermFence;
 use self::plan::{ElectionStep, LeaseRecord};
 use crate::fault::Fault;
 
+/// How long a holder that stops may take to give the lease back.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Duration, renewal and retry intervals of a lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
@@ -211,18 +214,23 @@ impl Candidate {
 
     /// Lets the next holder begin without waiting for the lease to run out.
     async fn release(&self) {
+        let (name, params) = (&self.election.name, PostParams::default());
         let release = async {
-            let Some(mut lease) = self.leases.get_opt(&self.election.name).await? else {
-                return Ok(());
-            };
-            let spec = lease.spec.get_or_insert_default();
-            if spec.holder_identity.as_deref() == Some(&*self.election.identity) {
+            loop {
+                let Some(mut lease) = self.leases.get_opt(name).await? else { return Ok(()) };
+                let spec = lease.spec.get_or_insert_default();
+                if spec.holder_identity.as_deref() != Some(&*self.election.identity) {
+                    return Ok(());
+                }
                 plan::release(spec, MicroTime(clock::now()));
-                self.leases.replace(&self.election.name, &PostParams::default(), &lease).await?;
+                match self.leases.replace(name, &params, &lease).await {
+                    // A renewal that was under way when the term ended came first.
+                    Err(kube::Error::Api(status)) if status.code == 409 => {}
+                    result => return result.map(drop).map_err(Fault),
+                }
             }
-            Ok::<_, Fault>(())
         };
-        match tokio::time::timeout(Duration::from_secs(1), release).await {
+        match tokio::time::timeout(RELEASE_TIMEOUT, release).await {
             Ok(Ok(())) => info!(lease = self.election.name, "lease released"),
             Ok(Err(failure)) => {
                 warn!(lease = self.election.name, error = %Chain(&failure), "cannot release");

@@ -1,8 +1,8 @@
-//! The event recorder of controllers and agents: writes Events beside the objects they are about, and raises
-//! the count of one that exists instead of writing the same again.
+//! The event recorder of controllers and agents: writes Events beside the objects that they regard,
+//! and raises the count of one that exists instead of writing the same again.
 //!
-//! `correlate.rs` decides what is written. An event that cannot be written is only logged: nothing depends
-//! on it.
+//! `correlate.rs` decides what is written. An event that cannot be written is only logged: nothing
+//! depends on it.
 
 mod correlate;
 

@@ -2,7 +2,7 @@
 //! be listed and watched.
 //!
 //! The kinds are followed as they come and go: a change of a CustomResourceDefinition or
-//! an APIService leads to a look at discovery. The feed keeps no objects.
+//! an APIService triggers a read of discovery. The feed keeps no objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::catalog::{Catalog, CatalogKind, Verb, discover};
 use crate::meta::Meta;
 use crate::watch::follow;
 
-/// How long a look at discovery waits for further changes of the kinds.
+/// How long a read of discovery waits for further changes of the kinds.
 const SETTLE: Duration = Duration::from_millis(50);
-/// A second look, for a server whose discovery lags behind its objects.
-const SECOND_LOOK: Duration = Duration::from_secs(2);
+/// A second read, for a server whose discovery lags behind its objects.
+const SECOND_READ: Duration = Duration::from_secs(2);
 const REFRESH: Duration = Duration::from_secs(300);
 
 /// A change to the objects of one kind.
@@ -44,7 +44,7 @@ pub struct Update {
     pub change: FeedChange,
 }
 
-/// Follows every kind until nobody receives any more; dropping the future is a clean stop
+/// Follows every kind until the receiver is dropped; dropping the future is a clean stop
 /// too. `catalog` shows which kinds are served; it is filled before the first update.
 pub async fn feed(
     client: Client,
@@ -68,26 +68,26 @@ impl Feed {
         // Updates of CustomResourceDefinitions and APIServices pass through here first.
         let (tap, mut tapped) = mpsc::channel::<Update>(64);
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
-        let mut looks = vec![Instant::now()];
+        let mut reads = vec![Instant::now()];
         loop {
-            let next = looks.iter().min().copied().unwrap_or_else(Instant::now);
+            let next = reads.iter().min().copied().unwrap_or_else(Instant::now);
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {
-                    looks.retain(|look| *look > Instant::now());
+                    reads.retain(|at| *at > Instant::now());
                     match self.refresh(&tap).await {
                         Ok(true) => backoff.reset(),
-                        Ok(false) => looks.push(Instant::now() + backoff.delay()),
+                        Ok(false) => reads.push(Instant::now() + backoff.delay()),
                         Err(Closed) => return,
                     }
-                    if looks.is_empty() {
-                        looks.push(Instant::now() + REFRESH);
+                    if reads.is_empty() {
+                        reads.push(Instant::now() + REFRESH);
                     }
                 }
                 update = tapped.recv() => {
                     let Some(update) = update else { return };
                     if matches!(update.change, FeedChange::Applied(_) | FeedChange::Deleted(_)) {
                         let now = Instant::now();
-                        looks = vec![now + SETTLE, now + SECOND_LOOK];
+                        reads = vec![now + SETTLE, now + SECOND_READ];
                     }
                     if self.updates.send(update).await.is_err() {
                         return;
@@ -145,7 +145,7 @@ impl Feed {
     }
 }
 
-/// Nobody receives any more.
+/// The receiver is dropped.
 struct Closed;
 
 /// Whether the feed shows the objects of this kind.

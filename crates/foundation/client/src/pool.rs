@@ -24,7 +24,7 @@ use tracing::info;
 
 use crate::in_process;
 
-/// A request that was given up after so long was not answered because nobody could be reached.
+/// A request that was given up after so long was not answered because no server could be reached.
 const STALL: Duration = Duration::from_secs(2);
 
 /// The body of a server's response.
@@ -146,7 +146,7 @@ impl ServerPool {
         (state.servers[state.active].clone(), state.changes)
     }
 
-    /// Turns to the next server, unless somebody has done so since `seen`.
+    /// Turns to the next server, unless another request has done so since `seen`.
     fn give_up(&self, seen: u64) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if state.changes != seen || state.servers.len() < 2 {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_being_read_ends_when_a_server_answers_again() {
+    async fn open_reads_end_when_a_server_answers_again() {
         let answer = |request: Request<Body>| async move {
             match request.uri().path() {
                 "/watch" => {

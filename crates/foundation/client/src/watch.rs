@@ -52,7 +52,7 @@ pub enum WatchError {
 }
 
 /// Sends every change of the objects of `kind` (those that `fields` selects) to `updates`.
-/// Ends only when nobody receives any more.
+/// Ends only when the receiver is dropped.
 pub async fn follow(
     client: Client,
     kind: Arc<CatalogKind>,
@@ -86,7 +86,7 @@ pub async fn follow(
             Some(WatchError::Refused { code: 404, message }) => {
                 debug!(path = follower.path, message, "kind is not served");
             }
-            // A server that stays away is told of once for each kind.
+            // A server that stays away is reported once for each kind.
             Some(failure) if !failing => {
                 failing = true;
                 warn!(path = follower.path, error = %Chain(&failure), "cannot watch kind");
@@ -271,7 +271,7 @@ fn refusal(body: &[u8], status: StatusCode) -> WatchError {
     WatchError::Refused { code, message }
 }
 
-/// Percent-encodes what may not stand in the value of a query.
+/// Percent-encodes what is not allowed in the value of a query.
 fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for byte in value.bytes() {

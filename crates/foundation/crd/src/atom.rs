@@ -1,7 +1,7 @@
 //! The types of fields in records: plain values, quantities, times, and the built-in Kubernetes
 //! types that custom kinds embed.
 //!
-//! Embedded types that nothing here looks into (affinity, probes, claims) stay JSON; their
+//! Embedded types that nothing here reads (affinity, probes, claims) stay JSON; their
 //! schema comes from the table in crate `types`.
 
 use std::collections::BTreeMap;

@@ -80,7 +80,13 @@ pub struct Column(
 
 /// The definition of a kind, ready to be created.
 pub fn definition(kind: &KindDefinition) -> Value {
-    let schema = (kind.schema)();
+    let mut schema = (kind.schema)();
+    // Kubernetes describes the metadata of objects itself, and allows no other description.
+    if let Some(metadata) =
+        schema.pointer_mut("/properties/metadata").and_then(Value::as_object_mut)
+    {
+        metadata.remove("description");
+    }
     let versions: Vec<Value> =
         kind.versions.iter().map(|version| describe_version(kind, version, &schema)).collect();
     let mut names = json!({

@@ -1,5 +1,7 @@
 //! Schemas of built-in Kubernetes types in the structural form that custom resources need:
-//! references resolved in place, without texts, defaults and the marks of other consumers.
+//! references resolved in place, without defaults and the marks of other consumers.
+
+mod description;
 
 use std::sync::OnceLock;
 
@@ -14,7 +16,7 @@ const ROOTS: &[&str] = &["Pod", "PersistentVolumeClaim"];
 pub(crate) fn schema(name: &str) -> Value {
     let known = known();
     let raw = known.get(&format!("io.k8s.api.core.v1.{name}"));
-    structural(raw.expect("pods or claims refer to every embedded type"), known)
+    structural(name, raw.expect("pods or claims refer to every embedded type"), known)
 }
 
 fn known() -> &'static Map<String, Value> {
@@ -25,7 +27,8 @@ fn known() -> &'static Map<String, Value> {
     })
 }
 
-fn structural(raw: &Value, known: &Map<String, Value>) -> Value {
+/// `kind` is the type that `raw` belongs to.
+fn structural(kind: &str, raw: &Value, known: &Map<String, Value>) -> Value {
     if let Some(reference) = raw["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap_or_default();
         return match name {
@@ -36,7 +39,7 @@ fn structural(raw: &Value, known: &Map<String, Value>) -> Value {
                 "anyOf": [{"type": "integer"}, {"type": "string"}],
                 "x-kubernetes-int-or-string": true,
             }),
-            _ => structural(&known[name], known),
+            _ => structural(name.rsplit('.').next().unwrap_or_default(), &known[name], known),
         };
     }
     let mut schema = Map::new();
@@ -44,9 +47,17 @@ fn structural(raw: &Value, known: &Map<String, Value>) -> Value {
         let value = match keyword.as_str() {
             "properties" => {
                 let fields = value.as_object().into_iter().flatten();
-                fields.map(|(name, field)| (name.clone(), structural(field, known))).collect()
+                let described = |(name, field): (&String, &Value)| {
+                    let mut schema = structural(kind, field, known);
+                    let about = description::of(kind, name);
+                    if !about.is_empty() {
+                        schema["description"] = about.into();
+                    }
+                    (name.clone(), schema)
+                };
+                fields.map(described).collect()
             }
-            "items" | "additionalProperties" => structural(value, known),
+            "items" | "additionalProperties" => structural(kind, value, known),
             "type"
             | "format"
             | "required"
@@ -58,4 +69,46 @@ fn structural(raw: &Value, known: &Map<String, Value>) -> Value {
         schema.insert(keyword.clone(), value);
     }
     Value::Object(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The paths of fields without a description.
+    fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            if field["description"].as_str().is_none_or(str::is_empty) {
+                found.push(path.clone());
+            }
+            undescribed(field, &path, found);
+        }
+        for inner in ["items", "additionalProperties"] {
+            undescribed(&schema[inner], path, found);
+        }
+    }
+
+    #[test]
+    fn every_field_of_an_embedded_type_is_described() {
+        let mut found = Vec::new();
+        for name in [
+            "Affinity",
+            "DownwardAPIVolumeFile",
+            "ExecAction",
+            "HTTPGetAction",
+            "NodeSelectorRequirement",
+            "PersistentVolumeClaimSpec",
+            "PersistentVolumeClaimVolumeSource",
+            "PodDNSConfig",
+            "ResourceRequirements",
+            "TCPSocketAction",
+            "Toleration",
+            "TopologySpreadConstraint",
+            "VolumeResourceRequirements",
+        ] {
+            undescribed(&schema(name), name, &mut found);
+        }
+        assert_eq!(found, Vec::<String>::new());
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Reads other objects that a rule looks at. Nothing means that there is none.
+/// Reads other objects that a rule reads. Nothing means that there is none.
 pub trait Objects {
     /// `namespace` is empty for objects of the cluster.
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;

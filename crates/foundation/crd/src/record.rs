@@ -14,7 +14,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-/// A type that may stand in a field.
+/// A type that a field may have.
 pub trait Field {
     /// Whether the field may be missing.
     const OPTIONAL: bool = false;
@@ -90,12 +90,12 @@ fn overlay(schema: &mut Value, rules: Map<String, Value>) {
     }
 }
 
-/// The description of fields that mean the same in every kind. The API server does not allow one
-/// for `metadata`, which is described by Kubernetes itself.
+/// The description of fields that mean the same in every kind.
 fn usual(name: &str) -> &'static str {
     match name {
         "apiVersion" => "API group and version of the object.",
         "kind" => "Kind of the object.",
+        "metadata" => "Labels, annotations and other metadata.",
         "spec" => "The desired state.",
         "status" => "The observed state.",
         "conditions" => "The latest observations of the state, one per type.",

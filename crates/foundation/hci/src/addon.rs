@@ -158,28 +158,34 @@ pub struct AddonOutcome {
     pub conditions: Vec<(&'static str, bool, &'static str, String)>,
 }
 
-/// The outcome of switching an add-on on or off.
+/// The outcome of switching an add-on on or off. The message of the condition that decides says what
+/// the add-on is here, also while it is off.
 pub fn outcome(namespace: &str, name: &str, enabled: bool) -> AddonOutcome {
     let own = |addon: &&DefaultAddon| addon.namespace == namespace && addon.name == name;
     let support = DEFAULT_ADDONS.iter().find(own).map(|addon| addon.support);
     let support = support.unwrap_or(Unavailable("Helm charts are not installed"));
-    let done = |status, completed, reason, message: String| AddonOutcome {
-        status,
-        conditions: vec![
-            ("InProgress", false, "", String::new()),
-            ("Completed", completed, if completed { reason } else { "" }, String::new()),
-            ("OperationFailed", status == "AddonEnabling", reason, message),
-        ],
+    let message = match support {
+        BuiltIn(about) => about.to_owned(),
+        Unavailable(why) => format!("add-on {name} is not available in this version: {why}"),
+    };
+    let done = |status, completed: bool, reason| {
+        let conclusion = |holds: bool| {
+            if holds { (holds, reason, message.clone()) } else { (holds, "", String::new()) }
+        };
+        let (completed, failed) = (conclusion(completed), conclusion(!completed));
+        AddonOutcome {
+            status,
+            conditions: vec![
+                ("InProgress", false, "", String::new()),
+                ("Completed", completed.0, completed.1, completed.2),
+                ("OperationFailed", failed.0, failed.1, failed.2),
+            ],
+        }
     };
     match (enabled, support) {
-        (false, _) => done("AddonDisabled", true, "Disabled", String::new()),
-        (true, BuiltIn(about)) => done("AddonDeploySuccessful", true, "BuiltIn", about.to_owned()),
-        (true, Unavailable(why)) => done(
-            "AddonEnabling",
-            false,
-            "NotAvailable",
-            format!("add-on {name} is not available in this version: {why}"),
-        ),
+        (false, _) => done("AddonDisabled", true, "Disabled"),
+        (true, BuiltIn(_)) => done("AddonDeploySuccessful", true, "BuiltIn"),
+        (true, Unavailable(_)) => done("AddonEnabling", false, "NotAvailable"),
     }
 }
 
@@ -204,6 +210,8 @@ mod tests {
             assert!(failed.3.contains(failure), "{name}: {}", failed.3);
             let completed = outcome.conditions.iter().find(|own| own.0 == "Completed").unwrap();
             assert_eq!(completed.1, failure.is_empty(), "{name}");
+            let decisive = if completed.1 { &completed.3 } else { &failed.3 };
+            assert!(!decisive.is_empty(), "{name}: nothing says what it is");
         }
     }
 

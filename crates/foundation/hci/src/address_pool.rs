@@ -138,7 +138,7 @@ impl std::fmt::Display for PoolRequirement {
     }
 }
 
-/// Whether the pool is for everybody: its only scope is `*` in all fields.
+/// Whether the pool is for all load balancers: its only scope is `*` in all fields.
 pub fn is_global(spec: &IpPoolSpec) -> bool {
     let any = |name: &Option<String>| name.as_deref() == Some(ANY);
     match spec.selector.as_ref().map(|selector| selector.scope.as_slice()) {
@@ -159,7 +159,7 @@ pub fn may_name(spec: &IpPoolSpec, namespace: &str) -> bool {
 }
 
 /// The pool for this requirement: the one with the highest priority whose network and scope fit,
-/// else the one for everybody. A load balancer of a guest cluster accepts scopes that name neither
+/// else the global one. A load balancer of a guest cluster accepts scopes that name neither
 /// project nor cluster.
 pub fn choose<'a>(
     pools: &'a [IpPool],

@@ -4,29 +4,37 @@
 mod alarm;
 mod backup;
 mod claim;
+mod cluster_network_policy;
 mod cluster_setting;
 mod dhcp;
 mod image;
+mod internal;
 mod key_pair;
 mod load_balancer;
 mod longhorn;
 mod machine;
 mod machine_defaults;
 mod machine_devices;
+mod machine_migration;
+mod machine_quota;
+mod namespace;
 mod network;
+mod node;
 mod operation;
 mod project;
 mod recurring_job;
 mod reference;
 mod service;
 mod snapshot_quota;
+mod status;
 mod storage_class;
 mod template;
+mod volume_backup;
 
 use crd::lookup::Objects;
 use serde_json::Value;
 
-use crate::{address_pool, removed_claims};
+use crate::{address_pool, cluster_network_policy as policy, removed_claims};
 
 pub use storage_class::DRIVER;
 
@@ -114,13 +122,14 @@ const LONGHORN_WEBHOOK: &str = "validator.longhorn.io";
 pub(crate) const HARVESTER: &str = "harvesterhci.io";
 pub(crate) const LONGHORN: &str = "longhorn.io";
 const STORAGE: &str = "storage.k8s.io";
+const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 const NETWORK: &str = crate::network::GROUP;
 
 type AdmissionResult = Result<(), Refusal>;
 
 /// Whether objects of a kind have rules here.
 pub fn concerns(group: &str, resource: &str) -> bool {
-    matches!(
+    let has_rules = matches!(
         (group, resource),
         (
             HARVESTER,
@@ -138,12 +147,16 @@ pub fn concerns(group: &str, resource: &str) -> bool {
                 | "virtualmachinerestores"
                 | "virtualmachinetemplates"
                 | "virtualmachinetemplateversions"
+                | "volumeremotebackups"
+                | "volumeremoterestores"
         ) | (LONGHORN, "settings" | "volumes" | "nodes" | "recurringjobs")
             | (STORAGE, "storageclasses")
             | (crate::alarm::GROUP, crate::alarm::PLURAL)
+            | (policy::GROUP, policy::PLURAL)
             | (crate::project::GROUP, "projects")
-            | ("", "namespaces" | "persistentvolumeclaims" | "secrets" | "services")
-            | ("snapshot.storage.k8s.io", "volumesnapshots")
+            | ("", "namespaces" | "nodes" | "persistentvolumeclaims" | "secrets" | "services")
+            | ("apps", "deployments")
+            | (SNAPSHOTS, "volumesnapshots")
             | ("kubevirt.io", "virtualmachines")
             | ("cdi.kubevirt.io", "datavolumes" | "dataimportcrons")
             | (
@@ -163,12 +176,15 @@ pub fn concerns(group: &str, resource: &str) -> bool {
             )
             | ("k8s.cni.cncf.io", "network-attachment-definitions")
             | (address_pool::GROUP, "loadbalancers" | "ippools")
-    )
+    );
+    has_rules || internal::concerns(group, resource)
 }
 
 /// Fills in what the writer left out.
 pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
+    status::keep(write, object);
     match (write.group, write.resource) {
+        (HARVESTER, "virtualmachinebackups") => backup::complete(write, object),
         (HARVESTER, "virtualmachineimages") => image::complete(write, object),
         (HARVESTER, "virtualmachinetemplateversions") => {
             template::complete(object);
@@ -189,7 +205,7 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
             Ok(())
         }
         (LONGHORN, "volumes") => {
-            longhorn::complete_volume(object);
+            longhorn::complete_volume(write, object);
             Ok(())
         }
         (LONGHORN, "recurringjobs") => {
@@ -219,22 +235,11 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
 
 /// Whether the write may be done.
 pub fn validate(write: &Write<'_>) -> AdmissionResult {
+    internal::validate(write)?;
     match (write.group, write.resource) {
-        (HARVESTER, "addons") => operation::validate_addon(write),
-        (HARVESTER, "keypairs") => key_pair::validate(write),
-        (HARVESTER, "resourcequotas") => operation::validate_quota(write),
-        (HARVESTER, "schedulevmbackups") => backup::validate_schedule(write),
-        (HARVESTER, "supportbundles") => operation::validate_support_bundle(write),
-        (HARVESTER, "upgradelogs") => operation::validate_upgrade_log(write),
-        (HARVESTER, "upgrades") => operation::validate_upgrade(write),
-        (HARVESTER, "versions") => operation::validate_version(write),
-        (HARVESTER, "settings") => cluster_setting::validate(write),
-        (HARVESTER, "virtualmachinebackups") => backup::validate(write),
+        (HARVESTER, _) => validate_harvester(write),
         (crate::alarm::GROUP, crate::alarm::PLURAL) => alarm::validate(write),
-        (HARVESTER, "virtualmachineimages") => image::validate(write),
-        (HARVESTER, "virtualmachinerestores") => backup::validate_restore(write),
-        (HARVESTER, "virtualmachinetemplateversions") => template::validate_version(write),
-        (HARVESTER, "virtualmachinetemplates") => template::validate(write),
+        (policy::GROUP, policy::PLURAL) => cluster_network_policy::validate(write),
         (LONGHORN, "settings") => longhorn::validate_setting(write),
         (LONGHORN, "volumes") => longhorn::validate_volume(write),
         (LONGHORN, "nodes") => longhorn::validate_node(write),
@@ -250,11 +255,13 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (address_pool::GROUP, "loadbalancers") => load_balancer::validate(write),
         (address_pool::GROUP, "ippools") => load_balancer::validate_pool(write),
         (crate::project::GROUP, "projects") => project::validate_project(write),
-        ("", "namespaces") => project::validate_namespace(write),
+        ("apps", "deployments") => operation::validate_deployment(write),
+        ("", "namespaces") => namespace::validate(write),
+        ("", "nodes") => node::validate(write),
         ("", "persistentvolumeclaims") => claim::validate(write),
         ("", "secrets") => operation::validate_secret(write),
         ("", "services") => service::validate(write),
-        ("snapshot.storage.k8s.io", "volumesnapshots") => operation::validate_snapshot(write),
+        (SNAPSHOTS, "volumesnapshots") => operation::validate_snapshot(write),
         ("cdi.kubevirt.io", "datavolumes") if write.object.is_none() => {
             operation::validate_data_volume(write)
         }
@@ -273,6 +280,29 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
             | "virtualmachinepreferences"
             | "virtualmachinesnapshotcontents",
         ) => reference::validate(write),
+        _ => Ok(()),
+    }
+}
+
+/// Kinds of Harvester's own group.
+fn validate_harvester(write: &Write<'_>) -> AdmissionResult {
+    match write.resource {
+        "addons" => operation::validate_addon(write),
+        "keypairs" => key_pair::validate(write),
+        "resourcequotas" => operation::validate_quota(write),
+        "schedulevmbackups" => backup::validate_schedule(write),
+        "settings" => cluster_setting::validate(write),
+        "supportbundles" => operation::validate_support_bundle(write),
+        "upgradelogs" => operation::validate_upgrade_log(write),
+        "upgrades" => operation::validate_upgrade(write),
+        "versions" => operation::validate_version(write),
+        "virtualmachinebackups" => backup::validate(write),
+        "virtualmachineimages" => image::validate(write),
+        "virtualmachinerestores" => backup::validate_restore(write),
+        "virtualmachinetemplates" => template::validate(write),
+        "virtualmachinetemplateversions" => template::validate_version(write),
+        "volumeremotebackups" => volume_backup::validate(write),
+        "volumeremoterestores" => volume_backup::validate_restore(write),
         _ => Ok(()),
     }
 }

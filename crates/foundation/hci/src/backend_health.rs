@@ -8,12 +8,14 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::cluster;
 use crate::harvester::load_balancer::{LoadBalancer, LoadBalancerSpec};
 
 /// Annotation of an instance.
@@ -75,11 +77,50 @@ pub fn selects(spec: &LoadBalancerSpec, labels: &Value) -> bool {
         })
 }
 
-/// The address of an instance that connections go to: the first IPv4 one.
-pub fn address(instance: &Value) -> Option<&str> {
+/// The address of an instance that connections go to: the first IPv4 one of its own interfaces.
+///
+/// On the guest network it is the one that the platform has assigned. On other networks the guest
+/// reports it: one that is loopback, link-local, or reserved (of nodes, services, or
+/// guests) is not used. Interfaces that only the guest knows do not count.
+pub fn address(instance: &Value, is_reserved: impl Fn(Ipv4Addr) -> bool) -> Option<&str> {
+    let networks = instance["spec"]["networks"].as_array().map_or(&[][..], Vec::as_slice);
     let interfaces = instance["status"]["interfaces"].as_array()?.iter();
-    let mut addresses = interfaces.filter_map(|interface| interface["ipAddress"].as_str());
-    addresses.find(|address| address.parse::<Ipv4Addr>().is_ok())
+    let mut addresses = interfaces.filter_map(|interface| {
+        let network = networks.iter().find(|own| own["name"] == interface["name"])?;
+        let text = interface["ipAddress"].as_str()?;
+        Some((network["pod"].is_object(), text, text.parse::<Ipv4Addr>().ok()?))
+    });
+    let is_usable = |(is_assigned, _, address): &(bool, &str, Ipv4Addr)| {
+        *is_assigned || !is_special(*address) && !is_reserved(*address)
+    };
+    addresses.find(is_usable).map(|(_, text, _)| text)
+}
+
+/// Addresses that guests may not report: those of nodes and of the API, and the networks of guests,
+/// where addresses are assigned.
+#[derive(Debug, Clone)]
+pub struct ReservedAddresses(Vec<IpNet>);
+
+impl ReservedAddresses {
+    /// `leases` are those of the namespace of the virtual address.
+    pub fn of(nodes: &[Value], leases: &[Value]) -> Self {
+        let leases = leases.iter().filter(|own| own["metadata"]["name"] == cluster::VIP_LEASE);
+        let addresses = leases.filter_map(cluster::virtual_address).map(IpNet::from);
+        Self(nodes.iter().flat_map(cluster::node_ranges).chain(addresses).collect())
+    }
+
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        self.0.iter().any(|range| range.contains(&IpAddr::from(address)))
+    }
+}
+
+/// Whether an address is that of no other host.
+fn is_special(address: Ipv4Addr) -> bool {
+    address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_broadcast()
+        || address.octets()[0] == 0
 }
 
 #[cfg(test)]
@@ -125,6 +166,43 @@ mod tests {
             assert_eq!(selects(&own.spec, &labels), expected, "{labels}");
         }
         assert!(!selects(&balancer(json!({})).spec, &json!({"app": "web"})));
+    }
+
+    #[test]
+    fn a_guest_does_not_choose_the_host_that_connections_go_to() {
+        let instance = |interfaces: Value| {
+            json!({
+                "spec": {"networks": [{"name": "lan", "multus": {"networkName": "lan"}},
+                    {"name": "default", "pod": {}}]},
+                "status": {"interfaces": interfaces},
+            })
+        };
+        let lan = |address: &str| json!({"name": "lan", "ipAddress": address});
+        let assigned = json!({"name": "default", "ipAddress": "10.52.0.7"});
+        let is_reserved = |address: Ipv4Addr| {
+            ["192.0.2.1", "10.52.0.7", "10.52.0.9", "10.53.0.1"]
+                .iter()
+                .any(|own| own.parse() == Ok(address))
+        };
+        for (interfaces, expected) in [
+            (json!([lan("198.51.100.7"), assigned]), Some("198.51.100.7")),
+            (json!([assigned, lan("198.51.100.7")]), Some("10.52.0.7")),
+            (json!([lan("fd00::1"), assigned]), Some("10.52.0.7")),
+            // A lie of the guest agent.
+            (json!([lan("127.0.0.1"), assigned]), Some("10.52.0.7")),
+            (json!([lan("127.0.0.1")]), None),
+            (json!([lan("169.254.169.254")]), None),
+            (json!([lan("0.0.0.0")]), None),
+            (json!([lan("192.0.2.1")]), None),
+            (json!([lan("10.52.0.9")]), None),
+            (json!([lan("10.53.0.1")]), None),
+            // An interface that the guest has made, under any name.
+            (json!([{"interfaceName": "tun0", "ipAddress": "198.51.100.7"}]), None),
+            (json!([{"name": "tun0", "ipAddress": "198.51.100.7"}]), None),
+        ] {
+            let instance = instance(interfaces.clone());
+            assert_eq!(address(&instance, is_reserved), expected, "{interfaces}");
+        }
     }
 
     #[test]

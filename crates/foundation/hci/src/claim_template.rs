@@ -33,6 +33,13 @@ pub fn claim_templates(metadata: &Value) -> Result<Vec<ClaimTemplate>, String> {
         .collect()
 }
 
+/// Whether a key is of annotations that bind the parts of the cluster. Those of claims are written
+/// by controllers and agents only, never taken from templates of tenants.
+pub fn is_internal_key(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    domain == "sheaf.io" || domain.ends_with(".sheaf.io")
+}
+
 /// Bytes that a claim asks for; nothing if it does not say.
 pub(crate) fn requested(claim: &Value) -> Option<i64> {
     let text = match &claim["spec"]["resources"]["requests"]["storage"] {

@@ -15,13 +15,13 @@ pub enum ValueRule {
     Number(u64, u64),
     Bool,
     OneOf(&'static [&'static str]),
-    /// JSON that a further rule looks into.
+    /// JSON that a further rule checks.
     Object(fn(&Map<String, Value>) -> Result<(), String>),
-    /// Text that a further rule looks into.
+    /// Text that a further rule checks.
     Text(fn(&str) -> Result<(), String>),
 }
 
-/// A setting as it is before anybody changes it.
+/// A setting with its default value.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterSetting {
     pub name: &'static str,
@@ -36,7 +36,7 @@ const fn row(name: &'static str, default: &'static str, rule: ValueRule) -> Clus
     ClusterSetting { name, default, rule }
 }
 
-pub use effect::{SettingEffect, effect, effect_of};
+pub use effect::{SettingEffect, effect, effect_of, explains_default};
 pub use proxy::HttpProxy;
 pub use tls_parameters::TlsParameters;
 
@@ -144,7 +144,7 @@ pub const UNDELETABLE: &[&str] = &[
     "vm-migration-network",
 ];
 
-/// The value of a setting that counts: the one that somebody chose, or the default. `object` is
+/// The value of a setting that counts: the one that a user chose, or the default. `object` is
 /// the setting as it is stored, if it is.
 pub fn effective(name: &str, object: Option<&Value>) -> String {
     let text = |field: &str| object.and_then(|object| object[field].as_str());
@@ -251,7 +251,7 @@ mod tests {
             (
                 "storage-network",
                 r#"{"vlan":100,"clusterNetwork":"a","range":"10.0.0.1/24"}"#,
-                "should be a subnet",
+                "range should be subnet CIDR 10.0.0.0/24",
             ),
             ("storage-network", r#"{"vlan":100,"clusterNetwork":"a","range":"10.0.0.0/24"}"#, ""),
             (

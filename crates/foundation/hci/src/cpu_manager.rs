@@ -57,6 +57,16 @@ impl CpuPolicy {
     }
 }
 
+/// Whether a policy was asked for that is not in effect yet.
+pub fn is_requested(node: &Value) -> bool {
+    request_of(node)["status"] == REQUESTED
+}
+
+/// The name of the Job that shows the change to a policy.
+pub fn job_name(node: &str, policy: CpuPolicy) -> String {
+    format!("update-cpu-manager-{node}-{}", policy.as_str())
+}
+
 fn request_of(node: &Value) -> Value {
     let text = node["metadata"]["annotations"][STATUS].as_str().unwrap_or_default();
     serde_json::from_str(text).unwrap_or_default()
@@ -65,7 +75,10 @@ fn request_of(node: &Value) -> Value {
 /// The annotation once its policy is in effect; nothing for a node that was asked for none.
 pub fn completed(node: &Value) -> Option<String> {
     node["metadata"]["annotations"].get(STATUS)?;
-    Some(CpuPolicy::of(node).annotation(SUCCESS))
+    let policy = CpuPolicy::of(node);
+    let job = job_name(node["metadata"]["name"].as_str().unwrap_or_default(), policy);
+    let (policy, status) = (policy.as_str(), SUCCESS);
+    Some(json!({"policy": policy, "status": status, "jobName": job}).to_string())
 }
 
 /// The reasons to refuse a policy.
@@ -73,8 +86,8 @@ pub fn completed(node: &Value) -> Option<String> {
 pub enum CpuPolicyError {
     #[error("label {LABEL} not found")]
     NoLabel,
-    #[error("there is other job updating the cpu manager policy for this node {node}")]
-    UnderWay { node: String },
+    #[error("there is other job {job} updating the cpu manager policy for this node {node}")]
+    UnderWay { node: String, job: String },
     #[error("current cpu manager policy is already the same as requested value: {}", policy.as_str())]
     Same { policy: CpuPolicy },
     #[error("there should not be any running VMs with CPU pinning when disabling the CPU manager")]
@@ -85,8 +98,9 @@ pub enum CpuPolicyError {
 pub fn check(node: &Value, policy: CpuPolicy, instances: &[Value]) -> Result<(), CpuPolicyError> {
     let name = node["metadata"]["name"].as_str().unwrap_or_default();
     let label = node["metadata"]["labels"][LABEL].as_str().ok_or(CpuPolicyError::NoLabel)?;
-    if request_of(node)["status"] == REQUESTED {
-        return Err(CpuPolicyError::UnderWay { node: name.to_owned() });
+    if is_requested(node) {
+        let job = job_name(name, CpuPolicy::of(node));
+        return Err(CpuPolicyError::UnderWay { node: name.to_owned(), job });
     }
     if label == policy.label() {
         return Err(CpuPolicyError::Same { policy });
@@ -127,7 +141,10 @@ mod tests {
                 node("true", Some(&under_way)),
                 CpuPolicy::Static,
                 vec![],
-                Err(CpuPolicyError::UnderWay { node: "n1".into() }),
+                Err(CpuPolicyError::UnderWay {
+                    node: "n1".into(),
+                    job: "update-cpu-manager-n1-none".into(),
+                }),
             ),
             (
                 json!({"metadata": {"name": "n1"}}),
@@ -161,7 +178,13 @@ mod tests {
         node["metadata"]["annotations"] =
             CpuPolicy::None.request()["metadata"]["annotations"].clone();
         assert_eq!(CpuPolicy::of(&node), CpuPolicy::None);
-        assert_eq!(completed(&node).as_deref(), Some(r#"{"policy":"none","status":"success"}"#));
+        let done = completed(&node).unwrap();
+        let expected = json!({"policy": "none", "status": "success",
+            "jobName": "update-cpu-manager-n1-none"});
+        assert_eq!(serde_json::from_str::<Value>(&done).unwrap(), expected);
+        assert!(is_requested(&node));
+        node["metadata"]["annotations"][STATUS] = done.into();
+        assert!(!is_requested(&node));
         node["metadata"]["annotations"][STATUS] = "not JSON".into();
         assert_eq!(CpuPolicy::of(&node), CpuPolicy::Static);
     }

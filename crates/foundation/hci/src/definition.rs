@@ -2,6 +2,7 @@
 //! upstream publishes them, with the schemas of the records.
 
 mod alarm;
+mod cluster_network_policy;
 mod dhcp;
 mod harvester;
 mod load_balancer;
@@ -19,11 +20,11 @@ use serde_json::{Value, json};
 pub fn definitions() -> impl Iterator<Item = Value> {
     let all = harvester::CATALOG.iter().chain(longhorn::CATALOG).chain(snapshot::CATALOG);
     let all = all.chain(management::CATALOG).chain(network::CATALOG).chain(load_balancer::CATALOG);
-    let all = all.chain(dhcp::CATALOG).chain(alarm::CATALOG);
+    let all = all.chain(dhcp::CATALOG).chain(alarm::CATALOG).chain(cluster_network_policy::CATALOG);
     all.map(|kind| {
         let mut definition = definition(kind);
-        if kind.group == crate::snapshot::GROUP {
-            definition["metadata"]["annotations"] = json!({APPROVED: APPROVAL});
+        if let Some(approval) = approval(kind.group) {
+            definition["metadata"]["annotations"] = json!({APPROVED: approval});
         }
         definition
     })
@@ -31,7 +32,18 @@ pub fn definitions() -> impl Iterator<Item = Value> {
 
 /// Groups of Kubernetes itself are for definitions that were approved there.
 const APPROVED: &str = "api-approved.kubernetes.io";
-const APPROVAL: &str = "https://github.com/kubernetes-csi/external-snapshotter/pull/814";
+
+fn approval(group: &str) -> Option<&'static str> {
+    match group {
+        crate::snapshot::GROUP => {
+            Some("https://github.com/kubernetes-csi/external-snapshotter/pull/814")
+        }
+        crate::cluster_network_policy::GROUP => {
+            Some("https://github.com/kubernetes-sigs/network-policy-api/pull/347")
+        }
+        _ => None,
+    }
+}
 
 const AGE: Column = Column("Age", "date", ".metadata.creationTimestamp", "", 0);
 const ALPHA1: &[DefinitionVersion] =

@@ -33,7 +33,7 @@ pub const SERVER_READY: &str = "ready";
 
 /// In place of a MAC address: the server and the router.
 pub const RESERVED: &str = "RESERVED";
-/// In place of a MAC address: an address that nobody gets.
+/// In place of a MAC address: an address that is not assigned.
 pub const EXCLUDED: &str = "EXCLUDED";
 
 /// Longest time that a lease may have, and its default: a year.
@@ -177,7 +177,7 @@ impl PoolLayout {
         self.contains(address) && self.mark(address).is_none()
     }
 
-    /// The mark in place of a MAC address, for addresses that nobody gets.
+    /// The mark in place of a MAC address, for addresses that are not assigned.
     pub fn mark(&self, address: Ipv4Addr) -> Option<&'static str> {
         match address {
             own if own == self.server || Some(own) == self.router => Some(RESERVED),
@@ -186,7 +186,7 @@ impl PoolLayout {
         }
     }
 
-    /// Addresses that nobody gets: the server and the router if they are in the range, and all
+    /// Addresses that are not assigned: the server and the router if they are in the range, and all
     /// that are excluded.
     pub fn marked(&self) -> impl Iterator<Item = (Ipv4Addr, &'static str)> {
         let own = [Some(self.server), self.router].into_iter().flatten();
@@ -267,8 +267,8 @@ mod tests {
             ),
         ] {
             let refused = PoolLayout::parse(&config(change.clone())).err();
-            let told = refused.map(|error| error.to_string()).unwrap_or_default();
-            assert_eq!(told, expected, "{change}");
+            let message = refused.map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(message, expected, "{change}");
         }
     }
 

@@ -29,7 +29,7 @@ pub const RESTART_ELSEWHERE: &str = "sheaf.io/restart-elsewhere";
 /// Taint by which a person vouches that a node is off.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// A node that others are asked to look at.
+/// A node that other nodes are asked to probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspicion {
     /// Names this question.
@@ -54,7 +54,7 @@ impl Suspicion {
 pub enum PortState {
     /// A connection was made.
     Open,
-    /// The host answered that nobody listens.
+    /// The host refused the connection.
     Refused,
     /// No answer in time, or no route.
     Silent,

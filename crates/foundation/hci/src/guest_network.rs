@@ -154,7 +154,7 @@ pub fn is_assignable(network: Ipv4Net, address: Ipv4Addr) -> bool {
 }
 
 /// An address of `network` for `holder` that is not in use; none when all are. Where the search
-/// begins is decided by the holder, so that an address is rarely given to somebody else soon.
+/// begins is decided by the holder, so that an address is rarely given to another holder soon.
 pub fn choose(
     network: Ipv4Net,
     holder: &AddressHolder,

@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn nodes_take_turns() {
-        let Turn::Take(first) = turn(None, "a", 1000, 90) else { panic!("nobody holds it") };
+        let Turn::Take(first) = turn(None, "a", 1000, 90) else { panic!("no node holds it") };
         assert!(may_write("a", Some(&first), None));
         assert!(!may_write("b", Some(&first), None), "for another node");
         assert_eq!(turn(Some(&first), "b", 1100, 90), Turn::Wait { holder: "a".into() });
@@ -192,7 +192,7 @@ mod tests {
         // A node that died keeps its turn until the end.
         let Turn::Take(second) = turn(Some(&first), "b", 1150, 90) else { panic!("it is over") };
         assert!(may_write("b", Some(&second), Some(&first)));
-        let Turn::Take(early) = turn(None, "b", 1100, 90) else { panic!("nobody holds it") };
+        let Turn::Take(early) = turn(None, "b", 1100, 90) else { panic!("no node holds it") };
         assert!(!may_write("b", Some(&early), Some(&first)), "too early");
         let mut released = first.clone();
         released["spec"]["holderIdentity"] = "".into();

@@ -1,12 +1,14 @@
-//! Kinds that are stored for clients that expect them, and on which nothing acts yet. Writing one is answered
-//! with a warning, so that nobody waits for an effect.
+//! Kinds that are stored for clients that expect them, and on which nothing acts yet. The answer to
+//! a write has a warning, so that no client waits for an effect.
 //!
-//! This table is the only list of them: a change that makes a kind work removes its row.
+//! This table is the only list of them: a change that makes a kind work removes its row. Built-in
+//! kinds that need a pod runtime are not here: `kinds` warns of them.
 
 use serde_json::Value;
 
 use crate::admit::{HARVESTER, LONGHORN};
 use crate::cluster_setting::{SettingEffect, effect};
+use crate::setting;
 
 /// One kind without effect.
 struct Row {
@@ -27,8 +29,21 @@ macro_rules! rows {
 }
 
 const KINDS: &[Row] = rows! {
-    "networking.k8s.io" => { "ingresses": "Ingress" },
+    "certificates.k8s.io" => { "clustertrustbundles": "ClusterTrustBundle" },
+    "networking.k8s.io" => {
+        "ingressclasses": "IngressClass",
+        "ingresses": "Ingress",
+    },
+    "storage.k8s.io" => {
+        "csidrivers": "CSIDriver",
+        "csinodes": "CSINode",
+        "csistoragecapacities": "CSIStorageCapacity",
+        "volumeattachments": "VolumeAttachment of storage.k8s.io",
+        "volumeattributesclasses": "VolumeAttributesClass",
+    },
     "resource.k8s.io" => {
+        "deviceclasses": "DeviceClass",
+        "resourceslices": "ResourceSlice",
         "resourceclaims": "ResourceClaim",
         "resourceclaimtemplates": "ResourceClaimTemplate",
     },
@@ -59,7 +74,10 @@ const KINDS: &[Row] = rows! {
 /// Kinds of which only some objects are without effect.
 const IN_PART: &[Row] = &[
     Row { group: "", resource: "services", subject: service_part },
-    Row { group: HARVESTER, resource: "settings", subject: setting },
+    Row { group: "networking.k8s.io", resource: "servicecidrs", subject: service_range },
+    Row { group: HARVESTER, resource: "settings", subject: harvester_setting },
+    Row { group: LONGHORN, resource: "settings", subject: longhorn_setting },
+    Row { group: LONGHORN, resource: "recurringjobs", subject: recurring_task },
 ];
 
 /// The part of a Service that has no data path.
@@ -69,11 +87,29 @@ fn service_part(service: &Value) -> Option<String> {
 }
 
 /// Settings that are stored without effect; one without a value asks for none.
-fn setting(setting: &Value) -> Option<String> {
+fn harvester_setting(setting: &Value) -> Option<String> {
     let name = setting.pointer("/metadata/name").and_then(Value::as_str)?;
     let value = setting.get("value").and_then(Value::as_str)?;
     let inactive = !value.is_empty() && matches!(effect(name), SettingEffect::Stored(_));
     inactive.then(|| format!("setting {name:?}"))
+}
+
+/// The same for Longhorn's, which all have a value: their defaults ask for nothing.
+fn longhorn_setting(object: &Value) -> Option<String> {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str)?;
+    let reason = setting::unheeded(name, object.get("value").and_then(Value::as_str)?)?;
+    Some(format!("setting {name:?} of Longhorn ({reason})"))
+}
+
+/// The range of the server itself is given by its flags; others add no addresses.
+fn service_range(range: &Value) -> Option<String> {
+    let is_own = range.pointer("/metadata/name").is_some_and(|name| name == "kubernetes");
+    (!is_own).then(|| "ServiceCIDR".to_owned())
+}
+
+fn recurring_task(job: &Value) -> Option<String> {
+    let task = job.pointer("/spec/task").and_then(Value::as_str)?;
+    (task == "system-backup").then(|| format!("task {task:?} of this RecurringJob"))
 }
 
 fn find(group: &str, resource: &str) -> Option<&'static Row> {
@@ -129,6 +165,38 @@ mod tests {
             ("cdi.kubevirt.io", "dataimportcrons", json!({}), None),
             ("cdi.kubevirt.io", "volumeimportsources", json!({}), None),
             ("longhorn.io", "recurringjobs", json!({}), None),
+            ("longhorn.io", "recurringjobs", json!({"spec": {"task": "snapshot"}}), None),
+            (
+                "longhorn.io",
+                "recurringjobs",
+                json!({"spec": {"task": "system-backup"}}),
+                Some("task \"system-backup\" of this RecurringJob"),
+            ),
+            (
+                "longhorn.io",
+                "settings",
+                json!({"metadata": {"name": "v2-data-engine"}, "value": "true"}),
+                Some("setting \"v2-data-engine\" of Longhorn (there is one data engine)"),
+            ),
+            (
+                "longhorn.io",
+                "settings",
+                json!({"metadata": {"name": "default-replica-count"}, "value": "1"}),
+                None,
+            ),
+            (
+                "networking.k8s.io",
+                "servicecidrs",
+                json!({"metadata": {"name": "more"}}),
+                Some("ServiceCIDR"),
+            ),
+            (
+                "networking.k8s.io",
+                "servicecidrs",
+                json!({"metadata": {"name": "kubernetes"}}),
+                None,
+            ),
+            ("storage.k8s.io", "csidrivers", json!({}), Some("CSIDriver")),
         ] {
             let expected = expected.map(|subject| {
                 format!("{subject} is stored, but nothing acts on it yet in this version")
@@ -147,11 +215,30 @@ mod tests {
                 (text("/spec/group"), text("/spec/names/plural"))
             })
             .collect();
-        let rows = KINDS.iter().chain(IN_PART);
-        for row in rows.filter(|row| [HARVESTER, LONGHORN].contains(&row.group)) {
-            let known =
+        let is_built_in = |row: &Row| {
+            let mut known = kinds::builtin().iter();
+            known.any(|own| (own.group, own.plural) == (row.group, row.resource))
+        };
+        let virt = "backup.kubevirt.io";
+        for row in KINDS.iter().chain(IN_PART).filter(|row| row.group != virt) {
+            let is_ours =
                 ours.iter().any(|(group, plural)| group == row.group && plural == row.resource);
-            assert!(known, "{}/{} does not exist", row.group, row.resource);
+            assert!(is_ours || is_built_in(row), "{}/{} does not exist", row.group, row.resource);
         }
+    }
+
+    #[test]
+    fn the_first_objects_of_a_cluster_are_written_without_a_warning() {
+        let plural = |object: &Value| {
+            let kind = object["kind"].as_str().unwrap_or_default().to_ascii_lowercase();
+            if kind.ends_with('s') { format!("{kind}es") } else { format!("{kind}s") }
+        };
+        let mut warnings = Vec::new();
+        for object in crate::first_objects().iter().chain(&crate::driver_objects()) {
+            let version = object["apiVersion"].as_str().unwrap_or_default();
+            let group = version.split_once('/').map_or("", |(group, _)| group);
+            warnings.extend(warning(group, &plural(object), object));
+        }
+        assert_eq!(warnings, [""; 0]);
     }
 }

@@ -1,6 +1,8 @@
 //! Harvester's and Longhorn's kinds, as their clients know them: types, definitions, defaults,
 //! rules, the objects of a fresh cluster, and where replicas are placed. No I/O, no clock.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is one scenario or one table"))]
+
 pub mod addon;
 pub mod address_pool;
 pub mod admit;
@@ -10,6 +12,7 @@ pub mod backend_health;
 mod bootstrap;
 mod claim_template;
 pub mod cluster;
+pub mod cluster_network_policy;
 pub mod cluster_setting;
 pub mod cpu_manager;
 mod definition;
@@ -20,10 +23,14 @@ pub mod harvester;
 pub mod host_network;
 pub mod import_cron;
 pub mod inactive;
+pub mod launcher;
 pub mod link_monitor;
+pub mod local_volume;
 pub mod longhorn;
+pub mod machine_quota;
 pub mod maintenance;
 pub mod network;
+pub mod node_network;
 pub mod node_restriction;
 pub mod ntp;
 pub mod placement;
@@ -39,7 +46,7 @@ pub mod vm_backup_metadata;
 
 pub use admit::DRIVER;
 pub use bootstrap::{driver_objects, first_objects};
-pub use claim_template::{ClaimTemplate, claim_templates};
+pub use claim_template::{ClaimTemplate, claim_templates, is_internal_key};
 pub use crd::schedule;
 pub use definition::definitions;
 pub use ipnet::Ipv4Net;

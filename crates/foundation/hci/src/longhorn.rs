@@ -49,7 +49,7 @@ pub const BACKUP_TARGET_SECRET: &str = "harvester-backup-target-secret";
 /// State of a Backup that is gone from its target and may go from the API.
 pub const BACKUP_DELETED: &str = "Deleted";
 
-/// The volume from which a backup is read: a copy of its snapshot that nobody writes to.
+/// The volume from which a backup is read: a copy of its snapshot, not written to.
 pub fn backup_source(uid: &str) -> String {
     format!("backup-source-{uid}")
 }

@@ -170,7 +170,7 @@ pub fn check_node(node: &str, nodes: &[Value]) -> Result<(), MaintenanceRefusal>
         // A witness votes with those that are left.
         let mut witnesses = nodes.iter().filter(|own| is_witness(own)).take(1);
         let voters = all + witnesses.clone().count();
-        let left = left + usize::from(witnesses.any(is_heard));
+        let left = left + usize::from(witnesses.any(is_ready));
         if left < voters / 2 + 1 {
             return Err(MaintenanceRefusal::OtherControlPlane);
         }
@@ -182,14 +182,14 @@ pub fn check_node(node: &str, nodes: &[Value]) -> Result<(), MaintenanceRefusal>
 /// Whether machines can be started on a node.
 pub fn is_available(node: &Value) -> bool {
     let annotations = &node["metadata"]["annotations"];
-    is_heard(node)
+    is_ready(node)
         && !is_witness(node)
         && node["spec"]["unschedulable"] != true
         && !annotations[LOST].is_string()
         && !annotations[MAINTAIN_STATUS].is_string()
 }
 
-fn is_heard(node: &Value) -> bool {
+fn is_ready(node: &Value) -> bool {
     let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|own| own["type"] == "Ready" && own["status"] == "True")
 }

@@ -11,7 +11,9 @@ use crd::lookup::Objects;
 use serde_json::Value;
 
 use crate::announcement::{self, AnnouncementLease};
-use crate::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, JOIN_TOKEN, MANAGED, NODE_KEY};
+use crate::cluster::{
+    AGENT_GRANTS, API_URL, CONTROL_PLANE, ETCD_URL, JOIN_TOKEN, MANAGED, NODE_KEY,
+};
 use crate::failover::{LOST, SUSPECT};
 use crate::host_network;
 use crate::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
@@ -186,7 +188,7 @@ fn own_node(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let notes = changed_keys(&object["metadata"]["annotations"], &old["metadata"]["annotations"]);
     let is_restricted = |key: &&str| {
         [NODE_KEY, JOIN_TOKEN, LOST, SUSPECT].contains(key)
-            || !write.is_management && [API_URL, ETCD_URL].contains(key)
+            || !write.is_management && [AGENT_GRANTS, API_URL, ETCD_URL].contains(key)
     };
     match notes.into_iter().find(is_restricted) {
         Some(note) => Err(write.field(format!("the annotation {note}"))),

@@ -48,7 +48,7 @@ pub struct StorageNode {
 pub struct ExistingReplica {
     pub node: String,
     pub disk: String,
-    /// It is about to leave, so its place counts as free when there is no better one.
+    /// It is being evicted, so its place counts as free when there is no better one.
     pub leaving: bool,
 }
 

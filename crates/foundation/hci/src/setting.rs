@@ -1,7 +1,11 @@
 //! Longhorn's settings: their defaults and the values that they accept. Pure; values that a setting
-//! does not accept are refused with the valid ones.
+//! does not accept are refused with the valid ones. `setting/effect.rs` says which have an effect.
+
+mod effect;
 
 use serde_json::Value;
+
+pub use self::effect::{SettingEffect, effect, unheeded};
 
 /// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_told_what_would_be_right() {
+    fn errors_of_wrong_values_name_the_right_ones() {
         let cases = [
             ("auto-salvage", "yes", "true or false"),
             ("storage-minimal-available-percentage", "101", "a whole number from 0 to 100"),

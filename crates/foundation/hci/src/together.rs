@@ -50,7 +50,7 @@ impl Quiesce {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotGroup {
-    /// The instant, by a name that no other has.
+    /// The instant, by the uid of the machine's snapshot. Nodes name files after it.
     pub instant: String,
     /// How many snapshots there are of it.
     pub count: usize,
@@ -67,27 +67,68 @@ impl SnapshotGroup {
         serde_json::to_string(self).expect("texts and numbers can be written")
     }
 
-    /// Nothing for what nobody of us wrote: such a snapshot is taken alone.
+    /// Nothing for what no controller wrote: such a snapshot is taken alone.
     pub fn parse(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+        serde_json::from_str(text).ok().filter(|own: &Self| is_instant(&own.instant))
     }
+}
+
+/// Whether a text is the name of an instant: a UUID as in `metadata.uid`, and nothing that could
+/// be a path.
+pub fn is_instant(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => is_digit(byte),
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const INSTANT: &str = "5f0c9d3a-1b2c-4d5e-8f90-112233445566";
+
     #[test]
-    fn what_is_written_is_read() {
+    fn an_instant_is_a_uuid_and_never_a_path() {
+        assert!(is_instant(INSTANT));
+        for forged in [
+            "",
+            "u",
+            "/etc/cron.d/x",
+            "../../../../etc/cron.d/x",
+            "../9d3a-1b2c-4d5e-8f90-112233445566xx",
+            "5f0c9d3a/1b2c-4d5e-8f90-112233445566",
+            "5F0C9D3A-1B2C-4D5E-8F90-112233445566",
+            "5f0c9d3a-1b2c-4d5e-8f90-112233445566\n",
+            "5f0c9d3a-1b2c-4d5e-8f90-11223344556\u{e9}",
+        ] {
+            assert!(!is_instant(forged), "{forged:?}");
+            let group = SnapshotGroup {
+                instant: forged.into(),
+                count: 1,
+                namespace: "victim".into(),
+                machine: "db".into(),
+                memory: true,
+            };
+            assert_eq!(SnapshotGroup::parse(&group.to_text()), None, "{forged:?}");
+        }
+    }
+
+    #[test]
+    fn written_values_are_read() {
         let own = SnapshotGroup {
-            instant: "u".into(),
+            instant: INSTANT.into(),
             count: 3,
             namespace: "n".into(),
             machine: "m".into(),
             memory: false,
         };
         let text = own.to_text();
-        assert_eq!(text, r#"{"instant":"u","count":3,"namespace":"n","machine":"m"}"#);
+        let expected =
+            format!(r#"{{"instant":"{INSTANT}","count":3,"namespace":"n","machine":"m"}}"#);
+        assert_eq!(text, expected);
         assert_eq!(SnapshotGroup::parse(&text), Some(own));
         assert_eq!(SnapshotGroup::parse("3"), None);
     }

@@ -40,6 +40,12 @@ pub const UPLOADED: &str = "sheaf://programs";
 pub const LEVEL: u32 = 1;
 pub const OLDEST_LEVEL: u32 = 1;
 
+/// Whether an upgrade has succeeded or failed.
+pub fn has_ended(upgrade: &Value) -> bool {
+    let mut conditions = upgrade["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|own| own["type"] == "Completed" && own["status"] != "Unknown")
+}
+
 /// SHA-512 sum of the file of a program, in lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -63,7 +69,7 @@ impl ProgramDigest {
         &self.0
     }
 
-    /// Enough to tell programs apart in a message.
+    /// Enough to distinguish programs in a message.
     pub fn short(&self) -> &str {
         &self.0[..12]
     }

@@ -21,7 +21,7 @@ pub(crate) const CLASS: Resource = Resource {
     ..Resource::cluster(GROUP, "v1", "deviceclasses", "deviceclass", "DeviceClass")
 };
 
-/// Somebody's wish for devices, and what was allocated for it.
+/// A request for devices, and what was allocated for it.
 pub(crate) const CLAIM: Resource = Resource {
     subresources: &[Subresource::STATUS],
     strategy: Strategy {

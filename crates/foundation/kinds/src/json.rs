@@ -10,7 +10,7 @@ pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     value.pointer(pointer).filter(|value| !value.is_null())
 }
 
-/// Whether something stands at `pointer`.
+/// Whether there is a value at `pointer`.
 pub(crate) fn has(value: &Value, pointer: &str) -> bool {
     at(value, pointer).is_some()
 }
@@ -67,7 +67,7 @@ pub(crate) fn count(value: &Value, pointer: &str) -> usize {
     }
 }
 
-/// The object under `key`, made when absent; none if something else stands there.
+/// The object under `key`, made when absent; none if another value is there.
 pub(crate) fn object<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     let fields = value.as_object_mut()?;
     if !fields.contains_key(key) {

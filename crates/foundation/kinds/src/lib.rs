@@ -2,6 +2,8 @@
 //!
 //! To add a kind, add its module and its row in [`builtin`].
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is one scenario or one table"))]
+
 mod admission;
 mod apps;
 mod autoscaling;

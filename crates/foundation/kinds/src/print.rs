@@ -55,7 +55,7 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
         .map(|condition| json::text(condition, "/status"))
 }
 
-/// A quantity as it stands in the object: text, or a bare number.
+/// A quantity as written in the object: text, or a bare number.
 pub(crate) fn quantity(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),

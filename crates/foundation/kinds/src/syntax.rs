@@ -306,7 +306,7 @@ pub(crate) fn max_length(most: usize) -> String {
     format!("must be no more than {most} characters")
 }
 
-/// A rule in words, with examples and the expression that stands for it.
+/// A rule in words, with examples and the expression for it.
 pub(crate) fn pattern(words: &str, regex: &str, examples: &[&str]) -> String {
     let regex = format!("regex used for validation is '{regex}'");
     match examples {

@@ -5,6 +5,8 @@
 //! HTTP (errors say which text and which kind of answer upstream gives, the caller builds the
 //! `Status`).
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is one scenario or one table"))]
+
 mod go;
 mod managed;
 mod patch;
@@ -21,7 +23,7 @@ pub use managed::{
     ApplyError, Conflict, Conflicts, EntryError, MergeRequest, apply, equal_ignoring_timestamps,
     track_update, validate_managed_fields,
 };
-pub use patch::{MOST_OPERATIONS, PatchError, json_patch, merge_patch};
+pub use patch::{MOST_OPERATIONS, OperationError, PatchError, StepError, json_patch, merge_patch};
 pub use path::{Path, PathElement, PathElementError};
 pub use set::{Set, SetError};
 pub use strategic::{Fault, StrategicError, strategic_merge};

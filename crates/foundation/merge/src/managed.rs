@@ -62,7 +62,7 @@ impl MergeRequest<'_> {
     }
 }
 
-/// Fields that nobody ever owns.
+/// Fields that never have an owner.
 static NEVER_OWNED: LazyLock<Set> = LazyLock::new(|| {
     Set::of_fields(&[
         &["apiVersion"],

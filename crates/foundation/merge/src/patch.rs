@@ -5,7 +5,11 @@
 //! `test` against null passes for an absent one, negative positions count from
 //! the end, and the texts of failures are part of the answer.
 
+mod error;
+
 use serde_json::{Map, Value};
+
+pub use self::error::{OperationError, StepError};
 
 /// More operations than this are refused.
 pub const MOST_OPERATIONS: usize = 10_000;
@@ -23,8 +27,8 @@ pub enum PatchError {
     #[error("The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {0}")]
     TooManyOperations(usize),
     /// An operation that does not fit the document; the request is not processable.
-    #[error("{0}")]
-    DoesNotApply(String),
+    #[error(transparent)]
+    DoesNotApply(OperationError),
 }
 
 /// Applies a JSON patch.
@@ -87,16 +91,16 @@ fn apply(
     document: &mut Value,
     operation: &Map<String, Value>,
     copied: &mut usize,
-) -> Result<(), String> {
+) -> Result<(), OperationError> {
     let kind = text(operation, "op").unwrap_or("unknown");
-    let decode = |member: &str| {
+    let decode = |member: &'static str| {
         text(operation, member).ok_or_else(|| {
             let detail = match (kind, member) {
                 ("add" | "remove" | "copy", "path") => "",
                 (_, "path") => "operation missing path field: ",
                 _ => "operation, missing from field: ",
             };
-            format!("{kind} operation failed to decode {member}: {detail}missing value")
+            OperationError::Undecodable { operation: kind.to_owned(), member, detail }
         })
     };
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
@@ -107,7 +111,7 @@ fn apply(
         "test" => test(document, decode("path")?, &value()),
         "move" => relocate(document, decode("from")?, decode("path")?),
         "copy" => copy(document, decode("from")?, decode("path")?, copied),
-        other => Err(format!("Unexpected kind: {other}")),
+        other => Err(OperationError::Unknown(other.to_owned())),
     }
 }
 
@@ -115,31 +119,25 @@ fn text<'a>(operation: &'a Map<String, Value>, member: &str) -> Option<&'a str> 
     operation.get(member).and_then(Value::as_str)
 }
 
-fn add(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
-    let (holder, key) = find(document, path).ok_or_else(|| {
-        format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
-    })?;
-    insert(holder, &key, value).map_err(|why| format!("error in add for path: '{path}': {why}"))
+fn add(document: &mut Value, path: &str, value: Value) -> Result<(), OperationError> {
+    let (holder, key) = find(document, path).ok_or_else(|| no_path("add", path))?;
+    insert(holder, &key, value).map_err(|cause| failed("add", path, cause))
 }
 
-fn remove(document: &mut Value, path: &str) -> Result<(), String> {
-    let (holder, key) = find(document, path).ok_or_else(|| {
-        format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
-    })?;
-    take(holder, &key).map_err(|why| format!("error in remove for path: '{path}': {why}"))
+fn remove(document: &mut Value, path: &str) -> Result<(), OperationError> {
+    let (holder, key) = find(document, path).ok_or_else(|| no_path("remove", path))?;
+    take(holder, &key).map_err(|cause| failed("remove", path, cause))
 }
 
-fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), OperationError> {
     if path.is_empty() {
         if !value.is_object() && !value.is_array() {
-            return Err("replace operation value must be object or array".into());
+            return Err(OperationError::ScalarDocument);
         }
         *document = value;
         return Ok(());
     }
-    let missing = |what| {
-        format!("replace operation does not apply: doc is missing {what}: {path}: missing value")
-    };
+    let missing = |what| OperationError::NothingToReplace { what, path: path.to_owned() };
     let (holder, key) = find(document, path).ok_or_else(|| missing("path"))?;
     match holder {
         Value::Object(fields) => {
@@ -154,45 +152,52 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String>
     Ok(())
 }
 
-fn test(document: &mut Value, path: &str, expected: &Value) -> Result<(), String> {
-    let failed = || Err(format!("testing value {path} failed: test failed"));
+fn test(document: &mut Value, path: &str, expected: &Value) -> Result<(), OperationError> {
+    let failed_test = || Err(OperationError::TestFailed(path.to_owned()));
     if path.is_empty() {
-        return if *document == *expected { Ok(()) } else { failed() };
+        return if *document == *expected { Ok(()) } else { failed_test() };
     }
-    let (holder, key) = find(document, path).ok_or_else(|| {
-        format!("test operation does not apply: is missing path: {path}: missing value")
-    })?;
-    let actual =
-        get(holder, &key).map_err(|why| format!("error in test for path: '{path}': {why}"))?;
-    if actual == *expected { Ok(()) } else { failed() }
+    let (holder, key) =
+        find(document, path).ok_or_else(|| OperationError::NothingToTest(path.to_owned()))?;
+    let actual = get(holder, &key).map_err(|cause| failed("test", path, cause))?;
+    if actual == *expected { Ok(()) } else { failed_test() }
 }
 
-fn relocate(document: &mut Value, from: &str, path: &str) -> Result<(), String> {
+fn relocate(document: &mut Value, from: &str, path: &str) -> Result<(), OperationError> {
     let (holder, key) = find(document, from).ok_or_else(|| lacks("move", "from", from))?;
     let value = get(holder, &key).and_then(|value| take(holder, &key).map(|()| value));
-    let value = value.map_err(|why| format!("error in move for path: '{key}': {why}"))?;
+    let value = value.map_err(|cause| failed("move", &key, cause))?;
     let (holder, key) = find(document, path).ok_or_else(|| lacks("move", "destination", path))?;
-    insert(holder, &key, value).map_err(|why| format!("error in move for path: '{path}': {why}"))
+    insert(holder, &key, value).map_err(|cause| failed("move", path, cause))
 }
 
-fn copy(document: &mut Value, from: &str, path: &str, copied: &mut usize) -> Result<(), String> {
+fn copy(
+    document: &mut Value,
+    from: &str,
+    path: &str,
+    copied: &mut usize,
+) -> Result<(), OperationError> {
     let (holder, key) = find(document, from).ok_or_else(|| lacks("copy", "from", from))?;
-    let value =
-        get(holder, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+    let value = get(holder, &key)
+        .map_err(|cause| OperationError::CopySource { from: from.to_owned(), cause })?;
     let (holder, key) = find(document, path).ok_or_else(|| lacks("copy", "destination", path))?;
     *copied += value.to_string().len();
     if *copied > MOST_COPIED {
-        return Err(format!(
-            "Unable to complete the copy, the accumulated size increase of copy is {copied}, \
-             exceeding the limit {MOST_COPIED}"
-        ));
+        return Err(OperationError::TooMuchCopied { copied: *copied, most: MOST_COPIED });
     }
-    insert(holder, &key, value)
-        .map_err(|why| format!("error while adding value during copy: {why}"))
+    insert(holder, &key, value).map_err(OperationError::CopyDestination)
 }
 
-fn lacks(kind: &str, what: &str, path: &str) -> String {
-    format!("{kind} operation does not apply: doc is missing {what} path: {path}: missing value")
+fn no_path(operation: &'static str, path: &str) -> OperationError {
+    OperationError::NoPath { operation, path: path.to_owned() }
+}
+
+fn failed(operation: &'static str, path: &str, cause: StepError) -> OperationError {
+    OperationError::Step { operation, path: path.to_owned(), cause }
+}
+
+fn lacks(operation: &'static str, end: &'static str, path: &str) -> OperationError {
+    OperationError::NoEnd { operation, end, path: path.to_owned() }
 }
 
 /// The container that holds the last step of a path, and that step.
@@ -217,38 +222,35 @@ fn find<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, Strin
 }
 
 /// The place of an existing item.
-fn position(key: &str, len: usize) -> Result<usize, String> {
-    let at: i64 = key.parse().map_err(|_| not_a_number(key))?;
+fn position(key: &str, len: usize) -> Result<usize, StepError> {
+    let not_a_number = || StepError::NotANumber(key.to_owned());
+    let at: i64 = key.parse().map_err(|_| not_a_number())?;
     let size = i64::try_from(len).unwrap_or(i64::MAX);
     let place = if at < 0 { at + size } else { at };
     if place < 0 || place >= size {
-        return Err(format!("Unable to access invalid index: {at}: invalid index referenced"));
+        return Err(StepError::NoSuchIndex(at));
     }
-    usize::try_from(place).map_err(|_| not_a_number(key))
-}
-
-fn not_a_number(key: &str) -> String {
-    format!("strconv.Atoi: parsing {key:?}: invalid syntax")
+    usize::try_from(place).map_err(|_| not_a_number())
 }
 
 /// A field that is absent reads as null.
-fn get(holder: &Value, key: &str) -> Result<Value, String> {
+fn get(holder: &Value, key: &str) -> Result<Value, StepError> {
     match holder {
         Value::Array(items) => Ok(items[position(key, items.len())?].clone()),
         _ => Ok(holder.get(key).cloned().unwrap_or(Value::Null)),
     }
 }
 
-fn insert(holder: &mut Value, key: &str, value: Value) -> Result<(), String> {
+fn insert(holder: &mut Value, key: &str, value: Value) -> Result<(), StepError> {
     match holder {
         Value::Object(fields) => {
             fields.insert(key.to_owned(), value);
         }
         Value::Array(items) if key == "-" => items.push(value),
         Value::Array(items) => {
-            let at = position(key, items.len() + 1).map_err(|why| match key.parse::<i64>() {
-                Ok(_) => why,
-                Err(_) => format!("value was not a proper array index: '{key}': {why}"),
+            let at = position(key, items.len() + 1).map_err(|error| match error {
+                StepError::NotANumber(key) => StepError::NotAnIndex(key),
+                other => other,
             })?;
             items.insert(at, value);
         }
@@ -257,11 +259,11 @@ fn insert(holder: &mut Value, key: &str, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-fn take(holder: &mut Value, key: &str) -> Result<(), String> {
+fn take(holder: &mut Value, key: &str) -> Result<(), StepError> {
     match holder {
         Value::Object(fields) => match fields.remove(key) {
             Some(_) => Ok(()),
-            None => Err(format!("Unable to remove nonexistent key: {key}: missing value")),
+            None => Err(StepError::NoSuchKey(key.to_owned())),
         },
         Value::Array(items) => {
             let at = position(key, items.len())?;

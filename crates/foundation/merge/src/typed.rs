@@ -20,7 +20,7 @@ pub use compare::Comparison;
 pub use validate::{Duplicates, Faults, FieldFault};
 pub(crate) use walk::Ty;
 
-/// Every field that the value mentions. Items that cannot be told apart count once.
+/// Every field that the value mentions. Items that cannot be distinguished count once.
 pub fn to_field_set(value: &Value, schema: &Schema) -> Set {
     let mut set = Set::new();
     fields::collect(Ty::root(schema), value, &mut set);

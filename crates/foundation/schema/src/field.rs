@@ -136,7 +136,7 @@ impl FieldError {
         }
     }
 
-    /// The text without the field's name, as it stands in a `Status` cause.
+    /// The text without the field's name, as written in a `Status` cause.
     pub fn body(&self) -> String {
         let mut text = self.reason.text().to_owned();
         if let Some(value) = self.value.as_ref().filter(|_| self.reason.shows_value()) {

@@ -5,6 +5,8 @@
 //! their `openAPIV3Schema`) and built-in types (built from the table in crate
 //! `types`). No I/O, no clock, not async.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is one scenario or one table"))]
+
 pub mod cel;
 mod default;
 mod field;

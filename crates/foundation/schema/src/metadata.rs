@@ -30,7 +30,7 @@ pub fn coerce_metadata(
     coerce_at(value, schema, level, malformed, &Path::Root)
 }
 
-/// [`coerce_metadata`] for a value that stands at `at` in its object.
+/// [`coerce_metadata`] for a value at `at` in its object.
 pub(crate) fn coerce_at(
     value: &mut Value,
     schema: &SchemaNode,

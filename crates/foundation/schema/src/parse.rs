@@ -29,7 +29,7 @@ pub fn parse(raw: &Value) -> Result<Schema, Vec<FieldError>> {
     parse_at(raw, &Path::Root)
 }
 
-/// [`parse`] for a schema that stands at `at` in its object.
+/// [`parse`] for a schema at `at` in its object.
 pub(crate) fn parse_at(raw: &Value, at: &Path<'_>) -> Result<Schema, Vec<FieldError>> {
     let mut parser = Parser { interner: Interner::default(), errors: Vec::new() };
     let schema = parser.node(raw, at, 0);

@@ -1,6 +1,6 @@
 //! Dropping what a schema does not specify.
 //!
-//! `apiVersion`, `kind` and `metadata` are never looked into here, neither at the root
+//! `apiVersion`, `kind` and `metadata` are never checked here, neither at the root
 //! nor in embedded resources: [`coerce_metadata`](crate::coerce_metadata) owns them.
 
 use serde_json::Value;
@@ -56,7 +56,7 @@ impl Pruner {
                     KnownFields::Meta => return true,
                     KnownFields::Field(schema) => schema,
                     KnownFields::No => {
-                        // Metadata without a schema is a root that was not told so.
+                        // Metadata without a schema is a root that was not marked as one.
                         if !is_meta(name) || !self.trail.is_empty() {
                             self.dropped.push(self.trail.with_field(name));
                         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::parse::is_keyword;
 
-/// These begin as upstream's do: its conformance suite looks for these words in `kubectl explain`.
+/// These begin as upstream's do: its conformance suite checks these words in `kubectl explain`.
 const API_VERSION: &str =
     "APIVersion defines the group and version that this object is written in, such as \"apps/v1\".";
 const METADATA: &str =
@@ -24,13 +24,13 @@ enum OpenApiVersion {
     V3,
 }
 
-/// The schema of a custom resource for OpenAPI 3; `null` stands for "no schema".
+/// The schema of a custom resource for OpenAPI 3; `null` means "no schema".
 pub fn to_openapi_v3(raw: &Value) -> Value {
     let Value::Object(map) = raw else { return json!({"type": "object"}) };
     publish_root(map, OpenApiVersion::V3)
 }
 
-/// The schema of a custom resource for OpenAPI 2; `null` stands for "no schema".
+/// The schema of a custom resource for OpenAPI 2; `null` means "no schema".
 pub fn to_openapi_v2(raw: &Value) -> Value {
     let Value::Object(map) = raw else { return json!({"type": "object"}) };
     if flag(map, "x-kubernetes-preserve-unknown-fields") {
@@ -135,7 +135,7 @@ fn lower(raw: &Map<String, Value>, schema: &mut Map<String, Value>) {
     if ty == Some("array") && !schema.contains_key("items") || ty == Some("object") && preserving {
         schema.remove("type");
     }
-    // A null field looks absent to these clients.
+    // A null field appears absent to these clients.
     let is_nullable = |value: Option<&Value>| {
         value.and_then(Value::as_object).is_some_and(|schema| flag(schema, "nullable"))
     };
@@ -169,7 +169,7 @@ fn set_type_and_metadata(schema: &mut Map<String, Value>, version: OpenApiVersio
         "metadata".to_owned(),
         match version {
             OpenApiVersion::V2 => json!({"$ref": target["$ref"], "description": METADATA}),
-            // Readers of OpenAPI 3 drop whatever stands beside a reference.
+            // Readers of OpenAPI 3 drop whatever is beside a reference.
             OpenApiVersion::V3 => json!({"allOf": [target], "description": METADATA}),
         },
     );

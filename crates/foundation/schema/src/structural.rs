@@ -17,7 +17,7 @@ use crate::field::{FieldError, Path};
 use crate::parse;
 use raw::Raw;
 
-/// Everything that is wrong with the `openAPIV3Schema` that stands at `at`:
+/// All errors of the `openAPIV3Schema` at `at`:
 /// `spec.versions[0].schema.openAPIV3Schema`.
 pub fn check_structural(raw: &Value, at: &Path<'_>) -> Vec<FieldError> {
     let schema = match parse::parse_at(raw, at) {

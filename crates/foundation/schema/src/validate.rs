@@ -33,7 +33,7 @@ pub fn validate(value: &Value, old: Option<&Value>, schema: &SchemaNode) -> Vec<
     validate_at(value, old, schema, &Path::Root)
 }
 
-/// [`validate`] for a value that stands at `at` in its object.
+/// [`validate`] for a value at `at` in its object.
 pub(crate) fn validate_at(
     value: &Value,
     old: Option<&Value>,
@@ -159,7 +159,7 @@ fn check(value: &Value, node: &SchemaNode, site: &ValueSite<'_>) -> ValidationOu
     outcome
 }
 
-/// A child that stands in a field or list of its own: the level on which failures in
+/// A child in a field or list of its own: the level on which failures in
 /// unchanged values are forgiven.
 fn check_child(value: &Value, node: &SchemaNode, site: &ValueSite<'_>) -> ValidationOutcome {
     let mut outcome = check(value, node, site);

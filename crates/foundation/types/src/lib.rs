@@ -73,7 +73,7 @@ impl Kind {
         normalize::normalize(object, self.0, Filling::Whole)
     }
 
-    /// The same for a part of an object that somebody applies: nothing is filled in or left out.
+    /// The same for a part of an object that a client applies: nothing is filled in or left out.
     pub fn normalize_applied(self, object: &mut Value) -> Result<Vec<String>, NormalizeError> {
         normalize::normalize(object, self.0, Filling::Sparse)
     }

@@ -106,7 +106,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Normalises one entry of an object; tells whether it stays.
+    /// Normalises one entry of an object; returns whether it stays.
     fn entry(
         &mut self,
         name: &str,
@@ -246,7 +246,7 @@ impl Walk {
             (Ty::SchemaOrBool, _) => Err(NormalizeError::Schema),
             (Ty::SchemaOrArray, Value::Array(items)) => self.items(items, schema, None, &place),
             (_, Value::Array(items)) => self.items(items, Ty::String, None, &place),
-            // Upstream reads whatever else stands here as nothing.
+            // Upstream reads any other value here as nothing.
             _ => {
                 *value = Value::Null;
                 Ok(())

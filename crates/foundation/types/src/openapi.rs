@@ -2,7 +2,7 @@
 //! `x-kubernetes-*` extensions: version 3 for `/openapi/v3`, version 2 (Swagger) for
 //! `/openapi/v2`. Paths and operations are assembled by the server.
 //!
-//! Documents are built on demand from the table and kept by nobody here.
+//! Documents are built on demand from the table and are not kept here.
 
 mod describe;
 
@@ -47,7 +47,7 @@ pub fn components(group: &str, version: &str) -> Option<Map<String, Value>> {
 /// The schemas of some kinds with all that they refer to, by name. Types that operations
 /// of any kind refer to (`Status`, `DeleteOptions`, `Patch`, …) and `ObjectMeta` are always there.
 ///
-/// `served` are the groups and versions that the document is about: each of them has its
+/// `served` are the groups and versions that the document describes: each of them has its
 /// own `DeleteOptions` and `WatchEvent`.
 pub fn schemas(
     kinds: &[Kind],
@@ -221,7 +221,7 @@ impl OpenApiWriter<'_> {
             schema.insert("default".to_owned(), default);
         }
         extensions(field, &mut schema);
-        // In version 3 nothing may stand beside a reference.
+        // In version 3 nothing may be beside a reference.
         if self.form == OpenApiVersion::V3
             && schema.len() > 1
             && let Some(reference) = schema.remove("$ref")

@@ -2,7 +2,7 @@
 //!
 //! A body is the magic `k8s\0` followed by a `runtime.Unknown`: the object's apiVersion and kind,
 //! and the message itself. The fields of a message are looked up in the [table](crate::table); no
-//! code is generated. A decoded object looks like the output of upstream's JSON encoder for the
+//! code is generated. A decoded object equals the output of upstream's JSON encoder for the
 //! same object, except that `null`s are left out.
 //!
 //! Input is not trusted: nesting and the number of values are bounded, and malformed

@@ -113,7 +113,7 @@ fn of_type(ty: Ty) -> Schema {
         Ty::Quantity => QUANTITY.clone(),
         Ty::IntOrString => INT_OR_STRING.clone(),
         Ty::Strings => STRINGS.clone(),
-        // Somebody else's object: applied as a whole.
+        // An object of another schema: applied as a whole.
         Ty::RawExtension => RAW.clone(),
         Ty::FieldsV1 | Ty::Json | Ty::SchemaOrArray | Ty::SchemaOrBool | Ty::SchemaOrStrings => {
             ANYTHING.clone()

@@ -228,8 +228,8 @@ pub fn admit_machine_status(write: &Write<'_>) -> Result<(), Denial> {
         .map_err(|denial| denial.by("virtualmachine-validator.kubevirt.io"))
 }
 
-/// Resets the status of an instance that anybody but the cluster writes to the old one, or to
-/// none. There is no status subresource that could keep them apart, and addresses in the status
+/// Resets the status of an instance, if a client other than the cluster writes it: to the old or
+/// no status. There is no status subresource that could separate them, and addresses in the status
 /// become endpoints of services.
 pub fn keep_instance_status(new: &mut Value, old: Option<&Value>, trusted: bool) {
     if trusted {

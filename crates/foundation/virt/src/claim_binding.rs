@@ -1,6 +1,6 @@
-//! Which persistent volume a claim really has.
+//! The persistent volume that a claim is bound to.
 //!
-//! Anybody who may create a claim chooses its `spec.volumeName`, so that name alone proves
+//! Any user who may create a claim chooses its `spec.volumeName`, so that name alone proves
 //! nothing. The volume's `claimRef` is written by the cluster: the two must agree.
 
 use serde_json::Value;
@@ -57,7 +57,7 @@ mod tests {
             ("u", "Bound", "v", "u", true),
             ("u", "Pending", "v", "u", false),
             ("u", "Bound", "other", "u", false),
-            // A tenant named the volume of somebody else's claim.
+            // A tenant named the volume of another tenant's claim.
             ("u", "Bound", "v", "victim", false),
             ("u", "Bound", "v", "", false),
             ("", "Bound", "v", "", false),

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_and_forgotten() {
+    fn a_failure_is_reported_and_cleared() {
         let failure = FailureCondition { reason: "FailedCreate", message: "no room" };
         let conditions = of_machine(&json!({}), None, Some(failure), NOW);
         assert_eq!(kinds(&conditions), ["Ready", "Failure"]);

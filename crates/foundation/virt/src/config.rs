@@ -153,7 +153,7 @@ impl ClusterConfig {
         self.configuration["evictionStrategy"].as_str()
     }
 
-    /// How an interface that nobody described is connected: `bridge` or `masquerade`.
+    /// The binding of an interface that names none: `bridge` or `masquerade`.
     pub fn default_interface(&self) -> &str {
         match text(&self.configuration, "/network/defaultNetworkInterface") {
             "" => "bridge",
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_counts() {
+    fn set_values_override_defaults() {
         let config = ClusterConfig::new(
             &json!({"spec": {"configuration": {
                 "vmRolloutStrategy": "Stage",

@@ -32,7 +32,7 @@ pub const PCI_TOPOLOGY: &str = "kubevirt.io/pci-topology-version";
 /// How many slots of interfaces that topology has.
 pub const PCI_SLOT_COUNT: &str = "kubevirt.io/pci-interface-slot-count";
 
-/// Defaults of a machine. `created` tells a new machine from one that is updated; `uuid`
+/// Defaults of a machine. `created` distinguishes a new machine from an update; `uuid`
 /// gives a new random one each time.
 pub fn default_machine(
     vm: &mut Value,

@@ -25,7 +25,7 @@ pub use object::{Claim, Event, Image, Node, StorageVolume};
 use crate::api::cdi::DataVolume;
 use crate::api::v1::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration};
 
-/// The objects that a diagnosis looks at. Lists may hold more than what concerns the machine.
+/// The objects that a diagnosis examines. Lists may hold more than what concerns the machine.
 #[derive(Clone, Debug, Default)]
 pub struct DiagnosisInput {
     pub name: String,

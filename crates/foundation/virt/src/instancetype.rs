@@ -136,7 +136,7 @@ impl Sizing {
         Self { size: spec("instancetype"), preference: spec("preference") }
     }
 
-    /// Applies both to a template (`metadata` and `spec`), whose specification stands at a
+    /// Applies both to a template (`metadata` and `spec`), whose specification is at a
     /// path. With conflicts the template is left half done.
     pub fn apply(&self, at: &str, template: &mut Value) -> Vec<Conflict> {
         if let Some(size) = &self.size {

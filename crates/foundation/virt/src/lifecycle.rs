@@ -10,7 +10,7 @@ mod volume;
 use serde_json::{Value, json};
 
 use crate::condition;
-use crate::refusal::{About, Refusal};
+use crate::refusal::{Refusal, RefusalSubject};
 use crate::state::{InstancePhase, RunStrategy, text};
 use crate::v1::{MigrateOptions, RestartOptions, StartOptions, StopOptions};
 
@@ -51,7 +51,7 @@ pub fn start(
     vmi: Option<&Value>,
     options: &StartOptions,
 ) -> Result<Vec<Patch>, Refusal> {
-    let refuse = |why: &str| Err(About::Machine.conflict(name(vm), why));
+    let refuse = |why: &str| Err(RefusalSubject::Machine.conflict(name(vm), why));
     let phase = vmi.map(InstancePhase::of);
     if phase.is_some_and(|phase| {
         !phase.is_final() && !matches!(phase, InstancePhase::Unknown | InstancePhase::Unset)
@@ -83,7 +83,7 @@ pub fn start(
 
 /// Stops a machine; with a grace period, within that time.
 pub fn stop(vm: &Value, vmi: Option<&Value>, options: &StopOptions) -> Result<Vec<Patch>, Refusal> {
-    let refuse = |why: &str| Err(About::Machine.conflict(name(vm), why));
+    let refuse = |why: &str| Err(RefusalSubject::Machine.conflict(name(vm), why));
     let live = vmi.filter(|vmi| !InstancePhase::of(vmi).is_final());
     let mut patches = Vec::new();
     if let (Some(vmi), Some(seconds)) = (live, options.grace_period) {
@@ -128,13 +128,13 @@ pub fn restart(
         }
         _ => {}
     }
-    let refuse = |why: &str| Err(About::Machine.conflict(name(vm), why));
+    let refuse = |why: &str| Err(RefusalSubject::Machine.conflict(name(vm), why));
     if condition::is_true(vm, "VolumesChange") {
         return refuse(RECOVERY);
     }
     let strategy = strategy(vm)?;
     if matches!(strategy, RunStrategy::Halted | RunStrategy::Once) {
-        // The missing letter is upstream's, and scripts look for the text.
+        // The missing letter is upstream's, and scripts search for the text.
         return refuse(&format!("RunStategy {strategy} does not support manual restart requests"));
     }
     let Some(vmi) = vmi else { return refuse("VM is not running: Halted") };
@@ -150,7 +150,7 @@ pub fn restart(
 /// The migration object that moves a machine's guest elsewhere.
 pub fn migrate(vm: &Value, vmi: &Value, options: &MigrateOptions) -> Result<Value, Refusal> {
     if InstancePhase::of(vmi) != InstancePhase::Running {
-        return Err(About::Machine.conflict(name(vm), NOT_RUNNING));
+        return Err(RefusalSubject::Machine.conflict(name(vm), NOT_RUNNING));
     }
     let mut spec = json!({"vmiName": name(vm)});
     if !options.added_node_selector.is_empty() {
@@ -167,12 +167,12 @@ pub fn migrate(vm: &Value, vmi: &Value, options: &MigrateOptions) -> Result<Valu
 pub fn check_pause(vmi: &Value) -> Result<(), Refusal> {
     let probe = &vmi["spec"]["livenessProbe"];
     if InstancePhase::of(vmi) != InstancePhase::Running {
-        Err(About::Instance.conflict(name(vmi), NOT_RUNNING))
+        Err(RefusalSubject::Instance.conflict(name(vmi), NOT_RUNNING))
     } else if probe.is_object() && !probe["guestAgentPing"].is_object() {
         let why = "Pausing VMIs with a non-GuestAgentPing LivenessProbe is not supported";
-        Err(About::Instance.forbidden(name(vmi), why))
+        Err(RefusalSubject::Instance.forbidden(name(vmi), why))
     } else if condition::find(vmi, "Paused").is_some() {
-        Err(About::Instance.conflict(name(vmi), "VMI is already paused"))
+        Err(RefusalSubject::Instance.conflict(name(vmi), "VMI is already paused"))
     } else {
         Ok(())
     }
@@ -183,12 +183,12 @@ pub fn check_unpause(vm: Option<&Value>, vmi: &Value) -> Result<(), Refusal> {
     if let Some(vm) = vm
         && vm["status"]["snapshotInProgress"].is_string()
     {
-        return Err(About::Machine.conflict(name(vm), "VM snapshot is in progress"));
+        return Err(RefusalSubject::Machine.conflict(name(vm), "VM snapshot is in progress"));
     }
     if InstancePhase::of(vmi) != InstancePhase::Running {
-        Err(About::Instance.conflict(name(vmi), INSTANCE_NOT_RUNNING))
+        Err(RefusalSubject::Instance.conflict(name(vmi), INSTANCE_NOT_RUNNING))
     } else if condition::find(vmi, "Paused").is_none() {
-        Err(About::Instance.conflict(name(vmi), "VMI is not paused"))
+        Err(RefusalSubject::Instance.conflict(name(vmi), "VMI is not paused"))
     } else {
         Ok(())
     }
@@ -210,12 +210,12 @@ pub fn check_reset(vmi: &Value) -> Result<(), Refusal> {
 pub fn check_soft_reboot(vmi: &Value) -> Result<(), Refusal> {
     running(vmi, NOT_RUNNING)?;
     if condition::is_true(vmi, "Paused") {
-        return Err(About::Instance.conflict(name(vmi), "VMI is paused"));
+        return Err(RefusalSubject::Instance.conflict(name(vmi), "VMI is paused"));
     }
     let acpi = &vmi["spec"]["domain"]["features"]["acpi"]["enabled"];
     if condition::find(vmi, "AgentConnected").is_none() && *acpi == false {
         let why = "VMI neither have the agent connected nor the ACPI feature enabled";
-        return Err(About::Instance.conflict(name(vmi), why));
+        return Err(RefusalSubject::Instance.conflict(name(vmi), why));
     }
     Ok(())
 }
@@ -223,7 +223,7 @@ pub fn check_soft_reboot(vmi: &Value) -> Result<(), Refusal> {
 fn running(vmi: &Value, why: &str) -> Result<(), Refusal> {
     match InstancePhase::of(vmi) {
         InstancePhase::Running => Ok(()),
-        _ => Err(About::Instance.conflict(name(vmi), why)),
+        _ => Err(RefusalSubject::Instance.conflict(name(vmi), why)),
     }
 }
 

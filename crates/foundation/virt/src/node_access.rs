@@ -1,6 +1,8 @@
 //! Which objects a machine needs on the node that runs it. Pure: the Node authorizer lets a node
 //! read these and no others of their kinds.
 
+use serde_json::Value;
+
 use crate::v1::{VirtualMachineInstanceSpec, Volume};
 
 /// Kinds of objects that a node reads only if something on it uses them.
@@ -76,6 +78,41 @@ fn service_accounts(spec: &VirtualMachineInstanceSpec) -> Vec<&str> {
     accounts.filter_map(|own| own.service_account_name.as_deref()).collect()
 }
 
+/// The life of a token on the disk of a machine. The agent replaces it while the machine runs.
+pub const TOKEN_SECONDS: i64 = 24 * 3600;
+
+/// Why a node may not have the token of a service account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenDenial {
+    #[error("node requested token not bound to a machine")]
+    Unbound,
+    #[error("node requested token bound to a machine on a different node")]
+    OtherNode,
+    #[error("node requested token of a service account that the machine does not use")]
+    OtherAccount,
+    #[error("node requested token with a lifetime of more than {TOKEN_SECONDS} seconds")]
+    TooLong,
+}
+
+/// Whether a node may have a token: for an account of a machine on it, for as long as the machine
+/// exists, and a day at most. `machine` is the VirtualMachineInstance that the token is bound to.
+pub fn check_token(
+    node: &str,
+    account: &str,
+    seconds: i64,
+    machine: Option<&Value>,
+) -> Result<(), TokenDenial> {
+    let machine = machine.ok_or(TokenDenial::Unbound)?;
+    if machine["status"]["nodeName"] != node {
+        return Err(TokenDenial::OtherNode);
+    }
+    let spec = serde_json::from_value::<VirtualMachineInstanceSpec>(machine["spec"].clone());
+    if !spec.is_ok_and(|spec| uses(&spec, NodeReference::ServiceAccount, account)) {
+        return Err(TokenDenial::OtherAccount);
+    }
+    if seconds > TOKEN_SECONDS { Err(TokenDenial::TooLong) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -119,5 +156,23 @@ mod tests {
         assert!(uses(&spec, NodeReference::ServiceAccount, "robot"));
         assert!(!uses(&spec, NodeReference::ServiceAccount, "default"));
         assert!(!uses(&spec, NodeReference::Secret, ""));
+    }
+
+    #[test]
+    fn a_node_gets_short_tokens_for_its_own_machines() {
+        let machine = json!({
+            "spec": {"domain": {"devices": {}}, "volumes": [
+                {"name": "a", "serviceAccount": {"serviceAccountName": "robot"}}]},
+            "status": {"nodeName": "n1"},
+        });
+        for (node, account, seconds, machine, expected) in [
+            ("n1", "robot", TOKEN_SECONDS, Some(&machine), Ok(())),
+            ("n1", "robot", 600, None, Err(TokenDenial::Unbound)),
+            ("n2", "robot", 600, Some(&machine), Err(TokenDenial::OtherNode)),
+            ("n1", "admin", 600, Some(&machine), Err(TokenDenial::OtherAccount)),
+            ("n1", "robot", TOKEN_SECONDS + 1, Some(&machine), Err(TokenDenial::TooLong)),
+        ] {
+            assert_eq!(check_token(node, account, seconds, machine), expected, "{node} {account}");
+        }
     }
 }

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_of_a_halted_machine_are_told_about() {
+    fn volumes_of_a_halted_machine_are_reported() {
         let vm = json!({"spec": {"runStrategy": "Halted"}});
         let volumes = vec![json!({"status": {"phase": "ImportScheduled"}})];
         assert_eq!(word(&Case { vm: vm.clone(), volumes, ..case() }), "Provisioning");

@@ -70,7 +70,7 @@ reasons! {
         Preference = "FailedFindPreference",
     }
 
-    /// Why a guest stands still: `Paused` is True.
+    /// Why a guest is paused: `Paused` is True.
     Pause {
         User = "PausedByUser",
         IoError = "PausedIOError",
@@ -129,6 +129,7 @@ reasons! {
         ReplicasDiffer = "ReplicasDiffer",
         NoGoodCopy = "NoGoodCopy",
         SnapshotDamaged = "SnapshotDamaged",
+        MetadataDamaged = "MetadataDamaged",
     }
 
     /// Why an image is not imported, or not whole: `Initialized`, `Imported` or `Intact` is not True.

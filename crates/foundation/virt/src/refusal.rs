@@ -9,19 +9,19 @@ pub struct Refusal {
     pub code: u16,
     pub reason: &'static str,
     pub message: String,
-    /// The object that the request was about; null if there is none.
+    /// The object that the request was for; null if there is none.
     pub details: Value,
 }
 
 /// Names a kind in the text of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum RefusalSubject {
     Machine,
     Instance,
     Claim,
 }
 
-impl About {
+impl RefusalSubject {
     fn singular(self) -> &'static str {
         match self {
             Self::Machine => "virtualmachine",

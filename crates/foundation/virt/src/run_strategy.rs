@@ -21,7 +21,7 @@ pub struct RunSituation {
     pub request: Option<StateChangeRequest>,
     /// Seconds until the next start is allowed.
     pub retry_in: i64,
-    /// Somebody has to repair the machine before it may start.
+    /// The machine has to be repaired before it may start.
     pub held: bool,
 }
 
@@ -55,7 +55,7 @@ pub enum RunAction {
     Stop,
     /// Delete the instance and ask for a start (see [`start_request`]).
     StopAndAskForStart,
-    /// Look again after this many seconds.
+    /// Check again after this many seconds.
     Wait {
         seconds: i64,
     },
@@ -238,7 +238,7 @@ pub fn start_failure(vm: &Value, vmi: Option<&Value>, now: Timestamp, random: u6
     if !restarts || vmi.is_some_and(has_run) {
         return Value::Null;
     }
-    // Its instance was deleted and nobody asked for another: there is no next try to put off.
+    // Its instance was deleted and no other was requested: there is no next try to put off.
     let starts = || RunSituation::of(vm, None, now).is_none_or(is_set_to_start);
     if vmi.is_none() && !starts() {
         return Value::Null;

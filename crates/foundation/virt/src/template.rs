@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_template_is_told_with_its_field() {
+    fn errors_of_a_template_name_the_field() {
         let machine = json!({"metadata": {"name": "${A}"}});
         for (spec, given, expected) in [
             (json!({"parameters": [{"name": "A"}]}), vec![], "virtualMachine is required"),
@@ -263,8 +263,8 @@ mod tests {
                 "length must be within [1-255] characters",
             ),
         ] {
-            let told = made(spec, &given).unwrap_err();
-            assert!(told.contains(expected), "{told}");
+            let error = made(spec, &given).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

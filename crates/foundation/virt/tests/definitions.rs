@@ -161,3 +161,32 @@ fn first_objects_fit_their_schemas() {
     assert_eq!(unique.len(), seen.len(), "{seen:?}");
     assert!(seen.iter().any(|name| name.contains("kubevirt.io:migrate")));
 }
+
+/// Adds the paths of fields without a description. Lists and maps are described by their field.
+fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        // Kubernetes describes the metadata of objects itself.
+        let is_metadata = name == "metadata" && !path.contains('.');
+        let path = format!("{path}.{name}");
+        let is_described = field["description"].as_str().is_some_and(|text| !text.is_empty());
+        if !is_described && !is_metadata {
+            found.push(path.clone());
+        }
+        undescribed(field, &path, found);
+    }
+    for inner in ["items", "additionalProperties"] {
+        undescribed(&schema[inner], path, found);
+    }
+}
+
+#[test]
+fn every_field_has_a_description() {
+    let mut found = Vec::new();
+    for definition in virt::definitions() {
+        let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
+        for version in definition["spec"]["versions"].as_array().unwrap() {
+            undescribed(&version["schema"]["openAPIV3Schema"], kind, &mut found);
+        }
+    }
+    assert_eq!(found, Vec::<String>::new());
+}

@@ -27,12 +27,18 @@ use tracing::{debug, info, warn};
 
 use crate::api::{is_conflict, merge};
 use crate::known_objects::KnownObjects;
+use crate::retry::{Retries, sooner};
 use plan::AnnounceStep;
 
 /// How often leases are checked while this node holds any.
 const TICK: Duration = Duration::from_millis(500);
-/// Between two attempts to reach the server.
-const RETRY: Duration = Duration::from_secs(1);
+/// Between two attempts to read the addresses of this node, or to report its subnets: the pause
+/// doubles while the same fails.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+/// Between two attempts to renew or give back a lease that the server refuses, or whose address
+/// cannot be put onto its interface; the first pause is a tick.
+const LAST_STEP_RETRY: Duration = Duration::from_secs(5);
 /// How long a renewal may take.
 const RENEW_TIMEOUT: Duration = Duration::from_secs(3);
 /// The most events that are handled together.
@@ -96,7 +102,7 @@ pub(crate) async fn run(client: Client, node: String, tasks: Tasks) {
                     return;
                 }
             }
-            () = tokio::time::sleep(wait.unwrap_or(RETRY)), if wait.is_some() => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
             () = stop.requested() => return,
         }
         wait = reconciler.reconcile().await;
@@ -111,6 +117,10 @@ struct AnnounceReconciler {
     nodes: KnownObjects<String>,
     leases: KnownObjects<AnnouncementLease>,
     held: BTreeMap<Ipv4Addr, HeldAddress>,
+    /// Steps for a lease that failed, with the interface of a renewal.
+    steps: Retries<Ipv4Addr, Option<u32>>,
+    observations: Retries<(), ()>,
+    reports: Retries<(), String>,
     is_failing: bool,
 }
 
@@ -123,6 +133,9 @@ impl AnnounceReconciler {
             nodes: KnownObjects::default(),
             leases: KnownObjects::default(),
             held: BTreeMap::new(),
+            steps: Retries::new(TICK, LAST_STEP_RETRY),
+            observations: Retries::new(FIRST_RETRY, LAST_RETRY),
+            reports: Retries::new(FIRST_RETRY, LAST_RETRY),
             is_failing: false,
         }
     }
@@ -142,27 +155,49 @@ impl AnnounceReconciler {
         true
     }
 
-    /// Follows the leases; returns when to look again if nothing happens.
+    /// Follows the leases; returns when to check again if nothing happens.
     async fn reconcile(&mut self) -> Option<Duration> {
         let leases = self.leases.all()?.values().cloned().collect::<Vec<_>>();
+        if let Some(pause) = self.observations.pause(&(), &(), Instant::now()) {
+            return Some(pause);
+        }
         let seen = match self.announcer.observe().await {
             Ok(seen) => seen,
             Err(failure) => {
                 warn!(error = %Chain(&failure), "cannot read the addresses of this node");
-                return Some(RETRY);
+                return Some(self.observations.fail((), (), Instant::now()));
             }
         };
+        self.observations.succeed(&());
+        self.follow(&leases, &seen).await;
+        let wait = self.report(&seen).await;
+        let is_holder = leases.iter().any(|lease| lease.holder == self.node);
+        if is_holder { sooner(wait, Some(TICK)) } else { wait }
+    }
+
+    /// Carries out the steps that the leases require.
+    async fn follow(&mut self, leases: &[AnnouncementLease], seen: &ObservedAnnouncements) {
         // An address that the kernel has removed has to be announced again.
         self.held.retain(|address, _| seen.announced.iter().any(|(own, _)| own == address));
         let held = self.held.iter().map(|(address, held)| (*address, held.renewed.elapsed()));
         let since_renewal: BTreeMap<Ipv4Addr, Duration> = held.collect();
-        let steps = plan::steps(&self.node, &leases, &seen, &since_renewal);
+        let steps = plan::steps(&self.node, leases, seen, &since_renewal);
+        self.steps.retain(|address| leases.iter().any(|lease| lease.address == *address));
         let mut renewals = Vec::new();
         for step in steps {
             match step {
                 AnnounceStep::Withdraw { address, index } => self.withdraw(address, index).await,
-                AnnounceStep::GiveBack { lease } => self.release_lease(&lease).await,
-                AnnounceStep::Renew { lease, link } => renewals.push((lease, link)),
+                AnnounceStep::GiveBack { lease } => {
+                    if self.steps.pause(&lease.address, &None, Instant::now()).is_none() {
+                        self.release_lease(&lease).await;
+                    }
+                }
+                AnnounceStep::Renew { lease, link } => {
+                    let index = Some(link.index);
+                    if self.steps.pause(&lease.address, &index, Instant::now()).is_none() {
+                        renewals.push((lease, link));
+                    }
+                }
             }
         }
         let sent = renewals.into_iter().map(|(lease, link)| {
@@ -171,32 +206,35 @@ impl AnnounceReconciler {
         });
         let ended = join_all(sent).await;
         for (address, link, renewed) in ended {
-            self.announce(address, &link, renewed).await;
+            // While the server does not answer, each tick may be the last that saves the lease.
+            let is_outage = matches!(renewed, Err(RenewError::Timeout | RenewError::Outage(_)));
+            if self.announce(address, &link, renewed).await {
+                self.steps.succeed(&address);
+            } else if !is_outage {
+                self.steps.fail(address, Some(link.index), Instant::now());
+            }
         }
-        let is_reported = self.report(&seen).await;
-        let is_holder = leases.iter().any(|lease| lease.holder == self.node);
-        if is_holder { Some(TICK) } else { (!is_reported).then_some(RETRY) }
     }
 
-    /// Puts an address onto its interface after a renewal.
+    /// Puts an address onto its interface after a renewal; returns whether it is there.
     async fn announce(
         &mut self,
         address: Ipv4Addr,
         link: &AnnounceLink,
         renewed: Result<(Instant, Lease), RenewError>,
-    ) {
+    ) -> bool {
         let (sent, lease) = match renewed {
             Ok(renewed) => renewed,
             Err(failure) => {
                 debug!(%address, error = %Chain(&failure), "cannot renew the lease of an address");
-                return;
+                return false;
             }
         };
         self.leases.take(Event::Apply(lease), read_lease);
-        let Some(life) = plan::lifetime(sent.elapsed()) else { return };
+        let Some(life) = plan::lifetime(sent.elapsed()) else { return false };
         if let Err(failure) = self.announcer.hold(address, link, life).await {
             warn!(error = %Chain(&failure), "cannot announce an address");
-            return;
+            return false;
         }
         let mut announced = self.held.get(&address).map_or(0, |held| held.announced);
         if announced == 0 {
@@ -204,11 +242,12 @@ impl AnnounceReconciler {
         }
         if announced < GRATUITOUS_ARPS {
             announced += 1;
-            if let Err(failure) = self.announcer.tell_neighbours(address, link) {
-                warn!(error = %Chain(&failure), "cannot tell neighbours of an address");
+            if let Err(failure) = self.announcer.send_gratuitous_arp(address, link) {
+                warn!(error = %Chain(&failure), "cannot announce an address to neighbours");
             }
         }
         self.held.insert(address, HeldAddress { renewed: sent, announced });
+        true
     }
 
     async fn withdraw(&mut self, address: Ipv4Addr, index: u32) {
@@ -236,21 +275,29 @@ impl AnnounceReconciler {
         });
         let name = hci::announcement::lease_name(lease.address);
         match merge(&leases, &name, &patch).await {
-            Ok(lease) => self.leases.take(Event::Apply(lease), read_lease),
-            Err(failure) if is_conflict(&failure) => {}
+            Ok(returned) => {
+                self.steps.succeed(&lease.address);
+                self.leases.take(Event::Apply(returned), read_lease);
+            }
             Err(failure) => {
+                self.steps.fail(lease.address, None, Instant::now());
+                if is_conflict(&failure) {
+                    return;
+                }
                 debug!(error = %Chain(&Fault(failure)), "cannot give back the lease of an address");
             }
         }
     }
 
-    /// Writes the subnets of this node into its object; returns whether they are there.
-    async fn report(&mut self, seen: &ObservedAnnouncements) -> bool {
-        let Some(nodes) = self.nodes.all() else { return true };
-        let Some(shown) = nodes.values().next() else { return true };
+    /// Writes the subnets of this node into its object; returns when to try again.
+    async fn report(&mut self, seen: &ObservedAnnouncements) -> Option<Duration> {
+        let shown = self.nodes.all()?.values().next()?;
         let wanted = subnets_text(&seen.subnets());
         if *shown == wanted {
-            return true;
+            return None;
+        }
+        if let Some(pause) = self.reports.pause(&(), &wanted, Instant::now()) {
+            return Some(pause);
         }
         let patch = json!({"metadata": {"annotations": {SUBNETS: wanted}}});
         let api = Api::<Node>::all(self.client.clone());
@@ -258,13 +305,14 @@ impl AnnounceReconciler {
             Ok(node) => {
                 self.nodes.take(Event::Apply(node), read_subnets);
                 self.is_failing = false;
-                true
+                self.reports.succeed(&());
+                None
             }
             Err(failure) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     warn!(error = %Chain(&Fault(failure)), "cannot report the subnets of this node");
                 }
-                false
+                Some(self.reports.fail((), wanted, Instant::now()))
             }
         }
     }
@@ -275,6 +323,8 @@ impl AnnounceReconciler {
 enum RenewError {
     #[error("server does not answer")]
     Timeout,
+    #[error("server cannot be reached or has failed")]
+    Outage(#[source] Fault),
     #[error("lease is refused")]
     Refused(#[source] Fault),
 }
@@ -294,7 +344,12 @@ async fn renew(
     let sent = Instant::now();
     match tokio::time::timeout(RENEW_TIMEOUT, merge(&leases, &name, &patch)).await {
         Ok(Ok(lease)) => Ok((sent, lease)),
-        Ok(Err(failure)) => Err(RenewError::Refused(Fault(failure))),
+        Ok(Err(failure)) => match &failure {
+            kube::Error::Api(status) if (400..500).contains(&status.code) => {
+                Err(RenewError::Refused(Fault(failure)))
+            }
+            _ => Err(RenewError::Outage(Fault(failure))),
+        },
         Err(_) => Err(RenewError::Timeout),
     }
 }
@@ -307,3 +362,6 @@ fn read_lease(lease: Lease) -> Option<AnnouncementLease> {
 fn read_subnets(node: Node) -> Option<String> {
     Some(node.metadata.annotations.unwrap_or_default().remove(SUBNETS).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

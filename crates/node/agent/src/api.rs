@@ -61,7 +61,7 @@ pub(crate) fn present<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
     }
 }
 
-/// Whether somebody else wrote the object first.
+/// Whether another client wrote the object first.
 pub(crate) fn is_conflict(failure: &kube::Error) -> bool {
     matches!(failure, kube::Error::Api(status) if status.code == 409)
 }

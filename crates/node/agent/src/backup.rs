@@ -3,7 +3,7 @@
 //! Longhorn's objects say what is to be done. The node that `status.ownerID` of a Backup names
 //! reads the copy of its snapshot and sends it to the target (`upload`); a Volume with
 //! `spec.fromBackup` is filled where its first replica is (`restore`); and the node that
-//! `status.ownerID` of the BackupTarget names looks after the target: whether it can be reached,
+//! `status.ownerID` of the BackupTarget names manages the target: whether it can be reached,
 //! which backups are on it, and which of them go (`sync`), and which machines they are of (`description`). `plan` decides, `controller` follows
 //! the objects. The format of backups is the crate `backup`.
 //!

@@ -14,7 +14,7 @@ impl ChangeNotifier {
         self.0.send_replace(());
     }
 
-    /// Hears every ring from now on.
+    /// Receives every notification from now on.
     pub(crate) fn listen(&self) -> watch::Receiver<()> {
         self.0.subscribe()
     }

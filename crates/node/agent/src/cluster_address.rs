@@ -7,7 +7,7 @@
 //!
 //! The address is on an interface for a few seconds only and prolonged while the lease is held: if
 //! this process dies or hangs, the kernel removes the address before another node may take it. Before
-//! an address is taken, ARP tells whether somebody else has it; then it is left alone.
+//! an address is taken, ARP shows whether another host has it; then it is left alone.
 
 mod plan;
 
@@ -41,7 +41,7 @@ const TIMING: Timing = Timing {
 const LIFETIME: Duration = Duration::from_secs(3);
 /// How often the address is prolonged.
 const TICK: Duration = Duration::from_millis(500);
-/// After an obstacle, which somebody has to remove.
+/// After an obstacle, which an administrator has to remove.
 const OBSTACLE_DELAY: Duration = Duration::from_secs(10);
 
 /// The address, and the node that wants to have it.
@@ -117,7 +117,7 @@ impl AddressHolder {
         self.withdraw().await;
     }
 
-    /// Writes the address into the lease, for those who look.
+    /// Writes the address into the lease, for its readers.
     async fn note(&self) {
         let leases = Api::<Lease>::namespaced(self.client.clone(), VIP_NAMESPACE);
         let patch = json!({"metadata": {"annotations": {ADDRESS: self.own.address.to_string()}}});
@@ -150,7 +150,7 @@ impl AddressHolder {
                 info!(%address, interface = %link.name, "this node has the virtual address");
                 self.is_reported.store(false, Ordering::Relaxed);
             }
-            self.tell(link, ticks);
+            self.send_arp(link, ticks);
             ticks = ticks.saturating_add(1);
             tokio::time::sleep(TICK).await;
         }
@@ -175,11 +175,11 @@ impl AddressHolder {
         self.is_unable.notify_one();
     }
 
-    fn tell(&self, link: &AnnounceLink, ticks: u32) {
-        if plan::is_told(ticks)
-            && let Err(failure) = self.announcer.tell_neighbours(self.own.address, link)
+    fn send_arp(&self, link: &AnnounceLink, ticks: u32) {
+        if plan::is_announced(ticks)
+            && let Err(failure) = self.announcer.send_gratuitous_arp(self.own.address, link)
         {
-            debug!(error = %Chain(&failure), "cannot tell neighbours of the virtual address");
+            debug!(error = %Chain(&failure), "cannot announce the virtual address to neighbours");
         }
     }
 

@@ -1,18 +1,20 @@
 //! The agent's configuration from `sheaf`, for the node it runs on.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
+use jiff::Timestamp;
 use net::LinkName;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ServerConfig};
 use tokio::sync::watch;
 
-/// Everything the agent is told from outside.
+/// The configuration that the agent is started with.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The name of the Node object; a DNS subdomain.
@@ -42,6 +44,8 @@ pub struct Config {
     pub wire: NodeWire,
     /// Directories whose files HostDisk volumes may be; none by default.
     pub host_disk_paths: Vec<PathBuf>,
+    /// Bytes that a downloaded or uploaded image may have, as it comes and as a disk.
+    pub max_image_size: u64,
     /// This node's part of support bundles.
     pub report: Arc<dyn NodeFiles>,
 }
@@ -55,7 +59,7 @@ pub trait NodeFiles: std::fmt::Debug + Send + Sync {
 /// The role of a node in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeRole {
-    /// It runs the control plane, too, and nobody else does.
+    /// It runs the control plane, too, and no other node does.
     Management,
     /// It is one of several that run the control plane: the others judge whether it is alive.
     ManagementPeer,
@@ -84,6 +88,32 @@ pub struct EndpointWire {
     pub tls: watch::Receiver<Option<Arc<ServerConfig>>>,
     /// The peer that a certificate names, which TLS has accepted.
     pub identify: fn(&CertificateDer<'_>) -> Option<EndpointPeer>,
+    /// Verifies the grants of requests; nothing while there is no certificate.
+    pub grants: watch::Receiver<Option<Arc<dyn GrantVerification>>>,
+}
+
+/// Verifies who has signed a grant and until when it is valid.
+pub trait GrantVerification: fmt::Debug + Send + Sync {
+    fn verify(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<RequestGrant, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// One request that a management node has allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestGrant {
+    pub node: String,
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    pub user: String,
+    /// The uid of the machine, if the request concerns one.
+    pub machine: Option<String>,
+    /// No other grant has this.
+    pub id: String,
+    pub expires: Timestamp,
 }
 
 /// The peer of a connection to a node endpoint.

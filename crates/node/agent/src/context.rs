@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube::Client;
 use parking_lot::Mutex;
 use qemu::Launcher;
+use qemu::isolation::Isolation;
 use qemu::process::cgroup;
 use tokio::sync::watch;
 
@@ -33,6 +34,8 @@ pub(crate) struct Context {
     /// Result of probing QEMU here.
     pub(crate) trial: watch::Receiver<AcceleratorProbe>,
     pub(crate) cgroup: Option<cgroup::Layout>,
+    /// The namespaces of guests' QEMU, where the host allows them.
+    pub(crate) isolation: Option<Isolation>,
     pub(crate) processors: Processors,
     /// The order in which machines start after a power cut.
     pub(crate) order: StartOrder,

@@ -24,15 +24,21 @@ use kube::{Api, Client};
 use net::{LinkName, Network, PortDhcp, PortLease};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::api::merge;
 use crate::known_objects::KnownObjects;
+use crate::retry::Retries;
 use plan::PoolRecord;
 pub(crate) use plan::{BridgedInterface, BridgedInterfaces};
 
-/// Between two attempts to reach the server, or to change the network.
+/// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_secs(1);
+/// Between two attempts to change the network or to write the node: the pause doubles while the
+/// same fails.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
 /// As many events as are taken together.
 const BATCH: usize = 256;
 
@@ -53,7 +59,7 @@ pub(crate) async fn run(client: Client, target: DhcpTarget, tasks: Tasks) {
     let mut pools = std::pin::pin!(pools.ready_chunks(BATCH));
     let mut interfaces = target.interfaces.clone();
     let mut server = DhcpServers::new(client, target, &tasks);
-    let mut is_behind = false;
+    let mut wait = None;
     loop {
         tokio::select! {
             batch = pools.next() => {
@@ -74,14 +80,14 @@ pub(crate) async fn run(client: Client, target: DhcpTarget, tasks: Tasks) {
                     return;
                 }
             }
-            () = tokio::time::sleep(RETRY), if is_behind => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
             () = stop.requested() => return,
         }
-        is_behind = !server.hand_over().await;
+        wait = server.hand_over().await;
     }
 }
 
-/// Says of a node without networks of its own that it answers nobody.
+/// Records that a node without networks of its own has no DHCP server.
 pub(crate) async fn withdraw(client: Client, node: String) {
     let patch = json!({"metadata": {"annotations": {SERVER_KEY: null}}});
     if let Err(failure) = merge(&Api::<Node>::all(client), &node, &patch).await {
@@ -91,12 +97,12 @@ pub(crate) async fn withdraw(client: Client, node: String) {
 
 /// Known pools, and what is in force.
 struct DhcpServers {
-    client: Client,
     target: DhcpTarget,
     ports: PortDhcp,
     pools: KnownObjects<PoolRecord>,
     served: Option<BTreeMap<LinkName, PortLease>>,
-    is_reported: bool,
+    serves: Retries<(), BTreeMap<LinkName, PortLease>>,
+    report: ReadyReport,
     is_failing: bool,
 }
 
@@ -104,7 +110,9 @@ impl DhcpServers {
     fn new(client: Client, target: DhcpTarget, tasks: &Tasks) -> Self {
         let ports = PortDhcp::new(tasks);
         let pools = KnownObjects::default();
-        Self { client, target, ports, pools, served: None, is_reported: false, is_failing: false }
+        let report = ReadyReport::new(client, target.node.clone());
+        let serves = Retries::new(FIRST_RETRY, LAST_RETRY);
+        Self { target, ports, pools, served: None, serves, report, is_failing: false }
     }
 
     /// Notes a change; returns whether it was a failure.
@@ -124,14 +132,21 @@ impl DhcpServers {
         }
     }
 
-    /// Makes rules and servers follow; returns whether they do, and the node says so.
-    async fn hand_over(&mut self) -> bool {
-        let Some(pools) = self.pools.all() else { return true };
+    /// Makes rules and servers follow, and says so on the node; returns when to try again.
+    async fn hand_over(&mut self) -> Option<Duration> {
+        let pools = self.pools.all()?;
         let wanted = plan::leases(pools.values(), &self.target.interfaces.borrow());
-        if self.served.as_ref() != Some(&wanted) && !self.serve(wanted).await {
-            return false;
+        if self.served.as_ref() != Some(&wanted) {
+            let pause = self.serves.pause(&(), &wanted, Instant::now());
+            if pause.is_some() {
+                return pause;
+            }
+            if !self.serve(wanted.clone()).await {
+                return Some(self.serves.fail((), wanted, Instant::now()));
+            }
+            self.serves.succeed(&());
         }
-        self.is_reported || self.report().await
+        self.report.write().await
     }
 
     async fn serve(&mut self, wanted: BTreeMap<LinkName, PortLease>) -> bool {
@@ -151,20 +166,40 @@ impl DhcpServers {
         self.served = Some(wanted);
         true
     }
+}
 
-    /// Says on the node that requests are answered, which pools show.
-    async fn report(&mut self) -> bool {
+/// The annotation of the node that says that requests are answered, which pools show.
+struct ReadyReport {
+    client: Client,
+    node: String,
+    is_written: bool,
+    retries: Retries<(), ()>,
+}
+
+impl ReadyReport {
+    fn new(client: Client, node: String) -> Self {
+        Self { client, node, is_written: false, retries: Retries::new(FIRST_RETRY, LAST_RETRY) }
+    }
+
+    /// Writes it once; returns when to try again.
+    async fn write(&mut self) -> Option<Duration> {
+        if self.is_written {
+            return None;
+        }
+        if let Some(pause) = self.retries.pause(&(), &(), Instant::now()) {
+            return Some(pause);
+        }
         let patch = json!({"metadata": {"annotations": {SERVER_KEY: SERVER_READY}}});
         let api = Api::<Node>::all(self.client.clone());
-        match merge(&api, &self.target.node, &patch).await {
+        match merge(&api, &self.node, &patch).await {
             Ok(_) => {
                 info!("this node answers DHCP requests on networks with an address pool");
-                self.is_reported = true;
-                true
+                self.is_written = true;
+                None
             }
             Err(failure) => {
                 debug!(error = %Chain(&Fault(failure)), "cannot report the DHCP server of this node");
-                false
+                Some(self.retries.fail((), (), Instant::now()))
             }
         }
     }
@@ -173,4 +208,19 @@ impl DhcpServers {
 fn read_pool(object: DynamicObject) -> Option<PoolRecord> {
     let object: Value = serde_json::to_value(object).ok()?;
     PoolRecord::read(&object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::tests::{MOST_ATTEMPTS, a_minute_of, refusing};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_report_is_written_after_growing_pauses() {
+        let (client, asked) = refusing(403);
+        let mut report = ReadyReport::new(client, "one".to_owned());
+        a_minute_of(async || report.write().await).await;
+        let asked = asked.lock();
+        assert!((3..=MOST_ATTEMPTS).contains(&asked.len()), "{asked:?}");
+    }
 }

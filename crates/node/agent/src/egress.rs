@@ -9,6 +9,7 @@
 //! Where a proxy of the site is used, it resolves names and decides: the proxy of setting
 //! `http-proxy` (`outbound`), or one of the environment of this process.
 
+mod cluster;
 mod outbound;
 mod policy;
 mod proxy;
@@ -16,13 +17,17 @@ mod proxy;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Tasks;
 use ipnet::IpNet;
 use parking_lot::RwLock;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
+pub(crate) use self::cluster::{ClusterRanges, NodeRanges};
 pub(crate) use self::outbound::Outbound;
 pub use self::outbound::{OutboundError, outbound_client};
 pub(crate) use self::policy::{Denied, EgressPolicy};
@@ -30,6 +35,8 @@ use crate::config::{Config, Network};
 
 /// As many redirects as reqwest follows by default.
 const MAX_REDIRECTS: usize = 10;
+/// How long to wait for the first list of the nodes of the cluster.
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a host cannot be connected to.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +47,8 @@ pub(crate) enum EgressError {
     Resolve { host: String, source: io::Error },
     #[error("{host} has no address")]
     NoAddress { host: String },
+    #[error("cannot check {host}: the addresses of the cluster's nodes are not known yet")]
+    UnknownCluster { host: String },
 }
 
 /// Connections of imports; clones are the same.
@@ -49,6 +58,8 @@ pub(crate) struct Egress(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     policy: EgressPolicy,
+    /// Sends the ranges of the cluster to the policy.
+    cluster: Option<watch::Sender<ClusterRanges>>,
     /// The URL of the proxy for registries, unless the environment names one.
     proxy: Option<String>,
     /// The environment of the process names a proxy, which resolves names and decides.
@@ -65,16 +76,33 @@ impl Egress {
         if let Network::Nat { cidr, .. } = &config.network {
             denied.push((*cidr).into());
         }
-        let policy = EgressPolicy::new(config.import_allow.clone(), denied);
+        let (cluster, ranges) = watch::channel(None);
+        let policy = EgressPolicy::new(config.import_allow.clone(), denied).following(ranges);
         let has_proxy = config.has_proxy;
         let proxy = if has_proxy { None } else { Some(proxy::start(policy.clone(), tasks)?) };
-        Ok(Self(Arc::new(Inner { policy, proxy, has_proxy, outbound: RwLock::default() })))
+        let (cluster, outbound) = (Some(cluster), RwLock::default());
+        Ok(Self(Arc::new(Inner { policy, cluster, proxy, has_proxy, outbound })))
     }
 
-    /// Follows the settings `http-proxy` and `additional-ca`; ends with `tasks`.
-    pub(crate) fn follow_settings(&self, client: kube::Client, tasks: &Tasks) {
+    /// Follows the settings `http-proxy` and `additional-ca`, and the addresses of the cluster; ends
+    /// with `tasks`.
+    pub(crate) fn follow(&self, client: kube::Client, tasks: &Tasks) {
+        if let Some(known) = self.0.cluster.clone() {
+            let run = cluster::follow(client.clone(), known, tasks.stop_signal());
+            tasks.spawn("cluster-addresses", run);
+        }
         let run = outbound::follow(client, self.clone(), tasks.stop_signal());
         tasks.spawn("outbound-settings", run);
+    }
+
+    /// Addresses that are none of this node, of other nodes, services or guest networks.
+    pub(crate) fn outside_cluster(&self) -> EgressPolicy {
+        self.0.policy.strict()
+    }
+
+    /// The addresses of the nodes of the cluster, as they come and go.
+    pub(crate) fn cluster(&self) -> Option<watch::Receiver<ClusterRanges>> {
+        self.0.cluster.as_ref().map(watch::Sender::subscribe)
     }
 
     /// Proxy and certificates of the settings of the cluster, as they are now.
@@ -144,6 +172,8 @@ impl EgressPolicy {
                 tokio::net::lookup_host((host, port)).await.map_err(unresolved)?.collect()
             }
         };
+        let unknown = || EgressError::UnknownCluster { host: host.to_owned() };
+        timeout(CLUSTER_TIMEOUT, self.cluster_is_known()).await.map_err(|_| unknown())?;
         let mut denied = None;
         let mut allowed = Vec::new();
         for address in found {

@@ -1,26 +1,27 @@
 //! The node endpoint: requests of the API server to the node that runs a guest.
 //!
 //! HTTP/1.1 on the unix socket `agent/agent.sock` of the data directory, for its owner only, and
-//! over TLS for the gateway of a management node elsewhere (`remote`).
-//! Whether a request is allowed was decided by the API server; here it is only carried out.
+//! over TLS for the gateway of a management node elsewhere (`remote`). The API server has decided
+//! whether a request is allowed.
 //!
 //!   GET /v1/vmis/{namespace}/{name}/{console|vnc|portforward/{port}/{tcp|udp}}
 //!       with `Upgrade: sheaf-stream`: 101, then raw bytes both ways; datagrams are preceded by
 //!       their length in two bytes, big-endian
 //!   GET /v1/vmis/{namespace}/{name}/{screenshot|guestosinfo|userlist|filesystemlist|log}
 //!   PUT /v1/vmis/{namespace}/{name}/{pause|unpause|reset|softreboot|freeze|unfreeze}
-//!   GET /v1/usage
-//!   GET /v1/report
+//!   GET /v1/usage, /v1/report
 //!   GET /v1/series?span={1h|24h}, /v1/vmis/{namespace}/{name}/series?span={1h|24h}
 //!   PUT /v1/volumes/{name}/upload
 //!   PUT /v1/images/{backing image}/upload?size={bytes}&offset={bytes}
-//!   GET /v1/images/{backing image}/{upload|file}
+//!   GET /v1/images/{backing image}/{upload|file?format={raw|gzip}}
 //!
-//! Other nodes bring machines that move here (`migration`), and may ask nothing else.
-//!
-//! Errors are JSON with a `message`.
+//! Other nodes bring machines that move here (`migration`), and may ask nothing else. Errors are JSON
+//! with a `message`.
 
 mod act;
+mod connections;
+mod further_listener;
+mod gate;
 mod migration;
 mod remote;
 mod response;
@@ -32,27 +33,30 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Chain, Stop};
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::config::{EndpointPeer, NodeFiles};
 use crate::history::{SeriesSpan, UsageHistory};
 use crate::image::{Images, UploadChunk};
 use crate::vmi::{IncomingMigrations, Machines};
 use crate::volume::{Volumes, WantedExport};
+use connections::http;
+pub(crate) use further_listener::FurtherListener;
+pub(crate) use gate::RequestGate;
 pub(crate) use remote::serve_remote;
-use response::{EndpointError, ResponseBody, empty};
+use response::{EndpointError, FileFormat, ResponseBody, empty};
 use route::{MachineTarget, NoRoute, Route, route};
 
 /// The name of the upgraded protocol.
@@ -102,11 +106,11 @@ pub(crate) async fn serve(endpoint: Arc<Endpoint>, listener: UnixListener, mut s
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let endpoint = Arc::clone(&endpoint);
-                    connections.spawn(connection(endpoint, EndpointPeer::Gateway, stream));
+                    connections.spawn(connection(endpoint, EndpointPeer::Gateway, None, stream));
                 }
                 Err(failure) => {
                     warn!(error = %Chain(&failure), "cannot accept a connection");
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
             Some(_) = connections.join_next() => {}
@@ -116,18 +120,25 @@ pub(crate) async fn serve(endpoint: Arc<Endpoint>, listener: UnixListener, mut s
 }
 
 /// One connection, and the stream that it may become.
-async fn connection<S>(endpoint: Arc<Endpoint>, peer: EndpointPeer, stream: S)
-where
+async fn connection<S>(
+    endpoint: Arc<Endpoint>,
+    peer: EndpointPeer,
+    gate: Option<Arc<RequestGate>>,
+    stream: S,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut streams = JoinSet::new();
     let (begin, mut begun) = tokio::sync::mpsc::channel::<stream::PendingStream>(1);
     let service = service_fn(|request| {
         let (endpoint, peer, begin) = (Arc::clone(&endpoint), peer.clone(), begin.clone());
-        async move { Ok::<_, Infallible>(handle(&endpoint, &peer, request, &begin).await) }
+        let gate = gate.clone();
+        async move {
+            let gate = gate.as_deref();
+            Ok::<_, Infallible>(handle(&endpoint, (&peer, gate), request, &begin).await)
+        }
     });
-    let served =
-        http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades();
+    let served = http(&peer).serve_connection(TokioIo::new(stream), service).with_upgrades();
     let mut served = std::pin::pin!(served);
     loop {
         tokio::select! {
@@ -150,7 +161,7 @@ where
 
 async fn handle(
     endpoint: &Endpoint,
-    peer: &EndpointPeer,
+    (peer, gate): (&EndpointPeer, Option<&RequestGate>),
     request: Request<Incoming>,
     begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
 ) -> Response<ResponseBody> {
@@ -167,12 +178,38 @@ async fn handle(
             let text = "nodes bring machines that move, and do nothing else";
             Err(EndpointError::new(StatusCode::FORBIDDEN, text))
         }
-        (route, EndpointPeer::Gateway) => serve_route(endpoint, route, request, begin).await,
+        (route, EndpointPeer::Gateway) => match admit(endpoint, gate, &route, &request).await {
+            Ok(()) => serve_route(endpoint, route, request, begin).await,
+            Err(refusal) => Err(refusal),
+        },
         (Err(_), EndpointPeer::Node(_)) => {
             Err(EndpointError::new(StatusCode::NOT_FOUND, "no such path"))
         }
     };
     answer.unwrap_or_else(EndpointError::into_response)
+}
+
+/// Refuses a request that comes over the network without a grant for it, and logs the others.
+async fn admit(
+    endpoint: &Endpoint,
+    gate: Option<&RequestGate>,
+    route: &Result<Route, NoRoute>,
+    request: &Request<Incoming>,
+) -> Result<(), EndpointError> {
+    let Some(gate) = gate else { return Ok(()) };
+    let machine = route.as_ref().ok().and_then(Route::machine);
+    let uid = machine.and_then(|own| endpoint.machines.uid(&own.namespace, &own.name));
+    let (method, path) = (request.method(), request.uri().path());
+    let head = (method, request.uri(), request.headers());
+    let grant = gate.admit(head, uid.as_deref()).await?;
+    let Some(grant) = grant else { return Ok(()) };
+    // Metrics and reports are read by the platform, all the time.
+    if matches!(route, Ok(Route::Usage | Route::Report | Route::Series(_))) {
+        debug!(user = grant.user, %method, path, "request of the gateway");
+    } else {
+        info!(user = grant.user, %method, path, machine = uid, "request of the gateway");
+    }
+    Ok(())
 }
 
 /// Serves a request of the gateway.
@@ -229,20 +266,13 @@ async fn serve_route(
                 }
             }
         }
-        Ok(Route::ImagePosition(image)) => match endpoint.images.position(image).await {
-            Some(offset) => Ok(response::json(&json!({"offset": offset}))),
-            None => {
-                Err(EndpointError::new(StatusCode::CONFLICT, "no upload is expected for the image"))
-            }
-        },
-        Ok(Route::ImageFile(image)) => match endpoint.images.file(image).await {
-            Some(path) => {
-                response::file(&path).await.map_err(|failure| EndpointError::internal(&failure))
-            }
-            None => {
-                Err(EndpointError::new(StatusCode::NOT_FOUND, "the image is not complete here"))
-            }
-        },
+        Ok(Route::ImagePosition(image)) => {
+            let offset = endpoint.images.position(image).await;
+            let missing = "no upload is expected for the image";
+            let offset = offset.ok_or_else(|| EndpointError::new(StatusCode::CONFLICT, missing))?;
+            Ok(response::json(&json!({"offset": offset})))
+        }
+        Ok(Route::ImageFile(image)) => image_file(endpoint, image, &request).await,
         Ok(Route::Usage) => Ok(response::json(&endpoint.machines.usage())),
         Ok(Route::Report) => {
             let report = Arc::clone(&endpoint.report);
@@ -258,6 +288,19 @@ async fn serve_route(
             Err(EndpointError::new(StatusCode::BAD_REQUEST, "the port is not between 1 and 65535"))
         }
     }
+}
+
+/// The data of a complete image.
+async fn image_file(
+    endpoint: &Endpoint,
+    image: String,
+    request: &Request<Incoming>,
+) -> Result<Response<ResponseBody>, EndpointError> {
+    let missing = || EndpointError::new(StatusCode::NOT_FOUND, "the image is not complete here");
+    let path = endpoint.images.file(image).await.ok_or_else(missing)?;
+    let is_packed = word_of(request, "format=") == "gzip";
+    let format = if is_packed { FileFormat::Gzip } else { FileFormat::Raw };
+    response::file(&path, format).await.map_err(|failure| EndpointError::internal(&failure))
 }
 
 /// Recent usage of the node or of one of its machines.
@@ -352,3 +395,6 @@ async fn upgrade(
     let _ = begin.send(stream::PendingStream { upgraded, end }).await;
     Ok(switching())
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,9 +34,9 @@ use crate::vmi::{LiveMachine, Machines, Vmi};
 const RECORD: &str = "guard.json";
 /// QEMU stops the processors first and answers when its requests are over, which may be never.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-/// When QEMU is told again to stop a guest.
+/// When QEMU is asked again to stop a guest.
 const PAUSE_AGAIN: Duration = Duration::from_secs(10);
-/// How often guests are looked at while one is paused or should be.
+/// How often guests are checked while one is paused or should be.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Since when a guest is paused.
@@ -49,34 +49,34 @@ struct PauseRecord {
 pub(crate) struct GuestGuard {
     machines: Machines,
     reporter: Reporter,
-    /// When QEMU was told to stop each guest that is paused, by folder.
-    told_to_stop: BTreeMap<PathBuf, Instant>,
+    /// When QEMU was asked to stop each guest that is paused, by folder.
+    stop_requests: BTreeMap<PathBuf, Instant>,
 }
 
 impl GuestGuard {
     pub(crate) fn new(machines: Machines, reporter: Reporter) -> Self {
-        Self { machines, reporter, told_to_stop: BTreeMap::new() }
+        Self { machines, reporter, stop_requests: BTreeMap::new() }
     }
 
-    /// Runs until `stop`, looking at guests whenever the storage process tells something new.
+    /// Runs until `stop`, checking guests whenever the storage process reports a change.
     pub(crate) async fn run(
         mut self,
-        mut told: watch::Receiver<Option<Arc<StorageStatus>>>,
+        mut reported: watch::Receiver<Option<Arc<StorageStatus>>>,
         mut stop: Stop,
     ) {
         loop {
-            let status = told.borrow_and_update().clone();
-            let is_busy = self.look(status.as_deref()).await;
+            let status = reported.borrow_and_update().clone();
+            let is_busy = self.check_guests(status.as_deref()).await;
             tokio::select! {
-                changed = told.changed() => if changed.is_err() { return },
+                changed = reported.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(RETRY), if is_busy => {}
                 () = stop.requested() => return,
             }
         }
     }
 
-    /// Looks at all guests; whether one of them has to be looked at again soon.
-    async fn look(&mut self, status: Option<&StorageStatus>) -> bool {
+    /// Checks all guests; returns whether one of them has to be checked again soon.
+    async fn check_guests(&mut self, status: Option<&StorageStatus>) -> bool {
         let mut is_busy = false;
         for (live, vmi) in self.machines.running() {
             let dir = live.running.dir();
@@ -86,7 +86,7 @@ impl GuestGuard {
             is_busy |= paused.is_some() || action != GuardAction::Nothing;
             match action {
                 GuardAction::Nothing => {}
-                GuardAction::Pause if self.was_told_to_stop(dir) => {}
+                GuardAction::Pause if self.is_stop_requested(dir) => {}
                 GuardAction::Pause => pause(&live, vmi.as_deref(), paused).await,
                 GuardAction::Forget => forget(dir),
                 GuardAction::Resume => self.resume(&live, vmi.as_deref(), paused).await,
@@ -95,12 +95,12 @@ impl GuestGuard {
         is_busy
     }
 
-    /// Whether QEMU was told to stop a guest lately. If not, it is about to be.
-    fn was_told_to_stop(&mut self, dir: &RunDir) -> bool {
+    /// Whether QEMU was asked to stop a guest lately. If not, the caller asks next.
+    fn is_stop_requested(&mut self, dir: &RunDir) -> bool {
         let now = Instant::now();
-        self.told_to_stop.retain(|_, at| now < *at + PAUSE_AGAIN);
-        let known = self.told_to_stop.contains_key(dir.path());
-        self.told_to_stop.entry(dir.path().to_owned()).or_insert(now);
+        self.stop_requests.retain(|_, at| now < *at + PAUSE_AGAIN);
+        let known = self.stop_requests.contains_key(dir.path());
+        self.stop_requests.entry(dir.path().to_owned()).or_insert(now);
         known
     }
 
@@ -110,7 +110,7 @@ impl GuestGuard {
             return warn!(error = %Chain(&failure), "cannot resume a guest whose storage is back");
         }
         forget(live.running.dir());
-        self.told_to_stop.remove(live.running.dir().path());
+        self.stop_requests.remove(live.running.dir().path());
         let Some(vmi) = vmi else { return };
         let since = paused.map_or_else(clock::now, |record| record.since);
         let seconds = clock::now().duration_since(since).as_secs();

@@ -2,19 +2,21 @@
 //! reports what it found in an annotation of the machine (`hci::backend_health`).
 //!
 //! Connections go to the address that the load balancer leads to, from the node that the machine
-//! runs on. A report is written when it differs from what the machine's object says, so that a
-//! write that failed is repeated with the next attempt.
+//! runs on. An address that a guest reports is not checked if it is one of the cluster. A report is
+//! written when it differs from what the machine's object says; one that was refused is written
+//! again after a pause that grows.
 
 mod plan;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use base::{Chain, Stop};
 use client::Fault;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt as _, stream};
-use hci::backend_health::HEALTH;
+use hci::backend_health::{BackendHealth, HEALTH};
 use hci::harvester::load_balancer::LoadBalancer;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
@@ -22,14 +24,20 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::api::{merge, vmis, vmis_in};
+use crate::egress::EgressPolicy;
 use crate::known_objects::{KnownObjects, ObjectKey};
+use crate::retry::{Retries, sooner};
 use plan::{CheckKey, CheckState, CheckTarget, CheckedInstance};
 
 /// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_secs(1);
+/// Between two attempts to write the same report: the pause doubles while it is refused.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(60);
 /// As many events as are taken together.
 const BATCH: usize = 256;
 
@@ -54,7 +62,7 @@ struct Attempt {
 }
 
 /// Runs until `stop`.
-pub(crate) async fn run(client: Client, node: String, mut stop: Stop) {
+pub(crate) async fn run(client: Client, node: String, mut outside: EgressPolicy, mut stop: Stop) {
     let group = hci::address_pool::GROUP;
     let kind = GroupVersionKind::gvk(group, "v1beta1", "LoadBalancer");
     let kind = ApiResource::from_gvk_with_plural(&kind, "loadbalancers");
@@ -65,8 +73,9 @@ pub(crate) async fn run(client: Client, node: String, mut stop: Stop) {
     let instances = watcher(vmis(&client), own);
     let instances = instances.map(|event| WatchEvent::Instance(Box::new(event)));
     let mut changes = std::pin::pin!(stream::select(balancers, instances).ready_chunks(BATCH));
-    let mut checker = HealthChecker::new(client);
+    let mut checker = HealthChecker::new(client, outside.clone());
     let mut attempts = FuturesUnordered::new();
+    let mut wait = None;
     loop {
         tokio::select! {
             batch = changes.next() => {
@@ -85,14 +94,20 @@ pub(crate) async fn run(client: Client, node: String, mut stop: Stop) {
                     attempts.push(attempt(Duration::ZERO, new));
                 }
             }
+            () = outside.cluster_changed() => {
+                for new in checker.follow() {
+                    attempts.push(attempt(Duration::ZERO, new));
+                }
+            }
             Some(ended) = attempts.next() => {
                 if let Some(again) = checker.count(ended) {
                     attempts.push(attempt(again.target.check.period, again));
                 }
             }
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
             () = stop.requested() => return,
         }
-        checker.report().await;
+        wait = checker.report().await;
     }
 }
 
@@ -105,22 +120,27 @@ async fn attempt(delay: Duration, of: NumberedTarget) -> Attempt {
 
 struct HealthChecker {
     client: Client,
+    /// Addresses that guests may report.
+    outside: EgressPolicy,
     balancers: KnownObjects<LoadBalancer>,
     instances: KnownObjects<CheckedInstance>,
     states: BTreeMap<CheckKey, CheckState>,
     /// How many states there have been.
     count: u64,
+    reports: Retries<ObjectKey, BTreeMap<String, BackendHealth>>,
     is_failing: bool,
 }
 
 impl HealthChecker {
-    fn new(client: Client) -> Self {
+    fn new(client: Client, outside: EgressPolicy) -> Self {
         Self {
             client,
+            outside,
             balancers: KnownObjects::default(),
             instances: KnownObjects::default(),
             states: BTreeMap::new(),
             count: 0,
+            reports: Retries::new(FIRST_RETRY, LAST_RETRY),
             is_failing: false,
         }
     }
@@ -146,7 +166,8 @@ impl HealthChecker {
         else {
             return Vec::new();
         };
-        let targets = plan::targets(balancers, instances);
+        let is_reserved = |address: Ipv4Addr| self.outside.check(address.into()).is_err();
+        let targets = plan::targets(balancers, instances, is_reserved);
         self.states.retain(|key, state| targets.get(key) == Some(&state.target));
         let mut new = Vec::new();
         for (key, target) in targets {
@@ -172,16 +193,22 @@ impl HealthChecker {
         Some(of)
     }
 
-    /// Writes what differs from what machines' objects say.
-    async fn report(&mut self) {
+    /// Writes what differs from what machines' objects say; returns when to try again.
+    async fn report(&mut self) -> Option<Duration> {
         let (Some(_), Some(instances)) = (self.balancers.all(), self.instances.all()) else {
-            return;
+            return None;
         };
+        self.reports.retain(|key| instances.contains_key(key));
         let wanted = instances.iter().filter_map(|(key, known)| {
             let wanted = plan::report(&self.states, key);
             (wanted != known.reported).then(|| (key.clone(), wanted))
         });
+        let mut wait = None;
         for (key, wanted) in wanted.collect::<Vec<_>>() {
+            if let Some(pause) = self.reports.pause(&key, &wanted, Instant::now()) {
+                wait = sooner(wait, Some(pause));
+                continue;
+            }
             let text = (!wanted.is_empty()).then(|| json!(wanted).to_string());
             let patch = json!({"metadata": {"annotations": {HEALTH: text}}});
             let written = merge(&vmis_in(&self.client, &key.namespace), &key.name, &patch).await;
@@ -190,6 +217,7 @@ impl HealthChecker {
                     info!(namespace = key.namespace, name = key.name, health = ?wanted,
                         "machine behind a load balancer has changed its health");
                     self.is_failing = false;
+                    self.reports.succeed(&key);
                     self.instances.take(Event::Apply(instance), read_instance);
                 }
                 Err(failure) => {
@@ -197,9 +225,12 @@ impl HealthChecker {
                         let failure = Fault(failure);
                         warn!(error = %Chain(&failure), "cannot report the health of a machine");
                     }
+                    let pause = self.reports.fail(key, wanted, Instant::now());
+                    wait = sooner(wait, Some(pause));
                 }
             }
         }
+        wait
     }
 }
 
@@ -209,4 +240,30 @@ fn read_balancer(object: DynamicObject) -> Option<LoadBalancer> {
 
 fn read_instance(object: DynamicObject) -> Option<CheckedInstance> {
     Some(CheckedInstance::read(&serde_json::to_value(object).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::tests::{MOST_ATTEMPTS, a_minute_of, refusing};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_report_is_written_after_growing_pauses() {
+        let (client, asked) = refusing(403);
+        let mut checker = HealthChecker::new(client, EgressPolicy::default());
+        checker.take(WatchEvent::Balancer(Box::new(Ok(Event::InitDone))));
+        // Its annotation is of a load balancer that is gone, and has to be removed.
+        let stale = json!({"gone": {"port": 80, "healthy": true}}).to_string();
+        let instance = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+            "metadata": {"name": "vm", "namespace": "default", "annotations": {HEALTH: stale}},
+        });
+        let instance = serde_json::from_value(instance).unwrap();
+        checker.take(WatchEvent::Instance(Box::new(Ok(Event::InitApply(instance)))));
+        checker.take(WatchEvent::Instance(Box::new(Ok(Event::InitDone))));
+        a_minute_of(async || checker.report().await).await;
+        let asked = asked.lock();
+        assert!((3..=MOST_ATTEMPTS).contains(&asked.len()), "{asked:?}");
+        assert!(asked[0].starts_with("PATCH "), "{asked:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use base::{Chain, Stop};
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::change_notifier::ChangeNotifier;
-use crate::node::Virtualization;
+use crate::node::{GuestIsolation, Virtualization};
 use crate::vmi::{Efi, HostCapabilities};
 
 /// Stands for any machine's user in the trial.
@@ -34,7 +35,7 @@ pub(crate) async fn run(
     bell: ChangeNotifier,
     mut stop: Stop,
 ) {
-    let mut told = false;
+    let mut is_reported = false;
     loop {
         let trial = attempt(&cache).await;
         match &trial.virtualization {
@@ -42,12 +43,12 @@ pub(crate) async fn run(
             Virtualization::Emulated { qemu, why } => {
                 info!(qemu, reason = why, "guests are emulated");
             }
-            Virtualization::Missing { what } if !told => {
+            Virtualization::Missing { what } if !is_reported => {
                 warn!(reason = what, "node cannot run guests");
             }
             Virtualization::Missing { .. } | Virtualization::Unknown => {}
         }
-        told = true;
+        is_reported = true;
         let done = trial.host.is_some();
         found.send_replace(trial);
         bell.notify();
@@ -90,6 +91,29 @@ async fn attempt(cache: &Path) -> AcceleratorProbe {
     let has_tpm = ["/usr/bin/swtpm", "/usr/local/bin/swtpm"].iter().any(|p| Path::new(p).exists());
     let host = HostCapabilities { accelerator: found.accelerator, firmware: efi(), has_tpm };
     AcceleratorProbe { virtualization, host: Some(host) }
+}
+
+/// Whether QEMU and its tools can have namespaces of their own: tried once. Blocks at first.
+pub(crate) fn isolation() -> &'static GuestIsolation {
+    static FOUND: LazyLock<GuestIsolation> = LazyLock::new(|| {
+        if !rustix::process::geteuid().is_root() {
+            return GuestIsolation::Unprivileged;
+        }
+        let user = ProcessUser { uid: TRIAL_USER, gid: TRIAL_USER, groups: Vec::new() };
+        match qemu::isolation::probe(&user) {
+            Ok(()) => GuestIsolation::Namespaces,
+            Err(failure) => {
+                let why = Chain(&failure).to_string();
+                warn!(reason = why, "QEMU and qemu-img have no namespaces of their own");
+                GuestIsolation::Refused { why }
+            }
+        }
+    });
+    &FOUND
+}
+
+pub(crate) fn has_namespaces() -> bool {
+    *isolation() == GuestIsolation::Namespaces
 }
 
 /// The group that may use KVM.

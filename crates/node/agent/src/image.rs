@@ -2,7 +2,7 @@
 //!
 //! Longhorn's BackingImage says where the data comes from and on which disks it is to be; here
 //! it is fetched or taken in, turned into a raw disk and kept until nothing needs it. How far
-//! that is, the object is told. Decisions are in `plan`; `keep` carries them out.
+//! that is, the object reports. Decisions are in `plan`; `keep` carries them out.
 //!
 //! Refuses images that point at other files, and to remove what a replica begins with.
 
@@ -17,6 +17,7 @@ mod import;
 mod intake;
 mod object;
 mod plan;
+mod remove;
 mod status_writer;
 mod upload;
 
@@ -33,7 +34,7 @@ use crate::config::Config;
 use crate::egress::Egress;
 use crate::storage::StorageHandle;
 
-pub(crate) use object::{ImageLocations, disks as own_disks};
+pub(crate) use object::{ImageLocations, complete_images, disks as own_disks};
 
 /// Uploads that wait for their turn to begin.
 const WAITING: usize = 16;
@@ -112,7 +113,7 @@ impl Images {
         tasks: &Tasks,
     ) -> Self {
         let (asks, asked) = mpsc::channel(WAITING);
-        let keeper = ImageController::new(client, config.node_name.clone(), storage, egress);
+        let keeper = ImageController::new(client, config, storage, egress);
         tasks.spawn("images", keeper.run(asked, tasks.stop_signal()));
         Self { asks }
     }

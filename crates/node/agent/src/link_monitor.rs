@@ -18,13 +18,18 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use net::{LinkState, ObservedKind, ObservedLinks, Uplinks};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::api::{merge, present};
-use crate::known_objects::KnownObjects;
+use crate::known_objects::{KnownObjects, ObjectKey};
+use crate::retry::{Retries, sooner};
 
 /// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_secs(2);
+/// Between two attempts to write the same report: the pause doubles while it is refused.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const LAST_RETRY: Duration = Duration::from_secs(60);
 /// After a write: links that change all the time are reported once a second.
 const PAUSE: Duration = Duration::from_secs(1);
 /// As many events as are taken together.
@@ -63,13 +68,7 @@ pub(crate) async fn run(client: Client, node: String, tasks: Tasks) {
     let monitors = monitors.map(|event| MonitorEvent::Monitor(Box::new(event)));
     let mut changes = std::pin::pin!(stream::select(nodes, monitors).ready_chunks(BATCH));
     let mut changed = links.changes();
-    let mut reporter = LinkReporter {
-        api,
-        node,
-        links,
-        nodes: KnownObjects::default(),
-        monitors: KnownObjects::default(),
-    };
+    let mut reporter = LinkReporter::new(api, node);
     let mut wait = None;
     loop {
         tokio::select! {
@@ -91,35 +90,50 @@ pub(crate) async fn run(client: Client, node: String, tasks: Tasks) {
                     return;
                 }
             }
-            () = tokio::time::sleep(wait.unwrap_or(RETRY)), if wait.is_some() => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
             () = stop.requested() => return,
         }
-        wait = match reporter.report().await {
-            Ok(false) => None,
-            Ok(true) => {
-                tokio::select! {
-                    () = tokio::time::sleep(PAUSE) => {}
-                    () = stop.requested() => return,
-                }
-                None
-            }
+        let observed = match links.observe().await {
+            Ok(observed) => statuses(&observed),
             Err(failure) => {
-                debug!(error = %Chain(&failure), "cannot report the links of this node");
-                Some(RETRY)
+                warn!(error = %Chain(&failure), "cannot read the links of this node");
+                wait = None;
+                continue;
             }
         };
+        let outcome = reporter.report(&observed).await;
+        wait = outcome.retry;
+        if outcome.is_written {
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = stop.requested() => return,
+            }
+        }
     }
 }
 
 struct LinkReporter {
     api: Api<DynamicObject>,
     node: String,
-    links: Uplinks,
     nodes: KnownObjects<BTreeMap<String, String>>,
     monitors: KnownObjects<MonitorRecord>,
+    retries: Retries<ObjectKey, Value>,
+}
+
+/// The result of a round of reports.
+#[derive(Debug, Default)]
+struct ReportOutcome {
+    is_written: bool,
+    /// When to write again what was refused.
+    retry: Option<Duration>,
 }
 
 impl LinkReporter {
+    fn new(api: Api<DynamicObject>, node: String) -> Self {
+        let (nodes, monitors) = (KnownObjects::default(), KnownObjects::default());
+        Self { api, node, nodes, monitors, retries: Retries::new(FIRST_RETRY, LAST_RETRY) }
+    }
+
     /// Notes a change; returns whether it was a failure.
     fn take(&mut self, change: MonitorEvent) -> bool {
         let outcome = match change {
@@ -135,28 +149,36 @@ impl LinkReporter {
         true
     }
 
-    /// Writes what differs; returns whether anything was written.
-    async fn report(&self) -> Result<bool, Fault> {
+    /// Writes what differs.
+    async fn report(&mut self, observed: &[LinkStatus]) -> ReportOutcome {
+        let mut outcome = ReportOutcome::default();
         let (Some(nodes), Some(monitors)) = (self.nodes.all(), self.monitors.all()) else {
-            return Ok(false);
+            return outcome;
         };
-        let Some(labels) = nodes.values().next() else { return Ok(false) };
-        let observed = match self.links.observe().await {
-            Ok(observed) => statuses(&observed),
-            Err(failure) => {
-                warn!(error = %Chain(&failure), "cannot look at the links of this node");
-                return Ok(false);
-            }
-        };
-        let mut is_written = false;
+        let Some(labels) = nodes.values().next() else { return outcome };
+        self.retries.retain(|key| monitors.contains_key(key));
         for (key, monitor) in monitors {
-            let Some(links) = change(monitor, &self.node, labels, &observed) else { continue };
+            let Some(links) = change(monitor, &self.node, labels, observed) else { continue };
+            if let Some(pause) = self.retries.pause(key, &links, Instant::now()) {
+                outcome.retry = sooner(outcome.retry, Some(pause));
+                continue;
+            }
             let patch = json!({"status": {"linkStatus": {self.node.as_str(): links}}});
             // One that was deleted meanwhile needs no report.
-            present(merge(&self.api, &key.name, &patch).await).map_err(Fault)?;
-            is_written = true;
+            match present(merge(&self.api, &key.name, &patch).await) {
+                Ok(_) => {
+                    self.retries.succeed(key);
+                    outcome.is_written = true;
+                }
+                Err(failure) => {
+                    let failure = Fault(failure);
+                    debug!(error = %Chain(&failure), "cannot report the links of this node");
+                    let pause = self.retries.fail(key.clone(), links, Instant::now());
+                    outcome.retry = sooner(outcome.retry, Some(pause));
+                }
+            }
         }
-        Ok(is_written)
+        outcome
     }
 }
 
@@ -209,6 +231,7 @@ mod tests {
     use net::{ObservedLink, PortVlan};
 
     use super::*;
+    use crate::retry::tests::{MOST_ATTEMPTS, a_minute_of, refusing};
 
     fn observed() -> ObservedLinks {
         let link = |index, kind, state, master: Option<u32>| ObservedLink {
@@ -248,6 +271,32 @@ mod tests {
             "status": {"linkStatus": reported},
         });
         read_monitor(serde_json::from_value(object).unwrap()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_report_is_written_after_growing_pauses() {
+        let (client, asked) = refusing(403);
+        let gvk = GroupVersionKind::gvk(GROUP, VERSION, "LinkMonitor");
+        let resource = ApiResource::from_gvk_with_plural(&gvk, "linkmonitors");
+        let api = Api::<DynamicObject>::all_with(client, &resource);
+        let mut reporter = LinkReporter::new(api, "one".to_owned());
+        let node = serde_json::from_value(json!({"metadata": {"name": "one"}})).unwrap();
+        reporter.take(MonitorEvent::Node(Box::new(Ok(Event::Apply(node)))));
+        for name in ["a", "b"] {
+            let monitor = json!({
+                "apiVersion": "network.harvesterhci.io/v1beta1", "kind": "LinkMonitor",
+                "metadata": {"name": name}, "spec": {"targetLinkRule": {"typeRule": "device"}},
+            });
+            let monitor = serde_json::from_value(monitor).unwrap();
+            reporter.take(MonitorEvent::Monitor(Box::new(Ok(Event::Apply(monitor)))));
+        }
+        let links = statuses(&observed());
+        a_minute_of(async || reporter.report(&links).await.retry).await;
+        let asked = asked.lock();
+        for name in ["a", "b"] {
+            let own = asked.iter().filter(|path| path.ends_with(&format!("/{name}"))).count();
+            assert!((3..=MOST_ATTEMPTS).contains(&own), "{asked:?}");
+        }
     }
 
     #[test]

@@ -169,6 +169,12 @@ impl Networks {
         Some(PolicyTarget { node: node.to_owned(), network, guests, remote })
     }
 
+    /// Where guests are kept from the hosts of the cluster.
+    pub(crate) fn guarded(&self) -> Option<net::Network> {
+        let Mode::Nat(nat) = &self.mode else { return None };
+        Some(nat.network.clone())
+    }
+
     /// Tunnel and routes to guests of other nodes.
     pub(crate) fn overlay(&self, node: &str) -> Option<OverlayTarget> {
         let Mode::Nat(nat) = &self.mode else { return None };

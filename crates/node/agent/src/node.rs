@@ -4,12 +4,13 @@
 mod facts;
 mod lease;
 mod observer;
+mod own_addresses;
 mod plan;
 mod rejoin;
 
 use std::time::Duration;
 
-use base::{Chain, Stop, clock};
+use base::{Backoff, Chain, Stop, clock};
 use client::Fault;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{PatchParams, PostParams};
@@ -19,17 +20,19 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use crate::api::{MANAGER, merge, present};
-use crate::config::Config;
+use crate::config::{Config, Network};
 
-pub(crate) use facts::{Findings, Virtualization};
+pub(crate) use facts::{Findings, GuestIsolation, Virtualization};
 pub(crate) use observer::NodeObserver;
+pub(crate) use own_addresses::OwnAddresses;
 
 /// A beat that takes longer is given up: its connection may lead nowhere.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the Node is read.
 const BEAT: Duration = Duration::from_secs(10);
 /// When the server does not answer: soon again, so that a start is not held up by a beat.
-const RETRY: Duration = Duration::from_secs(1);
+/// The pause doubles up to that between two beats.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// Why the node could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -69,25 +72,27 @@ async fn maintain(
     stop: &mut Stop,
 ) {
     let mut failing = false;
+    let mut retries = Backoff::new(FIRST_RETRY, BEAT);
     loop {
         let found = findings.borrow_and_update().clone();
         let beat = tokio::time::timeout(BEAT_TIMEOUT, beat(&client, &config, found));
         let wait = match beat.await {
-            Err(_) => RETRY,
+            Err(_) => retries.delay(),
             Ok(Ok(uid)) => {
                 failing = false;
+                retries.reset();
                 registered.send_if_modified(|known| std::mem::replace(known, uid.clone()) != uid);
                 BEAT
             }
             Ok(Err(failure)) => {
-                // A server that stays away is told of once.
+                // A server that stays away is reported once.
                 if failing {
                     debug!(error = %Chain(&failure), "node is still not up to date");
                 } else {
                     warn!(error = %Chain(&failure), "cannot keep the node up to date");
                 }
                 failing = true;
-                RETRY
+                retries.delay()
             }
         };
         tokio::select! {
@@ -104,7 +109,15 @@ async fn beat(
     config: &Config,
     findings: Findings,
 ) -> Result<Option<String>, HeartbeatError> {
-    let facts = facts::HostFacts { findings, ..facts::read(&config.data_dir) };
+    let network = match &config.network {
+        Network::Nat { cidr, .. } => Some(cidr.trunc()),
+        Network::User => None,
+    };
+    let addresses = net::host_addresses(network).await;
+    let addresses = addresses
+        .inspect_err(|why| debug!(error = %Chain(why), "cannot list the addresses of the host"));
+    let (addresses, read) = (addresses.ok(), facts::read(&config.data_dir));
+    let facts = facts::HostFacts { findings, addresses, ..read };
     let nodes = Api::<Node>::all(client.clone());
     let name = &config.node_name;
     Ok(match present(nodes.get(name).await).doing("read the node")? {

@@ -25,7 +25,7 @@ use tracing::{debug, info, warn};
 use self::host::{HostCommands, NtpHost};
 use crate::api::merge;
 
-/// How often the state of the clock is looked at; nothing reports a change of it.
+/// How often the state of the clock is read; nothing reports a change of it.
 const INTERVAL: Duration = Duration::from_secs(300);
 /// After a report that could not be written: the Node may not be registered yet.
 const RETRY: Duration = Duration::from_secs(10);

@@ -33,13 +33,13 @@ pub(crate) struct StartOrder {
     /// Names this life of the host.
     boot: String,
     state: Mutex<OrderState>,
-    /// Rung when somebody who waits may go on.
+    /// Notified when a waiting machine may start.
     bell: ChangeNotifier,
 }
 
 #[derive(Debug)]
 enum OrderState {
-    /// The host did not go down, or everybody is back.
+    /// The host did not go down, or all machines are back.
     Free,
     /// It went down; which machines were here will be known with the first list. The record of an
     /// earlier boot of the host stays on disk until then.
@@ -83,7 +83,7 @@ impl StartOrder {
         order
     }
 
-    /// The machines that were on the node when the host went down. Must be told before any of
+    /// The machines that were on the node when the host went down. Must be called before any of
     /// them is touched.
     pub(crate) fn expect<'a>(&self, lost: impl Iterator<Item = &'a Vmi>, now: Duration) {
         let mut state = self.state.lock();
@@ -113,7 +113,7 @@ impl StartOrder {
         }
     }
 
-    /// A machine runs. May be told again and again.
+    /// A machine runs. May be called again and again.
     pub(crate) fn started(&self, vmi: &Vmi, now: Duration) {
         let mut state = self.state.lock();
         if let OrderState::Returning(returning) = &mut *state
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_counts_as_a_power_cut() {
+    fn an_unreadable_record_counts_as_a_power_cut() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("boot");
         fs::write(&path, "half a rec").unwrap();

@@ -22,14 +22,19 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use net::{Dns, GuestOverlay, Network, ServiceRecords};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::known_objects::KnownObjects;
 use crate::network::{names_below, read_claim};
+use crate::retry::Retries;
 use plan::NodeRecord;
 
-/// Between two attempts to reach the server, or to change the network.
+/// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_secs(1);
+/// Between two attempts to change the network: the pause doubles while the same change fails.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
 /// As many events as are taken together.
 const BATCH: usize = 256;
 
@@ -62,7 +67,7 @@ pub(crate) async fn run(client: Client, target: OverlayTarget, mut stop: Stop) {
     let claims = claims.map(|event| OverlayChange::Claim(Box::new(event)));
     let mut changes = std::pin::pin!(stream::select(nodes, claims).ready_chunks(BATCH));
     let mut follower = OverlayWatcher::new(target);
-    let mut is_behind = false;
+    let mut wait = None;
     loop {
         tokio::select! {
             batch = changes.next() => {
@@ -71,13 +76,13 @@ pub(crate) async fn run(client: Client, target: OverlayTarget, mut stop: Stop) {
                 for change in batch {
                     failed |= follower.take(change);
                 }
-                is_behind = !follower.hand_over().await;
+                wait = follower.hand_over().await;
                 if failed {
                     pause(&mut stop).await;
                 }
             }
-            () = tokio::time::sleep(RETRY), if is_behind => {
-                is_behind = !follower.hand_over().await;
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                wait = follower.hand_over().await;
             }
             () = stop.requested() => return,
         }
@@ -103,6 +108,7 @@ struct OverlayWatcher {
     nodes: KnownObjects<NodeRecord>,
     claims: KnownObjects<AddressClaim>,
     connected: Option<GuestOverlay>,
+    retries: Retries<(), GuestOverlay>,
     is_failing: bool,
 }
 
@@ -113,6 +119,7 @@ impl OverlayWatcher {
             nodes: KnownObjects::default(),
             claims: KnownObjects::default(),
             connected: None,
+            retries: Retries::new(FIRST_RETRY, LAST_RETRY),
             is_failing: false,
         }
     }
@@ -140,36 +147,41 @@ impl OverlayWatcher {
         true
     }
 
-    /// Makes the network follow; returns whether it does.
-    async fn hand_over(&mut self) -> bool {
+    /// Makes the network follow; returns when to try again.
+    async fn hand_over(&mut self) -> Option<Duration> {
         let (Some(nodes), Some(claims)) = (self.nodes.all(), self.claims.all()) else {
-            return true;
+            return None;
         };
         let network = self.target.network.bridge().gateway.trunc();
         let (wanted, remote) = plan::overlay(&self.target.node, network, nodes, claims);
         if wanted == GuestOverlay::Unknown || self.connected.as_ref() == Some(&wanted) {
             self.publish(remote);
-            return true;
+            return None;
+        }
+        if let Some(pause) = self.retries.pause(&(), &wanted, Instant::now()) {
+            self.publish(remote);
+            return Some(pause);
         }
         if let (GuestOverlay::Connected(overlay), Some(GuestOverlay::Alone) | None) =
             (&wanted, &self.connected)
         {
             info!(nodes = overlay.peers.len(), "guests of other nodes can be reached");
         }
-        let is_done = match self.target.network.connect(wanted.clone()).await {
+        let pause = match self.target.network.connect(wanted.clone()).await {
             Ok(()) => {
+                self.retries.succeed(&());
                 self.connected = Some(wanted);
-                true
+                None
             }
             Err(failure) => {
                 warn!(error = %Chain(&failure), "cannot reach guests of other nodes");
                 self.connected = None;
-                false
+                Some(self.retries.fail((), wanted, Instant::now()))
             }
         };
         // After the routes, so that no service leads to a guest that cannot be reached yet.
         self.publish(remote);
-        is_done
+        pause
     }
 
     fn publish(&self, remote: RemoteGuests) {

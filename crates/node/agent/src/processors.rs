@@ -97,7 +97,7 @@ impl Processors {
     }
 }
 
-/// The NUMA node of each processor, as the kernel tells; nothing where it does not.
+/// The NUMA node of each processor, as the kernel reports it; nothing where it does not.
 pub(crate) fn nodes(folder: &Path) -> BTreeMap<usize, u32> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut nodes = BTreeMap::new();

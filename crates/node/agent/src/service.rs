@@ -21,15 +21,20 @@ use kube::{Api, Client};
 use net::{Dns, Network, ServiceRecords};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::known_objects::{KnownObjects, read_all};
 use crate::overlay::RemoteGuests;
+use crate::retry::Retries;
 use object::{ServiceRecord, SliceRecord};
 pub(crate) use plan::ServiceNode;
 
-/// Between two attempts to reach the server, or to change the network.
+/// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_secs(1);
+/// Between two attempts to change the network: the pause doubles while the same change fails.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
 /// As many events as are taken together.
 const BATCH: usize = 256;
 
@@ -62,7 +67,7 @@ pub(crate) async fn run(client: Client, node: ServiceNode, target: ServiceTarget
     let mut changes = std::pin::pin!(stream::select(services, slices).ready_chunks(BATCH));
     let mut remote = target.remote.clone();
     let mut follower = ServiceWatcher::new(node, target);
-    let mut is_behind = false;
+    let mut wait = None;
     loop {
         tokio::select! {
             batch = changes.next() => {
@@ -71,7 +76,7 @@ pub(crate) async fn run(client: Client, node: ServiceNode, target: ServiceTarget
                 for change in batch {
                     failed |= follower.take(change);
                 }
-                is_behind = !follower.hand_over().await;
+                wait = follower.hand_over().await;
                 if failed {
                     pause(&mut stop).await;
                 }
@@ -80,10 +85,10 @@ pub(crate) async fn run(client: Client, node: ServiceNode, target: ServiceTarget
                 if changed.is_err() {
                     return;
                 }
-                is_behind = !follower.hand_over().await;
+                wait = follower.hand_over().await;
             }
-            () = tokio::time::sleep(RETRY), if is_behind => {
-                is_behind = !follower.hand_over().await;
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                wait = follower.hand_over().await;
             }
             () = stop.requested() => return,
         }
@@ -110,6 +115,7 @@ struct ServiceWatcher {
     services: KnownObjects<ServiceRecord>,
     slices: KnownObjects<SliceRecord>,
     served: Option<Vec<net::Service>>,
+    retries: Retries<(), Vec<net::Service>>,
     named: Option<ServiceRecords>,
     is_failing: bool,
 }
@@ -122,6 +128,7 @@ impl ServiceWatcher {
             services: KnownObjects::default(),
             slices: KnownObjects::default(),
             served: None,
+            retries: Retries::new(FIRST_RETRY, LAST_RETRY),
             named: None,
             is_failing: false,
         }
@@ -150,10 +157,10 @@ impl ServiceWatcher {
         true
     }
 
-    /// Makes the network and the name server follow; says whether they do.
-    async fn hand_over(&mut self) -> bool {
+    /// Makes the network and the name server follow; returns when to try again.
+    async fn hand_over(&mut self) -> Option<Duration> {
         let (Some(services), Some(slices)) = (self.services.all(), self.slices.all()) else {
-            return true;
+            return None;
         };
         let records = plan::records(services, slices);
         if let Some(dns) = &self.target.dns
@@ -165,17 +172,21 @@ impl ServiceWatcher {
         let remote = Arc::clone(&*self.target.remote.borrow());
         let wanted = plan::services(services, slices, &self.node, &remote);
         if self.served.as_ref() == Some(&wanted) {
-            return true;
+            return None;
+        }
+        if let Some(pause) = self.retries.pause(&(), &wanted, Instant::now()) {
+            return Some(pause);
         }
         match self.target.network.serve(wanted.clone()).await {
             Ok(()) => {
+                self.retries.succeed(&());
                 self.served = Some(wanted);
-                true
+                None
             }
             Err(failure) => {
                 warn!(error = %Chain(&failure), "cannot make services reachable");
                 self.served = None;
-                false
+                Some(self.retries.fail((), wanted, Instant::now()))
             }
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use base::{Chain, Tasks};
 use kube::Client;
+use qemu::isolation::Isolation;
 use qemu::process::{Binary, cgroup};
 use qemu::{Launcher, RunDir, Spec};
 use tokio::sync::watch;
@@ -17,15 +18,16 @@ use tracing::{error, info, warn};
 use crate::announce;
 use crate::backup;
 use crate::change_notifier::ChangeNotifier;
-use crate::config::Config;
+use crate::config::{Config, Network};
 use crate::context::{Context, Users};
 use crate::dhcp;
 use crate::egress::Egress;
-use crate::endpoint::{self, Endpoint};
+use crate::endpoint::{self, Endpoint, RequestGate};
 use crate::event::Reporter;
 use crate::health_check;
 use crate::history::{self, UsageHistory};
 use crate::host::{self, AcceleratorProbe};
+use crate::host_guard;
 use crate::image::Images;
 use crate::link_monitor;
 use crate::network::{Attachment, Networks, RECORD};
@@ -41,7 +43,7 @@ use crate::uplink;
 use crate::vmi::{self, Machines};
 use crate::volume::Volumes;
 
-/// Where the kernel tells which processors and memory are near to each other.
+/// Where the kernel reports which processors and memory are near to each other.
 const NODES: &str = "/sys/devices/system/node";
 
 /// Why the agent cannot work at all. A fault that only keeps guests from running is no such
@@ -72,26 +74,31 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
     let bell = ChangeNotifier::default();
     let known = Machines::default();
+    let (addresses, own_addresses) = watch::channel(node::OwnAddresses::default());
+    let own = own_addresses.clone();
     let storage =
-        StorageHandle::start(client.clone(), &config, known.clone(), bell.clone(), tasks).map_err(
-            |source| StartError::Directory { path: config.data_dir.join("storage"), source },
-        )?;
+        StorageHandle::start(client.clone(), &config, own, known.clone(), bell.clone(), tasks)
+            .map_err(|source| StartError::Directory {
+                path: config.data_dir.join("storage"),
+                source,
+            })?;
     let egress = Egress::start(&config, tasks).map_err(StartError::Proxy)?;
-    egress.follow_settings(client.clone(), tasks);
+    egress.follow(client.clone(), tasks);
     let (own, shared) = (client.clone(), storage.clone());
     let volumes = Volumes::start(own, &config, shared, &egress, bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
     backup::start(client.clone(), &config, storage.clone(), egress.clone(), tasks);
+    let (cluster, outside) = (egress.cluster(), egress.outside_cluster());
     let images = Images::start(client.clone(), &config, storage.clone(), egress, tasks);
     let (trial, trials) = watch::channel(AcceleratorProbe::default());
-    let (told, findings) = watch::channel(Findings::default());
-    let told = Arc::new(told);
+    let (reported, findings) = watch::channel(Findings::default());
+    let reported = Arc::new(reported);
     let cache = config.agent_dir().join("probe.json");
     tasks.spawn("trial", host::run(cache, trial, bell.clone(), tasks.stop_signal()));
-    tasks.spawn("trial-told", report_found(trials.clone(), Arc::clone(&told)));
+    tasks.spawn("trial-report", report_found(trials.clone(), Arc::clone(&reported)));
     let node = node::run(client.clone(), config.clone(), findings, tasks.stop_signal());
     tasks.spawn("node", node);
-    let observer = node::NodeObserver::new(client.clone(), &config);
+    let observer = node::NodeObserver::new(client.clone(), &config, addresses);
     tasks.spawn("node-observer", observer.run(tasks.stop_signal()));
     let run = link_monitor::run(client.clone(), config.node_name.clone(), tasks.clone());
     tasks.spawn("link-monitors", run);
@@ -101,9 +108,18 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("machines", async move {
         let networks =
             Networks::start(client.clone(), &config.network, &found.attachments, &all).await;
-        told.send_modify(|told| told.network = networks.shortcoming());
+        let found_isolation = tokio::task::spawn_blocking(host::isolation).await.ok().cloned();
+        let namespaces = host::has_namespaces()
+            .then_some(Isolation { host_network: matches!(config.network, Network::User) });
+        reported.send_modify(|report| {
+            report.network = networks.shortcoming();
+            report.isolation = found_isolation;
+        });
         services(&client, &config, &networks, &all);
         policies(&client, &config, &networks, &all);
+        if let (Some(network), Some(cluster)) = (networks.guarded(), cluster) {
+            all.spawn("host-guard", host_guard::run(network, cluster, all.stop_signal()));
+        }
         if let Some(target) = networks.overlay(&config.node_name) {
             all.spawn("overlay", overlay::run(client.clone(), target, all.stop_signal()));
         }
@@ -111,7 +127,8 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
             let run = announce::run(client.clone(), config.node_name.clone(), all.clone());
             all.spawn("announcements", run);
             let (own, name) = (client.clone(), config.node_name.clone());
-            all.spawn("health-checks", health_check::run(own, name, all.stop_signal()));
+            let run = health_check::run(own, name, outside, all.stop_signal());
+            all.spawn("health-checks", run);
         }
         pools(&client, &config, &networks, &all);
         if let Some(target) = networks.uplinks() {
@@ -121,12 +138,14 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         }
         let shared = MachineContext {
             networks,
+            isolation: namespaces,
             trial: trials,
             volumes,
             images,
             storage,
             machines: known,
             bell,
+            own_addresses,
         };
         machines(client, config, found, shared, all).await;
     });
@@ -134,16 +153,18 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
 }
 
 /// Starts the tasks of a node that runs nothing, a witness: it is registered, renews its lease, and
-/// looks at other nodes when asked. They end with `tasks`.
+/// probes other nodes when asked. They end with `tasks`.
 pub fn start_witness(client: Client, config: Config, tasks: &Tasks) {
-    let observer = node::NodeObserver::new(client.clone(), &config);
+    let (addresses, _) = watch::channel(node::OwnAddresses::default());
+    let observer = node::NodeObserver::new(client.clone(), &config, addresses);
     tasks.spawn("node-observer", observer.run(tasks.stop_signal()));
-    // Nothing is found out about a host on which nothing runs; the channel stays open with `told`.
-    let (told, findings) = watch::channel(Findings::default());
+    // Nothing is found out about a host on which nothing runs; the channel stays open with
+    // `reported`.
+    let (reported, findings) = watch::channel(Findings::default());
     let stop = tasks.stop_signal();
     tasks.spawn("node", async move {
         node::run(client, config, findings, stop).await;
-        drop(told);
+        drop(reported);
     });
 }
 
@@ -186,12 +207,14 @@ fn pools(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks) {
 /// State that machines share with the rest of the agent.
 struct MachineContext {
     networks: Networks,
+    isolation: Option<Isolation>,
     trial: watch::Receiver<AcceleratorProbe>,
     volumes: Volumes,
     images: Images,
     storage: StorageHandle,
     machines: Machines,
     bell: ChangeNotifier,
+    own_addresses: watch::Receiver<node::OwnAddresses>,
 }
 
 /// The machines found in their folders.
@@ -210,7 +233,9 @@ async fn machines(
     shared: MachineContext,
     tasks: Tasks,
 ) {
-    let MachineContext { networks, trial, volumes, images, storage, machines, bell } = shared;
+    let MachineContext { networks, isolation, trial, volumes, images, storage, machines, .. } =
+        shared;
+    let (bell, own_addresses) = (shared.bell, shared.own_addresses);
     let is_root = rustix::process::geteuid().is_root();
     let cgroup = match cgroup::detect() {
         Ok(layout) if is_root => layout,
@@ -232,6 +257,7 @@ async fn machines(
         users: Users::new(is_root, found.users),
         trial,
         cgroup,
+        isolation,
         volumes: volumes.clone(),
         storage,
         bell,
@@ -253,7 +279,10 @@ async fn machines(
         Err(failure) => error!(error = %Chain(&failure), "console endpoint is unreachable"),
     }
     if let Some(wire) = context.config.wire.endpoint.clone() {
-        let serve = endpoint::serve_remote(endpoint, wire, tasks.stop_signal());
+        let (node, client) = (context.config.node_name.clone(), context.client.clone());
+        let gate = RequestGate::new(node, client, wire.grants.clone());
+        let further = endpoint::FurtherListener::new(own_addresses, wire.address.port());
+        let serve = endpoint::serve_remote(endpoint, wire, (gate, further), tasks.stop_signal());
         tasks.spawn("node-endpoint", serve);
     }
     tasks.spawn("state", vmi::sweep(Arc::clone(&context), tasks.stop_signal()));
@@ -263,11 +292,11 @@ async fn machines(
 
 async fn report_found(
     mut trials: watch::Receiver<AcceleratorProbe>,
-    told: Arc<watch::Sender<Findings>>,
+    reported: Arc<watch::Sender<Findings>>,
 ) {
     while trials.changed().await.is_ok() {
         let found = trials.borrow_and_update().virtualization.clone();
-        told.send_modify(|told| told.virtualization = found);
+        reported.send_modify(|report| report.virtualization = found);
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! The data is in the hands of the storage process (`sheaf storage`, crate `block`), which
 //! `process` starts and follows and which outlives us. Longhorn's objects say what it is to do:
-//! `plan` compares both, `keep` carries it out, `status` tells how things are, `record` answers
-//! for who may write. `disk` tells of the node's disks.
+//! `plan` compares both, `keep` carries it out, `status` reports the state, `record` answers
+//! for who may write. `disk` reports the node's disks.
 //!
 //! Decides nothing about where replicas or engines belong; the objects say it.
 
 mod act;
 mod attached;
+mod certificate_copies;
 mod controller;
 mod damage;
 mod disk;
@@ -25,10 +26,10 @@ mod scrub;
 mod secret;
 mod status;
 mod ticket;
+mod user;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ use tokio::sync::watch;
 
 use self::act::ActionContext;
 use self::attached::{AttachedEntry, VolumeNumbers};
+use self::certificate_copies::CertificateCopies;
 use self::controller::{ApiObjects, RunningJobs, StorageController};
 use self::link::StorageLink;
 use self::process::Supervisor;
@@ -51,6 +53,7 @@ use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::event::Reporter;
 use crate::guard::GuestGuard;
+use crate::node::OwnAddresses;
 use crate::vmi::Machines;
 
 pub(crate) use held::{HeldError, HeldVolume};
@@ -59,6 +62,8 @@ pub(crate) use nbd::NbdClient;
 pub(crate) use secret::{SecretError, of_secret};
 use ticket::Purpose;
 pub(crate) use ticket::TicketError;
+pub(crate) use user::StorageUser;
+use user::passable;
 
 /// The driver whose volumes these are.
 pub(crate) const DRIVER: &str = "driver.longhorn.io";
@@ -100,10 +105,11 @@ pub(crate) struct StorageHandle {
 impl StorageHandle {
     /// Begins to serve this node's volumes; the storage process does not end with `tasks`.
     ///
-    /// The bell is rung when a volume can be used, has grown, or can be used no more.
+    /// The notifier is called when a volume can be used, has grown, or can no longer be used.
     pub(crate) fn start(
         client: Client,
         config: &Config,
+        own_addresses: watch::Receiver<OwnAddresses>,
         machines: Machines,
         bell: ChangeNotifier,
         tasks: &Tasks,
@@ -114,18 +120,23 @@ impl StorageHandle {
         passable(&sockets)?;
         let dir = dir.canonicalize()?;
         let link = StorageLink::new(&dir);
-        let (told, telling) = watch::channel(None);
+        let (reported, reports) = watch::channel(None);
         let has_state = dir.join("state.json").exists();
         let (wanted, wanting) = watch::channel(has_state);
         let (names, serving) = (VolumeNumbers::default(), AttachedEntry::default());
         let log = dir.join("storage.log");
+        let user = StorageUser::of_host();
+        let copies =
+            user.map(|user| CertificateCopies { dir: config.data_dir.join("storage-tls"), user });
         let supervisor = Supervisor {
             dir: dir.clone(),
             log,
+            user,
+            copies,
             wire: config.wire.storage.clone(),
             link: link.clone(),
             wanted: wanting,
-            told,
+            reported,
         };
         tasks.spawn("storage", supervisor.run(tasks.stop_signal()));
         let records = EngineRecords::new(client.clone());
@@ -133,14 +144,14 @@ impl StorageHandle {
             records.clone(),
             link.clone(),
             names.clone(),
-            telling.clone(),
+            reports.clone(),
             tasks.stop_signal(),
         );
         tasks.spawn("records", answering);
         let node = config.node_name.clone();
         let reporter = Reporter::new(client.clone(), &node);
         let guard = GuestGuard::new(machines.clone(), reporter.clone());
-        tasks.spawn("guest-guard", guard.run(telling.clone(), tasks.stop_signal()));
+        tasks.spawn("guest-guard", guard.run(reports.clone(), tasks.stop_signal()));
         let hands = ActionContext {
             client: client.clone(),
             node: node.clone(),
@@ -154,10 +165,11 @@ impl StorageHandle {
             hands,
             reporter,
             address: config.addresses.first().map(ToString::to_string).unwrap_or_default(),
+            own_addresses,
             sockets: dir.join("nbd"),
             default_disk: dir.join("disk"),
             wanted,
-            told: telling,
+            reported: reports,
             names,
             serving: serving.clone(),
             bell: bell.clone(),
@@ -169,7 +181,7 @@ impl StorageHandle {
         Ok(Self { client, node, link, serving, bell })
     }
 
-    /// Heard whenever volumes of this node changed.
+    /// Notified whenever volumes of this node changed.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.bell.listen()
     }
@@ -185,7 +197,7 @@ impl StorageHandle {
     }
 
     /// A volume that is here for `ticket`, and so stays until that is taken back. One that is
-    /// served for another may be let go at any moment.
+    /// served for another may be released at any moment.
     pub(crate) fn held(&self, volume: &str, ticket: &str) -> Option<AttachedVolume> {
         let board = self.serving.0.lock();
         board.satisfied.get(volume).filter(|tickets| tickets.contains(ticket))?;
@@ -243,12 +255,12 @@ impl StorageHandle {
         tokio::time::timeout(TAKE_OVER_TIMEOUT, active).await.map_err(late)
     }
 
-    /// `ticket` needs the volume no more.
+    /// `ticket` no longer needs the volume.
     pub(crate) async fn forgo(&self, volume: &str, ticket: &str) -> Result<(), TicketError> {
         ticket::take_back(&self.client, volume, ticket).await
     }
 
-    /// Lets a user or a group connect to a volume, and nobody else.
+    /// Lets a user or a group connect to a volume, and no other user.
     pub(crate) async fn grant(
         &self,
         served: &AttachedVolume,
@@ -258,16 +270,10 @@ impl StorageHandle {
         self.link.ask(&Request::Grant { volume: served.id, user, group }).await.map(drop)
     }
 
-    /// Has clients connect again, so that they learn of another size.
-    pub(crate) async fn hang_up(&self, served: &AttachedVolume) -> Result<(), LinkError> {
+    /// Closes the connections of clients, which connect again and learn of another size.
+    pub(crate) async fn close_connections(&self, served: &AttachedVolume) -> Result<(), LinkError> {
         self.link.ask(&Request::HangUp { volume: served.id }).await.map(drop)
     }
-}
-
-/// Makes a directory that users of machines can pass through, and only pass.
-fn passable(dir: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(dir)?;
-    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o711))
 }
 
 /// Longhorn's objects of one kind.

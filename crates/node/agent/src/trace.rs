@@ -4,23 +4,27 @@
 //! ```text
 //!   source       the sender's node: from its own MAC and address only, and not to 169.254.0.0/16
 //!   service      the sender's node: the address of a service becomes that of an endpoint
-//!   egress       the sender's node: NetworkPolicies that select the sender
-//!   ingress      the receiver's node: NetworkPolicies that select it, or its namespace's isolation
+//!   host         the sender's node: hosts of the cluster offer the API and ports of services only
+//!   egress       the sender's node: policies that select the sender
+//!   ingress      the receiver's node: policies that select it, or its namespace's isolation
 //!   ports        the receiver's node: `ports` of its interface
 //! ```
 //!
 //! Firewalls of hosts and inside guests, and everything outside of the cluster, are not known here.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod host;
+
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-use net::{FirstPacket, InboundPolicy, PolicyVerdict, Protocol};
+use net::{FirstPacket, InboundPolicy, Protocol};
 use serde_json::Value;
 
+use crate::egress::NodeRanges;
 use crate::network::inbound_ports;
 use crate::overlay::{RemoteGuest, RemoteGuests};
-use crate::policy::{DecidingPolicies, JudgingNode, PolicySnapshot};
+use crate::policy::{JudgingNode, PolicySnapshot, PolicySources, Ruling};
 use crate::service::{ServiceNode, services_of};
 
 /// Annotation of a node: the network of its guests.
@@ -29,13 +33,18 @@ const GUEST_NETWORK: &str = hci::guest_network::NETWORK;
 /// Objects as the API shows them.
 #[derive(Debug, Default)]
 pub struct TraceObjects {
+    /// NetworkPolicies.
     pub policies: Vec<Value>,
+    /// ClusterNetworkPolicies.
+    pub cluster_policies: Vec<Value>,
     pub namespaces: Vec<Value>,
     pub pods: Vec<Value>,
     pub instances: Vec<Value>,
     pub services: Vec<Value>,
     pub slices: Vec<Value>,
     pub nodes: Vec<Value>,
+    /// Leases of `kube-system`: one has the virtual address of the API.
+    pub leases: Vec<Value>,
 }
 
 /// A connection that is asked about.
@@ -111,6 +120,8 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 
 struct Tracer<'a> {
     objects: &'a TraceObjects,
+    /// Addresses of all nodes and of the API.
+    cluster: NodeRanges,
     policies: PolicySnapshot,
     guests: Vec<TracedGuest<'a>>,
     networks: BTreeMap<&'a str, Ipv4Net>,
@@ -173,7 +184,13 @@ impl<'a> Tracer<'a> {
         });
         Self {
             objects,
-            policies: PolicySnapshot::new(&objects.policies, &objects.namespaces, &objects.pods),
+            cluster: host::cluster(objects),
+            policies: PolicySnapshot::new(&PolicySources {
+                policies: &objects.policies,
+                cluster_policies: &objects.cluster_policies,
+                namespaces: &objects.namespaces,
+                pods: &objects.pods,
+            }),
             guests: guests.collect(),
             networks,
         }
@@ -219,7 +236,15 @@ impl<'a> Tracer<'a> {
                 service.address == query.to || service.external_addresses.contains(&query.to);
             is_at && service.port == query.port && service.protocol == protocol
         });
-        let Some(service) = service else {
+        let own = self.own_host(guest.node, network);
+        let node_port = || {
+            let is_here = own.addresses.contains(&Ipv4Net::from(query.to));
+            let is_it = |service: &&net::Service| {
+                service.node_port == Some(query.port) && service.protocol == protocol
+            };
+            all.iter().filter(|_| is_here).find(is_it)
+        };
+        let Some(service) = service.or_else(node_port) else {
             let packet =
                 FirstPacket { from: guest.address, to: query.to, protocol, port: query.port };
             let mut steps = vec![source.clone()];
@@ -253,16 +278,16 @@ impl<'a> Tracer<'a> {
     fn walk(&self, sender: &TracedGuest<'_>, packet: &FirstPacket, steps: &mut Vec<TraceStep>) {
         let remote = self.remote(sender.node);
         let network = self.networks.get(sender.node).copied().unwrap_or_default();
+        let host = self.host(sender, packet, network);
+        let is_last = host.as_ref().is_some_and(|(step, is_own)| *is_own || !step.is_accepted);
+        steps.extend(host.map(|(step, _)| step));
+        if is_last {
+            return;
+        }
         let node = JudgingNode { name: sender.node, network, remote: &remote };
-        let verdict = self.policies.of_node(&node).judge_egress(packet);
-        let deciding = self.policies.egress(&node, packet);
-        let detail = describe(verdict, &deciding, "no policy restricts what it sends", "");
-        steps.push(TraceStep {
-            stage: "egress",
-            is_accepted: verdict == PolicyVerdict::Accept,
-            detail,
-        });
-        if verdict != PolicyVerdict::Accept {
+        let Ruling { is_accepted, detail } = self.policies.egress(&node, packet);
+        steps.push(TraceStep { stage: "egress", is_accepted, detail });
+        if !is_accepted {
             return;
         }
         let is_receiver = |guest: &&TracedGuest<'_>| {
@@ -292,21 +317,10 @@ impl<'a> Tracer<'a> {
     ) {
         let remote = self.remote(receiver.node);
         let node = JudgingNode { name: receiver.node, network, remote: &remote };
-        let verdict = self.policies.of_node(&node).judge_ingress(packet, network, &BTreeSet::new());
-        let deciding = self.policies.ingress(&node, packet);
-        let isolated = format!(
-            "no policy selects {}, and its namespace is isolated: only guests of the same namespace \
-             and what is outside reach it",
-            receiver.name
-        );
-        let detail = describe(verdict, &deciding, "no policy restricts who reaches it", &isolated);
+        let Ruling { is_accepted, detail } = self.policies.ingress(&node, packet, &receiver.name);
         let detail = format!("{}: {detail}", receiver.name);
-        steps.push(TraceStep {
-            stage: "ingress",
-            is_accepted: verdict == PolicyVerdict::Accept,
-            detail,
-        });
-        if verdict != PolicyVerdict::Accept {
+        steps.push(TraceStep { stage: "ingress", is_accepted, detail });
+        if !is_accepted {
             return;
         }
         let (is_accepted, detail) = match inbound_ports(receiver.instance) {
@@ -318,26 +332,6 @@ impl<'a> Tracer<'a> {
             }
         };
         steps.push(TraceStep { stage: "ports", is_accepted, detail });
-    }
-}
-
-/// The policies that decided, by name.
-fn describe(
-    verdict: PolicyVerdict,
-    deciding: &DecidingPolicies,
-    free: &str,
-    isolated: &str,
-) -> String {
-    match (verdict, deciding.about.as_slice(), deciding.allowing.as_slice()) {
-        (PolicyVerdict::UnknownGuest, ..) => "its policies are not known: it is cut off".to_owned(),
-        (PolicyVerdict::Accept, [], _) => free.to_owned(),
-        (PolicyVerdict::Accept, _, allowing) => {
-            format!("allowed by NetworkPolicy {}", allowing.join(", "))
-        }
-        (PolicyVerdict::Drop, [], _) => isolated.to_owned(),
-        (PolicyVerdict::Drop, about, _) => {
-            format!("NetworkPolicy {} selects it, and no rule allows this", about.join(", "))
-        }
     }
 }
 

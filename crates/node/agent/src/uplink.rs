@@ -5,7 +5,7 @@
 //! Every change is a trial (`trial`): it is rolled back unless the node is still reached afterwards.
 //!
 //! Nothing is changed before all lists have been read: a restart leaves everything as it is. A change
-//! of any link, a cut cable or a card that appears, leads to another look.
+//! of any link, a cut cable or a card that appears, leads to another check.
 
 mod change;
 mod health;
@@ -30,16 +30,24 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use net::{HostDhcp, Network, Uplinks};
+use net::{HostDhcp, HostRecord, LinkName, Network, Uplinks};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::known_objects::KnownObjects;
-use interface::Leased;
+use crate::retry::{Retries, sooner};
+use change::WantedUnit;
+use interface::{Leased, WantedInterface};
+use plan::WantedUplink;
 use report::{HostState, StatusWriter};
 use trial::HostTrials;
 
-/// Between two attempts to reach the server, or to change the links.
+/// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_secs(2);
+/// Between two attempts to make the same change, or to write the same report: the pause doubles
+/// while they fail.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const LAST_RETRY: Duration = Duration::from_secs(30);
 /// How long a report may take.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 /// As many events as are taken together.
@@ -130,7 +138,7 @@ pub(crate) async fn run(
                     return;
                 }
             }
-            () = tokio::time::sleep(wait.unwrap_or(RETRY)), if wait.is_some() => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
             () = stop.requested() => return,
         }
         wait = tokio::select! {
@@ -155,6 +163,12 @@ struct NodeRecord {
     confirmed: Option<u64>,
 }
 
+/// The network of the host that is wanted, and the trial that a person confirmed.
+type WantedHost = (BTreeMap<LinkName, WantedUnit>, Option<u64>);
+
+/// The parts of a report that a change of an object or of this host shows in.
+type ReportInput = (BTreeMap<String, String>, Vec<WantedUplink>, Vec<WantedInterface>, HostRecord);
+
 /// Known objects of the cluster, and the last statuses written.
 struct UplinkReconciler {
     node: String,
@@ -167,6 +181,8 @@ struct UplinkReconciler {
     hosts: KnownObjects<HostNetworkConfig>,
     networks: KnownObjects<NetworkConfig>,
     writer: StatusWriter,
+    changes: Retries<(), WantedHost>,
+    reports: Retries<(), ReportInput>,
     is_failing: bool,
 }
 
@@ -188,6 +204,8 @@ impl UplinkReconciler {
             configs: KnownObjects::default(),
             hosts: KnownObjects::default(),
             networks: KnownObjects::default(),
+            changes: Retries::new(FIRST_RETRY, LAST_RETRY),
+            reports: Retries::new(FIRST_RETRY, LAST_RETRY),
             is_failing: false,
         }
     }
@@ -207,7 +225,7 @@ impl UplinkReconciler {
         true
     }
 
-    /// Makes the links follow and reports; returns when to look again.
+    /// Makes the links follow and reports; returns when to check again.
     async fn reconcile(&mut self) -> Option<Duration> {
         let (Some(nodes), Some(configs), Some(hosts), Some(networks)) =
             (self.nodes.all(), self.configs.all(), self.hosts.all(), self.networks.all())
@@ -221,7 +239,7 @@ impl UplinkReconciler {
             Ok(record) => record,
             Err(failure) => {
                 warn!(error = %Chain(&failure), "record of the host's network cannot be read");
-                return Some(RETRY);
+                return Some(LAST_RETRY);
             }
         };
         let leases = self.dhcp.leases().borrow().clone();
@@ -229,13 +247,19 @@ impl UplinkReconciler {
         let interfaces = interface::wanted(&self.node, &own.labels, &leased, hosts.values());
         let stale = interface::stale(&self.node, &interfaces, hosts.values());
         let units = change::units(&uplinks, &interfaces, &record);
-        let outcome = match self.trials.step(&units, own.confirmed).await {
+        let wanted = (units, own.confirmed);
+        if let Some(pause) = self.changes.pause(&(), &wanted, Instant::now()) {
+            return Some(pause);
+        }
+        let outcome = match self.trials.step(&wanted.0, own.confirmed).await {
             Ok(outcome) => outcome,
             Err(failure) => {
                 warn!(error = %Chain(&failure), "cannot change the network of this host");
-                return Some(RETRY);
+                return Some(self.changes.fail((), wanted, Instant::now()));
             }
         };
+        self.changes.succeed(&());
+        let units = wanted.0;
         let asking = interface::dhcp_interfaces(&outcome.record, &outcome.report.links);
         self.dhcp.replace(&asking);
         if outcome.report.steps > 0
@@ -244,23 +268,34 @@ impl UplinkReconciler {
             warn!(error = %Chain(&failure), "cannot connect guests to their uplinks again");
         }
         let state = HostState { labels: &own.labels, uplinks, interfaces, stale, units, outcome };
+        self.report(&state).await
+    }
+
+    /// Writes what the host has; returns when to check again.
+    async fn report(&mut self, state: &HostState<'_>) -> Option<Duration> {
+        let wait = state.outcome.wait;
+        let record = state.outcome.record.clone();
+        let input = (state.labels.clone(), state.uplinks.clone(), state.interfaces.clone(), record);
+        let pause = self.reports.pause(&(), &input, Instant::now());
+        // The end of a trial is reported once, and not again.
+        if pause.is_some() && state.outcome.end.is_none() {
+            return sooner(wait, pause);
+        }
         // A node that is cut off must not wait for the API server: its trial has a deadline.
-        match tokio::time::timeout(REPORT_TIMEOUT, self.writer.write(&state)).await {
+        match tokio::time::timeout(REPORT_TIMEOUT, self.writer.write(state)).await {
             Ok(Ok(())) => {
                 self.is_failing = false;
-                state.outcome.wait
+                self.reports.succeed(&());
+                return wait;
             }
             Ok(Err(failure)) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     warn!(error = %Chain(&failure), "cannot report the uplinks of this node");
                 }
-                Some(state.outcome.wait.map_or(RETRY, |wait| wait.min(RETRY)))
             }
-            Err(_) => {
-                warn!("API server does not take the report of this node's uplinks");
-                Some(RETRY)
-            }
+            Err(_) => warn!("API server does not take the report of this node's uplinks"),
         }
+        sooner(wait, Some(self.reports.fail((), input, Instant::now())))
     }
 }
 

@@ -25,6 +25,7 @@ mod object_cache;
 mod plan;
 mod provision;
 mod readers;
+mod receive;
 mod registry;
 mod replicated;
 mod source;
@@ -32,10 +33,11 @@ mod status_writer;
 mod upload;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base::Tasks;
 use hyper::body::Incoming;
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 
@@ -43,6 +45,7 @@ use self::cache::Images;
 use self::controller::{VolumeContext, VolumeController, VolumeHandles};
 use self::disk::Disks;
 use self::readers::Readers;
+use self::receive::PendingCopy;
 use self::upload::PendingUpload;
 use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
@@ -61,6 +64,7 @@ pub(crate) use image::{
     ConvertError, RESERVE, TemporaryFile, disk_of, hand_to_reader, shortage, tool,
 };
 pub(crate) use object_cache::ObjectCache;
+pub(crate) use receive::{ReceiveError, ReceivedCopy};
 pub(crate) use source::unfilled;
 pub(crate) use upload::{UploadError, drain, pump};
 
@@ -76,10 +80,14 @@ pub(crate) struct VolumesError {
 }
 
 /// Requests of the rest of the agent about volumes; clones share the same controller.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Volumes {
+    client: Client,
+    node: String,
+    disks: Disks,
     readers: Readers,
     images: Images,
+    copies: mpsc::Sender<PendingCopy>,
     uploads: mpsc::Sender<PendingUpload>,
     exports: mpsc::Sender<export::ExportRequest>,
 }
@@ -128,9 +136,11 @@ impl Volumes {
         let exporter = export::run(shared.clone(), requests, tasks.stop_signal());
         tasks.spawn("volume-exports", exporter);
         let (uploads, arrivals) = mpsc::channel(WAITING);
+        let (copies, received) = mpsc::channel(WAITING);
+        let VolumeContext { client, node, disks, .. } = shared.clone();
         let keeper = VolumeController::new(shared, found);
-        tasks.spawn("volumes", keeper.run(arrivals, tasks.stop_signal()));
-        Ok(Self { readers, images, uploads, exports })
+        tasks.spawn("volumes", keeper.run(arrivals, received, tasks.stop_signal()));
+        Ok(Self { client, node, disks, readers, images, uploads, exports, copies })
     }
 
     /// Takes in an image for a volume that waits for one; returns when it is in place.
@@ -141,7 +151,7 @@ impl Volumes {
         answered.await.map_err(|_| UploadError::Stopped)?
     }
 
-    /// Begins to read a volume of this node, for somebody to download.
+    /// Begins to read a volume of this node, for a client to download.
     pub(crate) async fn export(&self, wanted: WantedExport) -> Result<Export, ExportError> {
         let (answer, answered) = oneshot::channel();
         let request = export::ExportRequest { wanted, answer };
@@ -156,6 +166,26 @@ impl Volumes {
         wanted: &WantedContainerDisk,
     ) -> Result<ContainerDisk, MissingDisk> {
         self.images.disk(wanted).await
+    }
+
+    /// The local volume whose disk a path is.
+    pub(crate) fn volume_of(&self, path: &Path) -> Option<String> {
+        self.disks.volume_of(path)
+    }
+
+    /// The disk of a volume that this provisioner has made, for the instance with this uid; nothing
+    /// for volumes of others.
+    pub(crate) fn disk_of(
+        &self,
+        volume: &PersistentVolume,
+        uid: &str,
+    ) -> Option<Result<PathBuf, String>> {
+        let name = volume.metadata.name.as_deref().filter(|_| object::is_ours(volume))?;
+        // Nodes keep volumes in directories of their own; that of its first node is in the object.
+        Some(match object::obstacle(volume, &self.node, uid) {
+            None => Ok(self.disks.disk(name)),
+            Some(why) => Err(why),
+        })
     }
 
     /// Whether a disk is being copied and so must not be written to now.

@@ -4,7 +4,7 @@
 //! lock ─► volume.cfg ─► backup cfg without a time ─► blocks ─► backup cfg with a time ─► volume.cfg
 //! ```
 //!
-//! An attempt that is cut off leaves a configuration without a time, which nobody takes for a
+//! An attempt that is cut off leaves a configuration without a time, which is not taken for a
 //! backup, and blocks that the next attempt finds and does not send again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -184,7 +184,7 @@ impl BackupStore {
         Ok(volume)
     }
 
-    /// Blocks of the last complete backup: they need not be looked for.
+    /// Blocks of the last complete backup: they need not be searched.
     async fn known_blocks(
         &self,
         volume: &VolumeConfig,

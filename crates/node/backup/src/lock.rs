@@ -1,8 +1,8 @@
 //! Locks between those that use the backups of one volume, in one cluster or several.
 //!
 //! Backups and restores share one kind of lock; a deletion has the other, since it removes blocks
-//! that a backup may just have found to exist. A lock is a file whose age is told by the target's
-//! own clock; one that is not renewed expires.
+//! that a backup may just have found to exist. A lock is a file whose age is measured by the
+//! target's own clock; one that is not renewed expires.
 
 use base::clock;
 use jiff::{SignedDuration, Timestamp};
@@ -105,7 +105,7 @@ impl Lock<'_> {
 
     async fn conflict(&self) -> Result<Option<String>, StoreError> {
         let own = self.store.layout.lock(&self.volume, &self.file.name);
-        let facts = self.store.store.head(&own).await.map_err(failed("look at", &own))?;
+        let facts = self.store.store.head(&own).await.map_err(failed("read", &own))?;
         let own = FoundLock { file: self.file.clone(), modified: modified(&facts) };
         let at = self.store.layout.locks(&self.volume);
         let listed = self.store.store.list_with_delimiter(Some(&at)).await;
@@ -142,8 +142,8 @@ impl Lock<'_> {
 
 /// When an object was written, by the clock of the target.
 fn modified(object: &ObjectMeta) -> Timestamp {
-    let told = object.last_modified.timestamp_millis();
-    Timestamp::from_millisecond(told).unwrap_or(Timestamp::UNIX_EPOCH)
+    let millis = object.last_modified.timestamp_millis();
+    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 #[cfg(test)]

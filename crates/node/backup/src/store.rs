@@ -165,7 +165,7 @@ impl BackupStore {
         self.put(at, bytes.into()).await
     }
 
-    /// Replaces a file as a whole: nobody sees half of it.
+    /// Replaces a file as a whole: no reader sees half of it.
     pub(crate) async fn put(&self, at: &Path, content: Bytes) -> Result<(), StoreError> {
         let written = self.store.put(at, PutPayload::from_bytes(content)).await;
         written.map(drop).map_err(failed("write", at))
@@ -175,7 +175,7 @@ impl BackupStore {
         match self.store.head(at).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(source) => Err(failed("look for", at)(source)),
+            Err(source) => Err(failed("check for", at)(source)),
         }
     }
 

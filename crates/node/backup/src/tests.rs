@@ -23,7 +23,7 @@ fn memory() -> BackupStore {
     quick(BackupStore::new(Arc::new(InMemory::new()), "some/path"))
 }
 
-/// Nobody else uses the target of a test, so nobody has to be waited for.
+/// No other cluster uses the target of a test, so there is no lock to wait for.
 fn quick(mut store: BackupStore) -> BackupStore {
     store.lock_delay = Duration::ZERO;
     store

@@ -1,7 +1,7 @@
 //! Runs the simulator of a cluster: `cargo xtask sim --seeds 100000`, or `make sim SEEDS=100000`
 //! on a machine that has nothing yet. The alias `xtask` is defined in `.cargo/config.toml`.
 //!
-//! `--from N` begins at another seed; `--seed N` runs one seed and tells what happens;
+//! `--from N` begins at another seed; `--seed N` runs one seed and prints what happens;
 //! `--real-store` has replicas on the real store over simulated files, not on a model of one;
 //! `--keep-going` does not stop at the first seed that fails.
 

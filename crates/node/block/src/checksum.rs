@@ -20,7 +20,7 @@ pub(crate) fn crc32c_of_page(page: &[u8]) -> u32 {
     narrow(digest.finalize())
 }
 
-/// A key that nobody outside of a comparison knows.
+/// A key that only the parties of a comparison know.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SumKey(pub(crate) u128);
 

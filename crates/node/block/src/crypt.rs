@@ -13,11 +13,11 @@
 //! **Holes.** A block that was never written, was discarded, or was zeroed by a command that says
 //! so, is a hole on every replica and reads as zeroes; zeroes that a guest writes as data are
 //! encrypted. Without that every volume would be as large as it claims and a discard could not be
-//! honoured. It tells whoever has a replica which blocks are in use, as a discard on `dm-crypt`
+//! honoured. It shows readers of a replica which blocks are in use, as a discard on `dm-crypt`
 //! does; and where `cryptsetup` opens an exported volume, holes read as noise. No block of
 //! ciphertext is ever all zeroes, but for one in 2^32768.
 //!
-//! XTS encrypts and does not authenticate: anybody with write access to a replica can change
+//! XTS encrypts and does not authenticate: a user with write access to a replica can change
 //! blocks, to noise or back to earlier content. The checksums protect against accidents only.
 
 pub mod disk;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn zeroes_that_are_data_do_not_look_like_a_hole() {
+    fn zeroes_that_are_data_are_not_taken_for_a_hole() {
         let stored = cipher(4096).encrypt(HEADER, &[0; BLOCK]);
         assert!(!is_hole(&stored));
         assert_eq!(cipher(4096).decrypt(HEADER, stored), vec![0; BLOCK]);

@@ -38,7 +38,7 @@ pub enum Peer {
     Local,
     /// A node that has proven its name by its certificate.
     Node(NodeName),
-    /// Somebody on the network who has proven nothing.
+    /// A client on the network that has proven nothing.
     Unknown,
 }
 
@@ -160,7 +160,7 @@ mod tests {
     fn a_replica_is_open_to_the_nodes_that_its_grant_names() {
         let mut none = ReplicaGrants::default();
         none.check();
-        let (moving, nobody) = (grants(&["a", "b"], 0), grants(&[], 0));
+        let (moving, none_at_all) = (grants(&["a", "b"], 0), grants(&[], 0));
         for (what, grants, peer, replica, expected) in [
             ("the engine's node", grants(&["a"], 0), node("a"), REPLICA, "ok"),
             ("another node", grants(&["a"], 0), node("b"), REPLICA, "OtherNode"),
@@ -168,7 +168,7 @@ mod tests {
             ("the source of a migration", moving.clone(), node("a"), REPLICA, "ok"),
             ("its target", moving.clone(), node("b"), REPLICA, "ok"),
             ("a third node", moving, node("c"), REPLICA, "OtherNode"),
-            ("a volume at rest", nobody, node("a"), REPLICA, "OtherNode"),
+            ("a volume at rest", none_at_all, node("a"), REPLICA, "OtherNode"),
             ("a replica without a grant", grants(&["a"], 0), node("a"), OTHER, "NoGrant"),
             ("none given yet", none.clone(), node("a"), REPLICA, "NoGrant"),
             ("an older supervisor", ReplicaGrants::default(), node("z"), REPLICA, "ok"),

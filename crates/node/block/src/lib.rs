@@ -3,6 +3,8 @@
 //! Replica stores, the replication protocol and the front-ends to a guest. Knows nothing of
 //! Kubernetes; the agent translates objects into its types.
 
+#![allow(clippy::too_many_lines, reason = "TODO(#14): split the functions that are too long")]
+
 mod checksum;
 pub mod crypt;
 pub mod grant;

@@ -25,12 +25,12 @@ pub(crate) mod witness;
 pub use self::certificates::{TlsFiles, TlsFilesError};
 pub use self::host::NotServed;
 #[cfg(any(test, feature = "sim"))]
-pub(crate) use self::host::{damage, states};
+pub(crate) use self::host::{damage, metadata, metadata_request, states};
 pub use self::listen::Listener;
 pub use self::offload::Driver;
 pub use self::shard::{
-    AdminError, AdminReply, AdminRequest, Encryption, Handle, KeyChange, MemberState, MemberStatus,
-    OpenReplica, Place, Shard, VolumeKey, VolumeOptions, VolumeStatus,
+    AdminError, AdminReply, AdminRequest, Encryption, Handle, KeyChange, ListenFault, MemberState,
+    MemberStatus, OpenReplica, Place, Shard, VolumeKey, VolumeOptions, VolumeStatus,
 };
 pub use self::stream::Address;
 pub use self::tls::{Role, Tls, TlsError};

@@ -11,7 +11,7 @@
 //!
 //! A process that was killed serves again, by itself and on the same sockets, what it served
 //! before: clients that connect again and repeat what was not answered (QEMU's
-//! `reconnect-delay`) notice a pause. One that is asked to stop lets go of its volumes first, so
+//! `reconnect-delay`) notice a pause. One that is asked to stop releases its volumes first, so
 //! that the next one has nothing to compare.
 //!
 //! Engines of other nodes reach its replicas over TLS, and each replica only from the nodes that it
@@ -22,6 +22,8 @@
 //! ([`RecordPlace::Asked`]) requests it from the supervisor and waits as long as there is none.
 
 mod access;
+mod acl;
+mod addresses;
 mod base;
 mod change;
 mod client;
@@ -39,6 +41,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use self::acl::are_supported as supports_access_lists;
 use self::change::Changes;
 pub use self::client::{Client, ClientError};
 pub use self::protocol::{
@@ -121,7 +124,7 @@ struct Inner {
     failed: BTreeMap<VolumeId, String>,
     /// Replicas that are served, and why others are not.
     replicas: BTreeMap<ReplicaId, Result<(), NotServed>>,
-    /// Something is being done about these; nobody else may.
+    /// Operations on these are under way; others must wait.
     busy: BTreeSet<Thing>,
 }
 
@@ -156,9 +159,9 @@ impl Storage {
             (None, _) => {}
         }
         let changes: Arc<Changes> = Arc::default();
-        let told = changes.clone();
-        shard.on_waiting_engine(move || told.tell());
-        // Before anybody can connect.
+        let notified = changes.clone();
+        shard.on_waiting_engine(move || notified.notify());
+        // Before clients can connect.
         shard.set_grants(state.replica_grants.clone());
         let listen = options.listen.as_ref().map(|address| listen(&mut shard, address));
         let inner = Inner {
@@ -220,7 +223,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps others from what is being changed; nothing if somebody else does.
+    /// Keeps others from what is being changed; nothing if another operation does.
     fn busy(&self, thing: Thing) -> Option<Busy<'_>> {
         let free = self.inner().busy.insert(thing);
         free.then(|| Busy { shared: self, thing })

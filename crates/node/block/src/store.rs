@@ -24,6 +24,7 @@ pub mod index;
 pub mod layer;
 pub mod log;
 pub mod map;
+mod metadata;
 mod open;
 pub mod recent;
 mod region;
@@ -46,6 +47,7 @@ pub use self::create::{
 pub use self::image_sums::{
     ImageSums, SumsError, check_image, record_sums, repair_image, sums_path,
 };
+pub use self::metadata::{MetadataFault, MetadataReport, Peers};
 pub use self::open::{
     BaseError, BasePlace, Bases, DirectoryBases, NoBases, OpenError, OpenOptions, ReplicaFault,
     describe_image, open, read_super,

@@ -4,10 +4,10 @@
 //! * [`config`](self::config) what the device says of itself · `inflight` what was asked and not
 //!   answered, in memory that outlives this process
 //! * `ring` one queue of a guest · `device` the conversation with QEMU about all of this ·
-//!   `notice` the one thing that is told without being asked
+//!   `notice` the one message that is sent without a request
 //!
 //! Rings are served by the shard that has the volume, without another thread in between; only
-//! the conversation has a thread of its own, which nobody waits for. A guest whose storage
+//! the conversation has a thread of its own, which no request waits for. A guest whose storage
 //! process was killed is found again by what is in flight: it is asked for once more, in the
 //! order in which it was first.
 //!

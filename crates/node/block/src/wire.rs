@@ -12,7 +12,7 @@
 //! ```
 //!
 //! All numbers are little-endian. `magic` is `SHB` and the version of the framing. `length` is
-//! the length of the range of the volume that the call is about, `payload` counts the bytes that
+//! the length of the range of the volume that the call concerns, `payload` counts the bytes that
 //! follow the header. `header_crc` is the crc32c of the sixty bytes before it.
 //!
 //! Blocks of data carry their own checksums: `table` says how many. The payload then begins
@@ -29,6 +29,7 @@ mod crcs;
 mod decoder;
 mod header;
 mod message;
+mod metadata;
 mod payload;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use message::{
     Answer, BlockState, Call, DamagedBlock, Hello, HelloReply, Mode, Open, Opened, Pong, Refusal,
     Reply, Request, SnapshotInfo, Verify, Witnessed, Work, WorkProgress,
 };
+pub use metadata::{MetadataDamage, MetadataReport};
 
 use crate::ids::Generation;
 
@@ -56,9 +58,10 @@ pub const MAX_DATA: u32 = 4 << 20;
 pub const MAX_PAYLOAD: u32 = MAX_DATA + (1 << 20);
 
 /// The versions of the protocol that this build speaks, oldest and newest. Since version 2
-/// replicas keep the marks of flushes; an older one ignores them. Since version 3 they look for damage
-/// in the layers of snapshots, and repair it.
-pub const VERSIONS: (u16, u16) = (1, 3);
+/// replicas keep the marks of flushes; an older one ignores them. Since version 3 they check the
+/// layers of snapshots for damage, and repair it. Since version 4 they verify their metadata on
+/// disk.
+pub const VERSIONS: (u16, u16) = (1, 4);
 
 /// Why bytes are not a frame of ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

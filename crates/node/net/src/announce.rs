@@ -1,5 +1,5 @@
 //! Addresses that this node announces for a while: they are on an interface with a lifetime, after
-//! which the kernel removes them, and neighbours are told by gratuitous ARP.
+//! which the kernel removes them, and neighbours learn of them by gratuitous ARP.
 //!
 //! Such an address carries the label of its [`AddressUse`] and has a prefix of 32 bits. No other is
 //! ever changed: an address that the node has for itself is refused. Which node may announce is not
@@ -45,6 +45,9 @@ impl AddressUse {
         }
     }
 }
+
+/// Begins the labels of all announced addresses.
+pub(crate) const ANNOUNCED: &str = "sheaf:";
 
 /// An interface on which addresses can be announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,8 +167,8 @@ impl Announcer {
         absent_is_fine(removed).map_err(|source| AnnounceError::Remove { address, index, source })
     }
 
-    /// Tells all neighbours on an interface that the address is here.
-    pub fn tell_neighbours(
+    /// Announces to all neighbours on an interface that the address is here.
+    pub fn send_gratuitous_arp(
         &self,
         address: Ipv4Addr,
         link: &AnnounceLink,

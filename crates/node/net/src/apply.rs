@@ -81,6 +81,7 @@ pub(crate) async fn apply(
             .map_err(|source| ApplyError::Tap { tap: tap.clone(), source }),
         NetworkAction::ReplaceRules(rules) => replace_rules(&rules.text).await,
         NetworkAction::ReplaceServices(rules) => replace_rules(&rules.text).await,
+        NetworkAction::ReplaceHosts(rules) => replace_rules(&rules.text).await,
         NetworkAction::ReplacePolicies(rules) => replace_rules(&rules.text).await,
         NetworkAction::ReplaceReroute(rules) => replace_rules(&rules.text).await,
         NetworkAction::RemoveNeighbour { address } => {

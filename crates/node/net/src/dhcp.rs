@@ -52,7 +52,7 @@ impl DhcpServer {
 /// All leases, by the guest's Ethernet address.
 pub(crate) type Leases = BTreeMap<Mac, Lease>;
 
-/// The address of a guest and what it is told with it.
+/// The address of a guest and the options that it gets with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     pub mac: Mac,
@@ -137,7 +137,7 @@ pub(crate) struct DhcpReply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DhcpVerdict {
     Send(DhcpReply),
-    /// The guest found somebody else using its address.
+    /// The guest found another host using its address.
     Declined {
         mac: Mac,
         address: Ipv4Addr,

@@ -36,13 +36,13 @@ pub enum NamesError {
 }
 
 impl DnsNames {
-    /// Names below `zone` that are not known do not exist, and nobody else is asked about them.
+    /// Names below `zone` that are not known do not exist, and no upstream is asked about them.
     pub fn own_zone(&mut self, zone: &str) -> Result<(), NamesError> {
         self.zones.insert(key(&parse(zone)?));
         Ok(())
     }
 
-    /// Addresses of `network` without a name have none, and nobody else is asked about them.
+    /// Addresses of `network` without a name have none, and no upstream is asked about them.
     pub fn own_network(&mut self, network: Ipv4Net) {
         self.networks.push(network);
     }

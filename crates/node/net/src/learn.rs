@@ -23,7 +23,7 @@ pub struct Traffic {
     pub sent_dropped: u64,
 }
 
-/// Somebody that the host has spoken with over a bridge.
+/// A station that the host has exchanged packets with over a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
     pub address: Ipv4Addr,

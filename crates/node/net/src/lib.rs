@@ -9,7 +9,7 @@
 //!   links     the bridge, taps that begin with the prefix, and the prefix with `vxlan`
 //!   nftables  two tables of one name, in the families `bridge` and `inet`, a third of that
 //!             name with `_seen`, two with `_services`, in the families `inet` and `netdev`, and
-//!             two with `_policies` and `_overlay`, in the family `inet`
+//!             three with `_hosts`, `_policies` and `_overlay`, in the family `inet`
 //!   addresses of load balancers, with the label `sheaf:lb`
 //!   sysctls   net.ipv4.ip_forward stays on when the network is removed; the others belong to
 //!             the bridge and go with it
@@ -20,6 +20,8 @@
 //! which lets one stateful filter judge it on every host, whether or not `br_netfilter` is loaded.
 //! Guests of other nodes are routed to in the same way, through a tunnel: see [`Overlay`].
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is one scenario or one table"))]
+
 mod announce;
 mod apply;
 mod available;
@@ -27,6 +29,7 @@ mod conntrack;
 mod dhcp;
 mod dns;
 mod host;
+mod hosts;
 mod learn;
 mod mac;
 mod name;
@@ -67,22 +70,23 @@ pub use host::trial::{
     TrialError, TrialEvent, TrialState, host_parts,
 };
 pub use host::watchdog::{WatchdogError, restore, run as run_watchdog};
+pub use hosts::{ClusterHosts, HostGuard, HostRules, HostVerdict};
 pub use learn::{Neighbour, Traffic};
 pub use mac::{Mac, MacError};
 pub use name::{LinkName, LinkNameError};
 pub use network::{Network, NetworkError};
 pub use nft::NftError;
-pub use observe::ObserveError;
+pub use observe::{ObserveError, host_addresses};
 pub use obstacle::{Firewall, ForeignChain, NetworkObstacle};
 pub use overlay::plan::{OverlayAction, SeenOverlay};
 pub use overlay::rules::OverlayRules;
 pub use overlay::{GuestOverlay, Overlay, OverlayPeer};
 pub use plan::{Conflict, LinkKind, NetworkAction, NetworkInterface, ObservedNetwork, plan};
-pub use policy::judge::{FirstPacket, PolicyVerdict};
+pub use policy::judge::{Decider, FirstPacket, Judgement};
 pub use policy::rules::PolicyRules;
 pub use policy::{
     AddressBlock, AllowRule, AllowedPorts, GuestPolicies, GuestPolicy, Ingress, Peers, Policies,
-    PortRange,
+    PortRange, RuleSource, Tier, TierAction, TierRule, Tiers,
 };
 pub use pool::Pool;
 pub use resolv::{UpstreamError, Upstreams};

@@ -17,12 +17,12 @@ use crate::name::LinkName;
 use crate::rules::{DIGEST_CHAIN, SEEN_SET, memory_table};
 use crate::service;
 use crate::service::reroute::SeenReroute;
-use crate::{overlay, policy};
+use crate::{hosts, overlay, policy};
 
 /// It takes milliseconds; a longer run hangs.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Why nftables could not be asked or told.
+/// Why nftables could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum NftError {
     #[error("cannot run nft; is the package nftables installed?")]
@@ -52,6 +52,8 @@ pub(crate) struct Tables {
     pub(crate) digest: Option<String>,
     pub(crate) service_chains: Option<BTreeSet<String>>,
     pub(crate) reroute: Option<SeenReroute>,
+    /// The digest of the rules for hosts of the cluster that are in force.
+    pub(crate) hosts: Option<String>,
     /// The digest of the policies that are in force.
     pub(crate) policies: Option<String>,
     /// The digest of the rules that guard the tunnel.
@@ -66,6 +68,7 @@ pub(crate) async fn tables(table: &str) -> Result<Tables, NftError> {
         digest: find_digest(&chains, table),
         service_chains: find_chains(&chains, "inet", &services).map(|seen| seen.chains),
         reroute: find_chains(&chains, "netdev", &services),
+        hosts: find_stamp(&chains, "inet", &hosts::table(table)),
         policies: find_stamp(&chains, "inet", &policy::table(table)),
         overlay: find_stamp(&chains, "inet", &overlay::table(table)),
     })
@@ -113,7 +116,7 @@ fn find_digest(chains: &Value, table: &str) -> Option<String> {
     let mut remembering = all.filter(|chain| chain["table"] == memory_table(table).as_str());
     remembering.next()?;
     let (guests, host) = (find_stamp(chains, "bridge", table)?, find_stamp(chains, "inet", table)?);
-    // Somebody may have removed one of them.
+    // Another program may have removed one of them.
     (guests == host).then_some(guests)
 }
 

@@ -1,6 +1,6 @@
 //! Reads the state of the network: links, addresses, neighbours, sysctls, rules. Changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -18,6 +18,7 @@ use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
 
+use crate::announce::ANNOUNCED;
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::nft::{self, NftError};
@@ -32,9 +33,11 @@ use crate::want::{Attachment, DesiredNetwork};
 const TUN_OWNER: u16 = 1;
 const TUN_MULTI_QUEUE: u16 = 7;
 
-/// Why the state of the network cannot be told.
+/// Why the state of the network cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
+    #[error("cannot open a netlink socket")]
+    Open { source: io::Error },
     #[error("cannot list the links, addresses and neighbours of this node")]
     Netlink { source: rtnetlink::Error },
     #[error("cannot read the kernel's setting {key}")]
@@ -49,7 +52,7 @@ impl From<rtnetlink::Error> for ObserveError {
     }
 }
 
-/// Everything that a plan for `want` looks at.
+/// Everything that a plan for `want` reads.
 pub(crate) async fn observe(
     netlink: &Handle,
     want: &DesiredNetwork,
@@ -106,6 +109,7 @@ pub(crate) async fn observe(
         rules: rules.digest,
         service_chains: rules.service_chains,
         reroute: rules.reroute,
+        hosts: rules.hosts,
         policies: rules.policies,
         sysctls: settings,
         overlay: tunnel,
@@ -123,7 +127,7 @@ pub(crate) fn read_sysctl(key: &str) -> Result<Option<String>, ObserveError> {
 
 /// All links of the node whose names we could use.
 async fn links(netlink: &Handle) -> Result<Vec<(LinkName, NetworkInterface)>, ObserveError> {
-    // Counters are most of a message, and nothing here looks at them.
+    // Counters are most of a message, and nothing here reads them.
     let brief = vec![LinkExtentMask::SkipStats];
     let all = netlink.link().get().set_filter_mask(AddressFamily::Unspec, brief).execute();
     let messages: Vec<_> = all.try_collect().await?;
@@ -251,6 +255,38 @@ pub(crate) async fn addresses(netlink: &Handle) -> Result<Vec<(u32, Ipv4Net)>, O
         Some((message.header.index, Ipv4Net::new(local, message.header.prefix_len).ok()?))
     };
     Ok(messages.iter().filter_map(read).collect())
+}
+
+/// The IPv4 addresses of this host, but not those in `network`, which belong to guests, and not those
+/// that it announces for services and for the API.
+pub async fn host_addresses(network: Option<Ipv4Net>) -> Result<BTreeSet<Ipv4Addr>, ObserveError> {
+    let netlink = rtnetlink::new_connection();
+    let (connection, netlink, _) = netlink.map_err(|source| ObserveError::Open { source })?;
+    let messages: Vec<AddressMessage> = tokio::select! {
+        listed = netlink.address().get().execute().try_collect() => listed?,
+        () = connection => {
+            let source = io::ErrorKind::ConnectionAborted.into();
+            return Err(ObserveError::Open { source });
+        }
+    };
+    let is_own = |own: &Ipv4Addr| {
+        let of_guests = network.is_some_and(|network| network.contains(own));
+        !own.is_loopback() && !own.is_link_local() && !of_guests
+    };
+    Ok(messages.iter().filter_map(lasting_address).filter(is_own).collect())
+}
+
+/// The address of a message, unless it is announced for a while.
+fn lasting_address(message: &AddressMessage) -> Option<Ipv4Addr> {
+    let mut address = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(IpAddr::V4(own)) => address = Some(*own),
+            AddressAttribute::Label(label) if label.starts_with(ANNOUNCED) => return None,
+            _ => {}
+        }
+    }
+    address
 }
 
 /// The MTU of the link that has `address`.

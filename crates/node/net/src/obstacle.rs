@@ -29,7 +29,7 @@ pub enum NetworkObstacle {
     Overlap { address: Ipv4Net, network: Ipv4Net },
 }
 
-/// A chain in somebody else's table.
+/// A chain in a table of another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignChain {
     pub family: String,
@@ -108,7 +108,7 @@ impl fmt::Display for NetworkObstacle {
     }
 }
 
-/// Looks for what may block the traffic of `want`.
+/// Searches for rules that may block the traffic of `want`.
 pub(crate) async fn obstacles(
     netlink: &Handle,
     want: &DesiredNetwork,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn docker_is_told_apart_and_believed_once_it_knows_our_bridge() {
+    fn docker_is_recognised_and_trusted_once_it_knows_our_bridge() {
         let user = json!({"chain": {"family": "ip", "table": "filter", "name": "DOCKER-USER"}});
         let base = || chain("filter", "FORWARD", "forward", "drop");
         let docker = check(json!([base(), user]));

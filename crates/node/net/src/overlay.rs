@@ -62,7 +62,7 @@ pub struct OverlayPeer {
     pub address: Ipv4Addr,
     /// The guests that run there.
     pub guests: BTreeSet<Ipv4Addr>,
-    /// Guests that are about to run there: they may send already.
+    /// Guests that will run there soon: they may send already.
     pub expected: BTreeSet<Ipv4Addr>,
 }
 

@@ -3,92 +3,32 @@
 //! The order makes it safe to stop after every step: rules are in force before a tap joins a bridge,
 //! and a tap is removed before the rules that restrict it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+mod observed;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
+use crate::hosts::HostRules;
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::overlay;
-use crate::overlay::plan::{OverlayAction, SeenOverlay};
+use crate::overlay::plan::OverlayAction;
 use crate::policy::rules::PolicyRules;
 use crate::policy::{GuestPolicies, Policies};
 use crate::rules::Ruleset;
 use crate::service::Service;
-use crate::service::reroute::{Reroute, SeenReroute};
+use crate::service::reroute::Reroute;
 use crate::service::rules::ServiceRules;
 use crate::tap::Queues;
 use crate::vlan::PortVlan;
 use crate::want::{Attachment, Bridge, DesiredNetwork, Port};
 
+pub use self::observed::{LinkKind, NetworkInterface, ObservedNetwork};
+
 /// Marks links of ours, as the link's group: "SHEA" in ASCII.
 pub(crate) const GROUP: u32 = 0x5348_4541;
-
-/// The observed state.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ObservedNetwork {
-    /// The bridge, taps with our prefix, and foreign bridges that ports want.
-    pub links: BTreeMap<LinkName, NetworkInterface>,
-    /// The addresses of our bridge.
-    pub addresses: Vec<Ipv4Net>,
-    /// Permanent neighbours on our bridge.
-    pub neighbours: BTreeMap<Ipv4Addr, Mac>,
-    /// The digest of the rules in force.
-    pub rules: Option<String>,
-    /// The chains of the table of services.
-    pub service_chains: Option<BTreeSet<String>>,
-    /// The table that takes packets to services off the bridge.
-    pub reroute: Option<SeenReroute>,
-    /// The digest of the policies in force.
-    pub policies: Option<String>,
-    /// The values of those sysctls in [`sysctls`] that exist.
-    pub sysctls: BTreeMap<String, String>,
-    /// The tunnel to other nodes.
-    pub overlay: SeenOverlay,
-}
-
-/// A network interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NetworkInterface {
-    pub index: u32,
-    pub kind: LinkKind,
-    pub mac: Option<Mac>,
-    pub mtu: u32,
-    pub is_up: bool,
-    pub group: u32,
-    /// The index of the bridge it belongs to.
-    pub master: Option<u32>,
-    /// Whether a bridge keeps VLANs apart.
-    pub filters_vlans: bool,
-    /// The VLANs of a port of such a bridge.
-    pub vlans: PortVlan,
-}
-
-impl NetworkInterface {
-    /// Whether a guest uses it.
-    fn is_open(&self) -> bool {
-        matches!(self.kind, LinkKind::Tap { is_open: true, .. })
-    }
-}
-
-/// The relevant properties of each type of interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinkKind {
-    Bridge,
-    Tap {
-        owner: Option<u32>,
-        queues: Queues,
-        /// A process has it open: QEMU.
-        is_open: bool,
-        is_isolated: bool,
-    },
-    /// A VXLAN device with this address of the node.
-    Tunnel {
-        underlay: Option<IpAddr>,
-    },
-    Other,
-}
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +63,7 @@ pub enum NetworkAction {
     },
     ReplaceRules(Ruleset),
     ReplaceServices(ServiceRules),
+    ReplaceHosts(HostRules),
     ReplacePolicies(PolicyRules),
     ReplaceReroute(Reroute),
     RemoveNeighbour {
@@ -220,6 +161,8 @@ pub fn plan(want: &DesiredNetwork, seen: &ObservedNetwork) -> (Vec<NetworkAction
     if seen.rules.as_ref() != Some(&rules.digest) {
         actions.push(NetworkAction::ReplaceRules(rules));
     }
+    let hosts = HostRules::missing(&want.bridge, &want.hosts, seen.hosts.as_deref());
+    actions.extend(hosts.map(NetworkAction::ReplaceHosts));
     actions.extend(policies(want, seen).map(NetworkAction::ReplacePolicies));
     if let Some(wanted) = &want.services {
         actions.extend(services(&want.bridge, &ports, wanted, seen));
@@ -277,7 +220,7 @@ pub(crate) fn sysctls(bridge: &Bridge) -> Vec<(String, &'static str)> {
         ("net/ipv4/ip_forward".to_owned(), "1"),
         // A host may forward by default and yet create interfaces that do not.
         (format!("net/ipv4/conf/{name}/forwarding"), "1"),
-        // The host answers ARP for guests whose isolated ports cannot hear each other.
+        // The host answers ARP for guests whose isolated ports cannot reach each other.
         (format!("net/ipv4/conf/{name}/proxy_arp_pvlan"), "1"),
         // And for guests of other nodes, which are behind another interface.
         (format!("net/ipv4/conf/{name}/proxy_arp"), "1"),

@@ -1,14 +1,18 @@
 //! Which connections the policies of a cluster allow to and from guests of the NAT network.
 //!
 //! Knows nothing of Kubernetes; the agent resolves selectors into addresses. `rules` turns this into
-//! nftables.
+//! nftables. In each direction the rules of administrators come first (tier Admin), then those of
+//! namespaces, then, where these do not decide, other rules of administrators (tier Baseline), and at
+//! last the isolation of the namespace.
 
 pub(crate) mod judge;
 pub(crate) mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use ipnet::Ipv4Net;
 
@@ -47,6 +51,62 @@ pub struct GuestPolicy {
     pub ingress: Ingress,
     /// Allowed connections from the guest; none where everything is allowed.
     pub egress: Option<Vec<AllowRule>>,
+    /// Rules of administrators about connections to the guest.
+    pub ingress_tiers: Tiers,
+    /// Rules of administrators about connections from the guest.
+    pub egress_tiers: Tiers,
+}
+
+/// Rules of administrators around those of namespaces. The first one that fits decides.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tiers {
+    pub admin: Vec<Arc<TierRule>>,
+    /// Not reached where rules of the namespace decide.
+    pub baseline: Vec<Arc<TierRule>>,
+}
+
+/// The tiers in which administrators write rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    Admin,
+    Baseline,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Admin => "Admin",
+            Self::Baseline => "Baseline",
+        })
+    }
+}
+
+/// A rule of an administrator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TierRule {
+    pub source: RuleSource,
+    pub action: TierAction,
+    pub peers: Peers,
+    pub ports: AllowedPorts,
+}
+
+/// Where a rule of an administrator is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleSource {
+    pub policy: String,
+    pub priority: u16,
+    /// Position in the list of its direction, from 1.
+    pub number: usize,
+    pub name: Option<String>,
+}
+
+/// The effect of a rule on a connection that fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TierAction {
+    Accept,
+    Deny,
+    /// The next tier decides.
+    Pass,
 }
 
 /// Which new connections may reach a guest.

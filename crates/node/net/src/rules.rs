@@ -3,13 +3,13 @@
 //! Two tables are replaced in one transaction, so that there is no moment without rules.
 //! Differences between guests are in sets; the rules themselves are always the same, and a packet
 //! passes a handful of them however many guests there are. The text is stamped with its own
-//! digest, as the name of an empty chain, so that a look at the chains shows whether the rules are
+//! digest, as the name of an empty chain, so that the list of chains shows whether the rules are
 //! in force.
 //!
 //! A third table remembers which addresses were seen on which tap. It is only ever added to, since
 //! replacing it would forget them.
 //!
-//! An `accept` of ours cannot override a `drop` in somebody else's table; see `obstacle`.
+//! An `accept` of ours cannot override a `drop` in a table of another program; see `obstacle`.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::service;
 use crate::want::{Attachment, Bridge, DesiredNetwork, InboundPolicy, Port, SpoofGuard};
-use crate::{overlay, policy};
+use crate::{hosts, overlay, policy};
 
 /// The prefix of the name of the chain that carries the digest.
 pub(crate) const DIGEST_CHAIN: &str = "digest_";
@@ -26,7 +26,7 @@ pub(crate) const DIGEST_CHAIN: &str = "digest_";
 /// must its name, because a set cannot be added twice in different ways.
 pub(crate) const SEEN_SET: &str = "addresses";
 
-/// A transaction for nftables and what tells whether it has been carried out.
+/// A transaction for nftables and its digest, which shows whether it has been carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruleset {
     pub digest: String,
@@ -68,6 +68,7 @@ impl Ruleset {
             format!("inet {table}"),
             format!("inet {}", service::table(table)),
             format!("netdev {}", service::table(table)),
+            format!("inet {}", hosts::table(table)),
             format!("inet {}", policy::table(table)),
             format!("inet {}", overlay::table(table)),
         ];
@@ -128,7 +129,7 @@ fn bridge_family(want: &DesiredNetwork) -> String {
     let own_address = |(port, address): (&Port, _)| format!("\"{}\" . {address}", port.tap);
     text += &set("addresses", "ifname . ipv4_addr", nat().map(own_address));
     // While a guest arrives from another node, this one answers ARP for its address: a guest that
-    // announces itself then would hear that somebody else has it.
+    // announces itself then would detect that another host has it.
     let announcement =
         |(port, address): (&Port, _)| format!("\"{}\" . {address} . {address}", port.tap);
     let announcements = nat().map(announcement);
@@ -172,7 +173,7 @@ fn bridge_family(want: &DesiredNetwork) -> String {
 ///
 /// A frame with a VLAN tag does not match `ether type ip`, and a receiver takes one with VLAN 0 for
 /// untagged. Access ports therefore send no tags at all, and the other rules match `meta protocol`,
-/// which looks behind a tag. A bridge without spanning tree forwards BPDUs, hence the last rule of
+/// which reads behind a tag. A bridge without spanning tree forwards BPDUs, hence the last rule of
 /// access ports. Requests that this node answers are those without a tag: others of a trunk are of
 /// other networks.
 const BRIDGE_RULES: &str = "\
@@ -226,16 +227,7 @@ fn inet_family(want: &DesiredNetwork) -> String {
         want.ports.iter().flat_map(open_ports),
     );
     text += &set("host_tcp", "inet_service", bridge.host_tcp.iter().map(u16::to_string));
-    let mut direct: Vec<_> = bridge.direct.iter().map(|net| net.trunc()).collect();
-    // Overlapping intervals would be refused.
-    direct = ipnet::Ipv4Net::aggregate(&direct);
-    let kept = match direct.as_slice() {
-        [] => String::new(),
-        some => {
-            let some: Vec<_> = some.iter().map(ToString::to_string).collect();
-            format!("\t\tip saddr {network} ip daddr {{ {} }} accept\n", some.join(", "))
-        }
-    };
+    let kept = without_nat(bridge);
     let _ = write!(
         text,
         "\
@@ -274,6 +266,19 @@ fn inet_family(want: &DesiredNetwork) -> String {
 "
     );
     text
+}
+
+/// The rule for networks that guests reach with their own addresses.
+fn without_nat(bridge: &Bridge) -> String {
+    let direct: Vec<_> = bridge.direct.iter().map(|net| net.trunc()).collect();
+    // Overlapping intervals would be refused.
+    let direct = ipnet::Ipv4Net::aggregate(&direct);
+    if direct.is_empty() {
+        return String::new();
+    }
+    let direct: Vec<_> = direct.iter().map(ToString::to_string).collect();
+    let network = bridge.gateway.trunc();
+    format!("\t\tip saddr {network} ip daddr {{ {} }} accept\n", direct.join(", "))
 }
 
 fn open_ports(port: &Port) -> Vec<String> {

@@ -18,7 +18,8 @@ pub(crate) fn table(table: &str) -> String {
 /// One port of one service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Service {
-    /// Tells it from all others and is shown to operators in the rules: `namespace/name:port`.
+    /// Distinguishes it from all others and is shown to operators in the rules:
+    /// `namespace/name:port`.
     pub id: String,
     /// The address that the service has inside the cluster.
     pub address: Ipv4Addr,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The bridge filters VLANs and a port that joins it carries none until it is given one, so that a
-//! crash between two steps leaves a guest without a network and never in somebody else's. The
+//! crash between two steps leaves a guest without a network and never in another network. The
 //! desired state is [`Uplink`], the observed state [`ObservedLink`], and [`plan::plan`] decides
 //! the steps. Links made here carry the group that marks ours; others are never changed, and a
 //! card that other software uses is never taken.
@@ -50,7 +50,7 @@ pub struct Uplink {
     /// The cards of the bond, in the order of preference.
     pub nics: Vec<LinkName>,
     pub mode: BondMode,
-    /// How often the bond looks at the carrier of its cards, in milliseconds.
+    /// How often the bond checks the carrier of its cards, in milliseconds.
     pub miimon: u32,
     pub mtu: u16,
     /// The address of the bond; without one, that of its first card.
@@ -226,7 +226,7 @@ impl ObservedLink {
         self.kind == ObservedKind::Other("loopback".to_owned())
     }
 
-    /// Whether it is a network card, or a cable that stands for one.
+    /// Whether it is a network card, or a cable that represents one.
     pub(crate) fn is_card(&self) -> bool {
         match &self.kind {
             ObservedKind::Nic => true,

@@ -12,7 +12,7 @@ use crate::want::Protocol;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserNet {
     pub network: Ipv4Net,
-    /// The address that stands for the node.
+    /// The address that represents the node.
     pub gateway: Ipv4Addr,
     /// The address under which QEMU passes questions on to the node's name servers.
     pub dns: Ipv4Addr,

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
+use crate::hosts::HostGuard;
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::overlay::GuestOverlay;
@@ -25,6 +26,7 @@ pub struct DesiredNetwork {
     /// Services that guests and the node can reach; while they are not known, the rules for them
     /// stay as they are.
     pub services: Option<Vec<Service>>,
+    pub hosts: HostGuard,
     pub policies: GuestPolicies,
     pub overlay: GuestOverlay,
     /// Ports to bridges whose DHCP requests this node answers, and the address of the server. Rules keep
@@ -158,8 +160,9 @@ pub enum WantError {
 impl DesiredNetwork {
     /// A network that neither serves nor restricts anything.
     pub fn new(bridge: Bridge, ports: Vec<Port>) -> Self {
-        let (policies, overlay) = (GuestPolicies::Unenforced, GuestOverlay::Unknown);
-        Self { bridge, ports, services: None, policies, overlay, dhcp: BTreeMap::new() }
+        let (hosts, policies) = (HostGuard::Unenforced, GuestPolicies::Unenforced);
+        let overlay = GuestOverlay::Unknown;
+        Self { bridge, ports, services: None, hosts, policies, overlay, dhcp: BTreeMap::new() }
     }
 
     /// Checks each part, and that no two parts conflict.

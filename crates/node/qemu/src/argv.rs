@@ -11,7 +11,8 @@
 //! a path, in a folder of its own, since QEMU 7.2 accepts no descriptor for it.
 //!
 //! A guest that powers off stops the processors but not the process (`-action shutdown=pause`): a
-//! power-off can be told from a crash later, even if nothing watched the machine when it happened.
+//! power-off can be distinguished from a crash later, even if nothing watched the machine when it
+//! happened.
 
 mod board;
 pub mod device;

@@ -1,8 +1,8 @@
 //! The guest's serial port for any number of people.
 //!
 //! QEMU serves one connection per port. The hub holds that one: it keeps the last of what the
-//! guest said in a file and in memory, hands it to everyone who listens, and passes on what
-//! they type. Somebody who comes late first gets the recent past; somebody who listens too
+//! guest said in a file and in memory, sends it to all listeners, and passes on what
+//! they type. A late listener first gets the recent output; a listener that reads too
 //! slowly is dropped. Nothing that a listener does or leaves undone reaches the guest.
 
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ struct ConsoleShared {
     recent: Mutex<Recent>,
 }
 
-/// The tail and the listeners change together, so that nobody misses or repeats a byte.
+/// The tail and the listeners change together, so that no listener misses or repeats a byte.
 #[derive(Debug)]
 struct Recent {
     tail: VecDeque<u8>,
@@ -72,7 +72,7 @@ impl Recent {
     }
 }
 
-/// Somebody who listens.
+/// A listener.
 #[derive(Debug)]
 pub struct Listener {
     /// Earlier output; delivered first.
@@ -103,7 +103,7 @@ impl Console {
         let shared = Arc::new(ConsoleShared { recent: Mutex::new(recent) });
         let (typed, queue) = mpsc::channel(TYPED);
         let hub = ConsoleHub { dir, shared: Arc::clone(&shared), log };
-        // Connected before we return, so that a guest that begins now is heard from the start.
+        // Connected before we return, so that a guest that begins now is recorded from the start.
         let first = hub.dir.connect(SERIAL).await;
         tasks.spawn("console", hub.run(first, queue, tasks.stop_signal()));
         Self { shared, typed }
@@ -171,14 +171,14 @@ impl ConsoleHub {
         }
     }
 
-    /// One connection, until it is lost (`Continue`) or nobody wants it any more (`Break`).
+    /// One connection, until it is lost (`Continue`) or it is no longer wanted (`Break`).
     async fn attend(
         &mut self,
         mut stream: UnixStream,
         typed: &mut mpsc::Receiver<Bytes>,
     ) -> std::ops::ControlFlow<()> {
         let (mut read, mut write) = stream.split();
-        let hear = async {
+        let receive = async {
             let mut buffer = BytesMut::with_capacity(4096);
             loop {
                 match read.read_buf(&mut buffer).await {
@@ -191,8 +191,8 @@ impl ConsoleHub {
                 buffer.reserve(4096);
             }
         };
-        // Apart from hearing: a guest that does not read must still be heard.
-        let say = async {
+        // Apart from the reads: output of a guest that does not read must still be recorded.
+        let send = async {
             loop {
                 let Some(bytes) = typed.recv().await else {
                     return std::ops::ControlFlow::Break(());
@@ -203,8 +203,8 @@ impl ConsoleHub {
             }
         };
         tokio::select! {
-            end = hear => end,
-            end = say => end,
+            end = receive => end,
+            end = send => end,
         }
     }
 }
@@ -296,109 +296,4 @@ pub async fn log(dir: &RunDir) -> io::Result<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::within;
-    use tokio::net::UnixListener;
-
-    struct Port {
-        dir: RunDir,
-        listener: UnixListener,
-        tasks: Tasks,
-        _folder: tempfile::TempDir,
-    }
-
-    fn port() -> Port {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(folder.path().join(SERIAL)).unwrap();
-        let dir = RunDir::new(folder.path());
-        Port { dir, listener, tasks: Tasks::default(), _folder: folder }
-    }
-
-    async fn hear(listener: &mut Listener, wanted: &str) {
-        let mut heard = String::new();
-        within(wanted, async {
-            while !heard.contains(wanted) {
-                heard.push_str(&String::from_utf8_lossy(&listener.next().await.unwrap()));
-            }
-        })
-        .await;
-        assert_eq!(heard, wanted);
-    }
-
-    #[tokio::test]
-    async fn everybody_hears_everything_and_latecomers_the_recent_past() {
-        let port = port();
-        let console = Console::open(port.dir.clone(), &port.tasks).await;
-        let (mut guest, _) = port.listener.accept().await.unwrap();
-        let mut early = console.listen().unwrap();
-        guest.write_all(b"login: ").await.unwrap();
-        hear(&mut early, "login: ").await;
-        let mut late = console.listen().unwrap();
-        hear(&mut late, "login: ").await;
-        console.write("root\r").await.unwrap();
-        let mut typed = [0; 5];
-        guest.read_exact(&mut typed).await.unwrap();
-        assert_eq!(&typed, b"root\r");
-        guest.write_all(b"# ").await.unwrap();
-        hear(&mut early, "# ").await;
-        hear(&mut late, "# ").await;
-        assert_eq!(log(&port.dir).await.unwrap(), b"login: # ");
-    }
-
-    #[tokio::test]
-    async fn whoever_sleeps_is_dropped_and_the_guest_goes_on() {
-        let port = port();
-        let console = Console::open(port.dir.clone(), &port.tasks).await;
-        let (mut guest, _) = port.listener.accept().await.unwrap();
-        let mut asleep = console.listen().unwrap();
-        let mut awake = console.listen().unwrap();
-        let speak = async {
-            for _ in 0..BEHIND * 4 {
-                guest.write_all(&[b'x'; 4096]).await.unwrap();
-            }
-        };
-        let listen = async {
-            let mut heard = 0;
-            while heard < BEHIND * 4 * 4096 {
-                heard += awake.next().await.unwrap().len();
-            }
-        };
-        within("the flood", async { tokio::join!(speak, listen) }).await;
-        assert!(matches!(asleep.next().await, Err(ConsoleError::TooSlow)));
-        within("the log", async {
-            while log(&port.dir).await.unwrap().len() < LONGEST_LOG as usize {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
-        let kept = log(&port.dir).await.unwrap().len() as u64;
-        assert!(kept <= 2 * LONGEST_LOG + 8192, "{kept} bytes are kept");
-    }
-
-    #[tokio::test]
-    async fn a_new_hub_remembers_what_the_old_one_wrote() {
-        let port = port();
-        let console = Console::open(port.dir.clone(), &port.tasks).await;
-        let (mut guest, _) = port.listener.accept().await.unwrap();
-        let mut listener = console.listen().unwrap();
-        guest.write_all(b"before").await.unwrap();
-        hear(&mut listener, "before").await;
-        drop((console, listener));
-        let mut rest = Vec::new();
-        within("the old hub's end", guest.read_to_end(&mut rest)).await.unwrap();
-        let again = Console::open(port.dir.clone(), &port.tasks).await;
-        hear(&mut again.listen().unwrap(), "before").await;
-    }
-
-    #[tokio::test]
-    async fn a_console_ends_with_its_machine() {
-        let Port { dir, listener, tasks, _folder } = port();
-        let console = Console::open(dir, &tasks).await;
-        let (guest, _) = listener.accept().await.unwrap();
-        let mut ear = console.listen().unwrap();
-        drop((guest, listener));
-        let end = within("the end", ear.next()).await;
-        assert!(matches!(end, Err(ConsoleError::Closed)), "{end:?}");
-    }
-}
+mod tests;

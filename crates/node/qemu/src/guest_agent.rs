@@ -53,7 +53,7 @@ impl AgentError {
     }
 
     /// Whether the other side closed the open channel instead of answering.
-    fn is_hang_up(&self) -> bool {
+    fn is_disconnect(&self) -> bool {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         let kind = match self {
             Self::Channel(error) => Some(error.kind()),

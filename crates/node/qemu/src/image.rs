@@ -1,7 +1,7 @@
 //! Disk images: detecting their format, and converting them for machines.
 //!
 //! Images come from strangers. QEMU's formats can name other files, and a stranger's image
-//! that names a file of the host would hand it to the guest. So an image's kind is told by
+//! that names a file of the host would hand it to the guest. So an image's kind is decided by
 //! its first bytes and by us, never guessed by QEMU; headers are read here first, and an
 //! image that points outside itself is refused before any tool opens it. Tools run with
 //! bounded memory and time, and as another user if there is one.
@@ -64,7 +64,7 @@ struct QemuImgInfo {
     format_specific: serde_json::Value,
 }
 
-/// Looks at an image that may be hostile.
+/// Examines an image that may be hostile.
 pub async fn inspect(tool: &Tool, path: &Path) -> Result<ImageInfo, ImageError> {
     let kind = check_header(path)?;
     if kind == ImageKind::Raw {
@@ -74,10 +74,10 @@ pub async fn inspect(tool: &Tool, path: &Path) -> Result<ImageInfo, ImageError> 
         return Ok(ImageInfo { kind, virtual_size: data.len(), actual_size });
     }
     let arguments = ["info".into(), "--output=json".into(), "-U".into(), source(path, kind).into()];
-    let said = tool.run(&arguments).await?;
+    let said = tool.run(&arguments, &[path]).await?;
     let said: QemuImgInfo = serde_json::from_str(&said)
         .map_err(|source| ImageError::Unexpected { path: path.to_owned(), source })?;
-    // The header was looked at already; QEMU's word is a second opinion.
+    // The header was checked already; QEMU's report is a second opinion.
     let refuse = |refusal| ImageError::Refused { path: path.to_owned(), refusal };
     if let Some(file) = said.backing_filename {
         return Err(refuse(Refusal::Backing { file }));
@@ -103,14 +103,14 @@ fn one_extent(specific: &serde_json::Value, path: &Path) -> bool {
     })
 }
 
-/// Tells what an image is from its first bytes, and refuses what points outside.
+/// Detects the kind of an image by its first bytes, and refuses what points outside.
 pub fn check_header(path: &Path) -> Result<ImageKind, ImageError> {
     let failed = |source| ImageError::Read { path: path.to_owned(), source };
     let mut start = Vec::new();
-    // Nobody waits for a pipe that was put there instead of a file.
+    // The open does not wait for a pipe that was put there instead of a file.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = File::options().read(true).custom_flags(nonblock).open(path).map_err(failed)?;
-    file.take(header::LOOKED_AT).read_to_end(&mut start).map_err(failed)?;
+    file.take(header::HEADER_LIMIT).read_to_end(&mut start).map_err(failed)?;
     let kind = sniff(&start);
     header::check(kind, &start)
         .map_err(|refusal| ImageError::Refused { path: path.to_owned(), refusal })?;
@@ -147,11 +147,16 @@ pub async fn convert(
         source(from.0, from.1).into(),
         to.0.as_os_str().to_owned(),
     ];
-    let converted = tool.run_with_progress(&arguments, progress).await;
+    let converted = tool.run_with_progress(&arguments, &[from.0, to.0], progress).await;
     if converted.is_err() {
         let _ = std::fs::remove_file(to.0);
     }
     Ok(converted?)
+}
+
+/// The directory of a socket, or of a file that is to be made.
+fn beside(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
 }
 
 /// An NBD server on a unix socket, as qemu-img takes it.
@@ -182,7 +187,7 @@ pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<
         source(disk, ImageKind::Raw).into(),
         served(socket).into(),
     ];
-    Ok(tool.run_with_progress(&arguments, |_| {}).await?)
+    Ok(tool.run_with_progress(&arguments, &[disk, beside(socket)], |_| {}).await?)
 }
 
 /// Reads all of an NBD server on a unix socket into a raw disk, zeros as holes. `progress` gets
@@ -201,7 +206,7 @@ pub async fn read_from_socket(
         served(socket).into(),
         disk.as_os_str().to_owned(),
     ];
-    Ok(tool.run_with_progress(&arguments, progress).await?)
+    Ok(tool.run_with_progress(&arguments, &[beside(socket), disk], progress).await?)
 }
 
 /// Seconds for which a server that is gone is waited for.
@@ -225,7 +230,7 @@ pub async fn create(
             let size = size.to_string();
             let head = ["create", "-q", "-f", "qcow2"].map(Into::into);
             let arguments = [&head[..], &[path.into(), size.into()]].concat();
-            tool.run(&arguments).await?;
+            tool.run(&arguments, &[beside(path)]).await?;
             Ok(())
         }
     }
@@ -233,8 +238,8 @@ pub async fn create(
 
 /// Makes a qcow2 image that keeps what is written and takes the rest from `backing`.
 ///
-/// The backing image is one of ours; machines are told of it (see [`FileImage::backing`]),
-/// and the name in the header is for people.
+/// The backing image is one of ours; machines get it in their configuration (see
+/// [`FileImage::backing`]), and the name in the header is for people.
 pub async fn create_overlay(
     tool: &Tool,
     path: &Path,
@@ -246,7 +251,7 @@ pub async fn create_overlay(
     arguments.push(backing.path.clone().into());
     arguments.push(path.into());
     arguments.extend(size.map(|size| size.to_string().into()));
-    tool.run(&arguments).await?;
+    tool.run(&arguments, &[&backing.path, beside(path)]).await?;
     Ok(())
 }
 
@@ -273,7 +278,7 @@ pub async fn grow(
             let size = size.to_string();
             let head = ["resize", "-q", "-f", "qcow2"].map(Into::into);
             let arguments = [&head[..], &[path.into(), size.into()]].concat();
-            tool.run(&arguments).await?;
+            tool.run(&arguments, &[path]).await?;
             Ok(())
         }
     }
@@ -282,7 +287,8 @@ pub async fn grow(
 /// Finds out whether a qcow2 image is in order.
 pub async fn check(tool: &Tool, path: &Path) -> Result<(), ImageError> {
     check_header(path)?;
-    tool.run(&["check".into(), "-q".into(), source(path, ImageKind::Qcow2).into()]).await?;
+    let image = source(path, ImageKind::Qcow2).into();
+    tool.run(&["check".into(), "-q".into(), image], &[path]).await?;
     Ok(())
 }
 

@@ -2,11 +2,14 @@
 //!
 //! Knows nothing of Kubernetes; the agent translates objects into its types.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is one scenario or one table"))]
+
 pub mod argv;
 pub mod console;
 pub mod firmware;
 pub mod guest_agent;
 pub mod image;
+pub mod isolation;
 pub mod machine;
 mod passable;
 pub mod probe;

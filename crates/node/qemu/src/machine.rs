@@ -348,7 +348,7 @@ pub enum Clock {
 pub enum Start {
     #[default]
     Run,
-    /// The processors stand still until somebody resumes the guest.
+    /// The processors are stopped until a user resumes the guest.
     Paused,
     /// The state comes from another QEMU.
     Incoming,

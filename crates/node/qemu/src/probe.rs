@@ -67,7 +67,7 @@ struct CachedProbe {
     probe: Probe,
 }
 
-/// Looks at QEMU and tries KVM, unless `cache` has the answer.
+/// Examines QEMU and tries KVM, unless `cache` has the answer.
 pub async fn probe(
     binary: &Binary,
     identity: Option<&ProcessUser>,
@@ -231,7 +231,7 @@ async fn run_trial(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    confine(&mut command, identity.cloned(), Vec::new());
+    confine(&mut command, identity.cloned(), None);
     let mut command = Command::from(command);
     let not_run =
         |error| ProbeFailure::Refused(format!("cannot run {}: {error}", binary.0.display()));
@@ -268,7 +268,7 @@ async fn complaint(mut stderr: impl AsyncRead + Unpin) -> String {
             return first.trim_start_matches("qemu-system-x86_64: ").to_owned();
         }
     }
-    // Warnings are no reason; the exit status will tell.
+    // Warnings are no reason; the exit status decides.
     std::future::pending().await
 }
 

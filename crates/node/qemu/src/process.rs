@@ -19,7 +19,7 @@
 //! - If the lock is held and `process.json` is missing, we died just after the start; the
 //!   process is found by the path of its pid file among its arguments.
 //! - QEMU waits after the guest's power-off (see `argv`); what it was is written to
-//!   `exit.json` before QEMU is told to quit.
+//!   `exit.json` before QEMU is asked to quit.
 //!
 //! The child is prepared between fork and exec (`sys`), not by a helper program: that keeps
 //! the lock's chain unbroken, needs no second binary that an upgrade could replace in
@@ -30,17 +30,20 @@ mod launch;
 mod running;
 mod start;
 mod sys;
+mod system_calls;
 mod watcher;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::isolation::Isolation;
 use crate::machine::Machine;
 pub use launch::{AdoptError, LaunchError, Launcher, RunDirState};
 pub use running::{PinError, RecoverError, RunningMachine, ScreenshotError};
-pub(crate) use sys::{confine, confine_with};
+pub(crate) use sys::{Preparation, confine, confine_with, prepare};
 pub use sys::{open_tap, open_vhost_net};
+pub(crate) use system_calls::converter;
 
 /// The machine to start, and its confinement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +60,8 @@ pub struct Confinement {
     /// we are not root.
     pub identity: Option<ProcessUser>,
     pub limits: Option<cgroup::Limits>,
+    /// The namespaces of its own; none for a machine of an earlier version, and without root.
+    pub isolation: Option<Isolation>,
     /// Where the limits apply; decided once for the host.
     pub cgroup: Option<cgroup::Layout>,
 }
@@ -70,7 +75,7 @@ pub struct ProcessUser {
     pub groups: Vec<u32>,
 }
 
-/// The lowest user id in `range` that nobody in `used` has.
+/// The lowest user id in `range` that is not in `used`.
 pub fn free_uid(range: std::ops::Range<u32>, used: &[u32]) -> Option<u32> {
     range.into_iter().find(|uid| !used.contains(uid))
 }
@@ -86,7 +91,7 @@ pub enum Exit {
     GuestPanic,
     /// We ended it.
     Killed,
-    /// QEMU ended without being told to. The status is known only for our own children.
+    /// QEMU ended without a request. The status is known only for our own children.
     Died {
         status: Option<i32>,
         signal: Option<i32>,

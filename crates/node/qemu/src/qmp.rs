@@ -17,6 +17,7 @@ mod mirror;
 mod outgoing;
 mod state;
 mod types;
+mod visibility;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -32,6 +33,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
 use tracing::debug;
 
+use crate::isolation::{GuestRoot, VisitError};
 use codec::{Band, Lines, OUT_OF_BAND, QmpMessage, WireError};
 pub use hotplug::UnplugError;
 pub use memory_dump::MemoryDumpError;
@@ -57,6 +59,8 @@ pub enum QmpError {
     Closed { command: String, source: Option<WireError> },
     #[error("cannot understand QEMU's answer to {command}")]
     Unexpected { command: String, source: Arc<serde_json::Error> },
+    #[error(transparent)]
+    Hidden(#[from] VisitError),
     #[error("QMP monitor sent no greeting")]
     NoGreeting,
 }
@@ -86,19 +90,21 @@ pub struct Qmp {
     events: broadcast::Sender<Event>,
     closed: watch::Receiver<Option<WireError>>,
     next: Arc<AtomicU64>,
-    hang_up: Arc<Notify>,
+    disconnect: Arc<Notify>,
     limit: Duration,
     /// The band of commands that cannot wait.
     urgent: Band,
+    /// The root of this QEMU, where files are shown to it.
+    root: Option<GuestRoot>,
 }
 
-/// How far a connection's reader and its callers are told of one another's end.
+/// How a connection's reader and its callers are notified of one another's end.
 struct ReaderEnd {
     lines: Lines<OwnedReadHalf>,
     waiting: Waiting,
     events: broadcast::Sender<Event>,
     closed: watch::Sender<Option<WireError>>,
-    hang_up: Arc<Notify>,
+    disconnect: Arc<Notify>,
 }
 
 impl Qmp {
@@ -134,13 +140,13 @@ impl Qmp {
         let (commands, queue) = mpsc::channel(QUEUE);
         let (closed, is_closed) = watch::channel(None);
         let waiting = Waiting::default();
-        let hang_up = Arc::new(Notify::new());
+        let disconnect = Arc::new(Notify::new());
         let reader = ReaderEnd {
             lines,
             waiting: Arc::clone(&waiting),
             events: events.clone(),
             closed,
-            hang_up: Arc::clone(&hang_up),
+            disconnect: Arc::clone(&disconnect),
         };
         tasks.spawn("qmp reader", reader.run(tasks.stop_signal()));
         tasks.spawn("qmp writer", write_all(queue, write, is_closed.clone()));
@@ -150,9 +156,10 @@ impl Qmp {
             events,
             closed: is_closed,
             next: Arc::new(AtomicU64::new(1)),
-            hang_up,
+            disconnect,
             limit,
             urgent: if out_of_band { Band::Out } else { Band::Normal },
+            root: None,
         };
         let capabilities = if out_of_band { json!({"enable": [OUT_OF_BAND]}) } else { json!({}) };
         qmp.execute::<Value>("qmp_capabilities", capabilities).await?;
@@ -177,8 +184,8 @@ impl Qmp {
     }
 
     /// Ends the connection, for everyone who shares it.
-    pub fn hang_up(&self) {
-        self.hang_up.notify_waiters();
+    pub fn disconnect(&self) {
+        self.disconnect.notify_waiters();
     }
 
     /// Runs one command and decodes what it returns.
@@ -277,15 +284,15 @@ impl Drop for ForgetOnDrop<'_> {
 
 impl ReaderEnd {
     async fn run(mut self, mut stop: Stop) {
-        let hang_up = Arc::clone(&self.hang_up);
-        let hung_up = hang_up.notified();
-        tokio::pin!(hung_up);
+        let disconnect = Arc::clone(&self.disconnect);
+        let disconnected = disconnect.notified();
+        tokio::pin!(disconnected);
         let end = loop {
             let next = tokio::select! {
                 next = self.lines.next() => next,
-                () = &mut hung_up => Err(WireError::End),
+                () = &mut disconnected => Err(WireError::End),
                 () = stop.requested() => Err(WireError::End),
-                // Every handle is gone, so nobody will ask or listen again.
+                // Every handle is gone, so no caller will ask or listen again.
                 () = self.closed.closed() => Err(WireError::End),
             };
             match next {
@@ -302,7 +309,7 @@ impl ReaderEnd {
     fn apply(&mut self, message: QmpMessage) {
         match message {
             QmpMessage::Event(event) => {
-                // Nobody listening is fine.
+                // An event without a receiver is dropped.
                 let _ = self.events.send(event);
             }
             QmpMessage::Reply { id: Some(id), reply } => {

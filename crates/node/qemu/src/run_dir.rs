@@ -76,7 +76,7 @@ impl RunDir {
     pub fn create(&self, identity: Option<&ProcessUser>) -> io::Result<()> {
         let vm = self.vm();
         fs::DirBuilder::new().recursive(true).mode(0o711).create(&self.0)?;
-        // QEMU's user must be able to pass, and nobody to look around.
+        // QEMU's user must be able to pass, and no user to list the folder.
         fs::set_permissions(&self.0, fs::Permissions::from_mode(0o711))?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&vm)?;
         if let Some(identity) = identity {
@@ -225,7 +225,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let dir = RunDir::new(dir.path().join("vm1"));
         dir.create(None).unwrap();
-        let lock = dir.try_lock().unwrap().expect("nobody holds it");
+        let lock = dir.try_lock().unwrap().expect("no process holds it");
         let inherited = lock.try_clone().unwrap();
         drop(lock);
         assert!(dir.is_locked().unwrap());

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_medium_is_refused_by_name() {
+    fn invalid_files_of_a_medium_are_refused_by_name() {
         let refuse = |files: &[SeedFile]| medium("x", files).unwrap_err().to_string();
         let twice = [SeedFile::new("a", ""), SeedFile::new("a", "")];
         assert_eq!(refuse(&twice), "there are two files called a");

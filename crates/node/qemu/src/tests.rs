@@ -1,6 +1,7 @@
 //! Tests with real QEMU processes, and what they share: a guest, a folder, an end.
 
 mod faults;
+mod isolation;
 mod lifecycle;
 mod linux;
 mod migration;
@@ -15,12 +16,13 @@ use base::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use crate::isolation::Isolation;
 use crate::machine::{Bus, Disk, DiskSource, FileImage, Machine};
 use crate::process::{Binary, Confinement, Launcher, ProcessUser, RunningMachine, Spec};
 use crate::run_dir::RunDir;
 
 /// Long enough for the slowest machine that runs tests; nothing waits for it to pass.
-pub(crate) const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(300);
 const UUID: &str = "6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01";
 
 /// A place for one test's machines. Its end is theirs.
@@ -28,14 +30,14 @@ pub(crate) struct Stage {
     pub(crate) tasks: Tasks,
     pub(crate) launcher: Launcher,
     place: PathBuf,
-    /// Removed with the stage, unless the place is somebody else's.
+    /// Removed with the stage, unless the place is given.
     _dir: Option<tempfile::TempDir>,
 }
 
 impl Stage {
     pub(crate) fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("sheaf-qemu-").tempdir().unwrap();
-        // QEMU runs as somebody else and must be able to pass.
+        // QEMU runs as another user and must be able to pass.
         run(Command::new("chmod").arg("711").arg(dir.path()));
         let mut stage = Self::at(dir.path().to_owned());
         stage._dir = Some(dir);
@@ -102,13 +104,14 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Somebody without rights, if we may become one.
+/// A user without rights, if the tests may become one.
 pub(crate) fn identity() -> Option<ProcessUser> {
     is_root().then_some(ProcessUser { uid: 64_055, gid: 64_055, groups: Vec::new() })
 }
 
 pub(crate) fn spec(machine: Machine) -> Spec {
-    let confinement = Confinement { identity: identity(), limits: None, cgroup: None };
+    let isolation = identity().map(|_| Isolation::default());
+    let confinement = Confinement { identity: identity(), isolation, ..Confinement::default() };
     Spec { machine, confinement }
 }
 
@@ -138,18 +141,18 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 }
 
 /// Reads from a console until `wanted` has been said; returns all of it.
-pub(crate) async fn hear(console: &mut UnixStream, wanted: &str) -> String {
-    let mut heard = String::new();
+pub(crate) async fn read_until(console: &mut UnixStream, wanted: &str) -> String {
+    let mut output = String::new();
     within(&format!("the guest says {wanted:?}"), async {
         let mut bytes = [0; 256];
-        while !heard.contains(wanted) {
+        while !output.contains(wanted) {
             let count = console.read(&mut bytes).await.unwrap();
-            assert_ne!(count, 0, "the console ended after {heard:?}");
-            heard.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            assert_ne!(count, 0, "the console ended after {output:?}");
+            output.push_str(&String::from_utf8_lossy(&bytes[..count]));
         }
     })
     .await;
-    heard
+    output
 }
 
 pub(crate) async fn say(console: &mut UnixStream, letters: &str) {
@@ -162,6 +165,6 @@ pub(crate) async fn boot(stage: &Stage, name: &str) -> (RunningMachine, UnixStre
     let running = stage.launcher.launch(&stage.run_dir(name), spec(machine)).await.unwrap();
     let mut console = running.serial().await.unwrap();
     running.begin().await.unwrap();
-    hear(&mut console, "UP\n.").await;
+    read_until(&mut console, "UP\n.").await;
     (running, console)
 }

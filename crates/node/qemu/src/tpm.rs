@@ -1,6 +1,6 @@
 //! The TPM of a machine: a swtpm process beside QEMU.
 //!
-//! The two are joined by a pair of sockets that nobody else holds. When QEMU ends, however it
+//! The two are joined by a pair of sockets that no other process holds. When QEMU ends, however it
 //! ends, swtpm loses its connection and ends as well; when we die between the two starts,
 //! likewise. So there is nothing to find again and nothing to clean up.
 

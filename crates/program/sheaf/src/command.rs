@@ -1,7 +1,10 @@
 //! The commands, one file each.
 
 mod alarm;
+mod alarm_receiver;
+mod alarm_webhook;
 mod audit;
+mod certificate;
 mod controllers;
 mod dev;
 mod disk_file;
@@ -46,8 +49,8 @@ use crate::cli::{Cli, Command};
 
 /// The exit code of a process that failed with this error.
 pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
-    if error.is::<interrupt::Interrupted>() {
-        return interrupt::EXIT_CODE.into();
+    if let Some(interrupted) = error.downcast_ref::<interrupt::Interrupted>() {
+        return interrupted.exit_code().into();
     }
     match error.downcast_ref::<replica::NotReplica>() {
         Some(_) => replica::NotReplica::EXIT_CODE.into(),
@@ -63,6 +66,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Controllers(args) => controllers::run(&args),
         Command::Manifests(args) => manifests::run(&args),
         Command::Kubeconfig(args) => kubeconfig::run(&args),
+        Command::Certificate(command) => certificate::run(command),
         Command::Vm(command) => vm::run(command),
         Command::Image(command) => image::run(&command),
         Command::Volume(command) => volume::run(&command),

@@ -12,7 +12,9 @@ use tracing_subscriber::fmt::writer::MakeWriterExt as _;
 
 use crate::cli::LogFormat;
 
-const CLIENT: &str = "kube_client::client::builder";
+/// Libraries that log what they return as an error; the caller logs or reports the failure that counts.
+const REPEATING: [&str; 2] =
+    ["kube_client::client::builder", "rustls_platform_verifier::verification"];
 
 /// Recent log lines of this process.
 static RECENT: LazyLock<RecentLog> = LazyLock::new(RecentLog::default);
@@ -64,10 +66,10 @@ fn filter_of(level: &str) -> String {
     .to_owned()
 }
 
-/// The client logs each attempt that fails as an error, although it is repeated, and its caller
-/// logs the failure that counts.
+/// The level without the errors that libraries repeat, unless it asks for them.
 fn with_defaults(level: &str) -> String {
-    if level.contains(CLIENT) { level.to_owned() } else { format!("{level},{CLIENT}=off") }
+    let quiet = REPEATING.iter().filter(|target| !level.contains(**target));
+    quiet.fold(level.to_owned(), |level, target| format!("{level},{target}=off"))
 }
 
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<LogLevel> {
@@ -111,10 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_the_client_are_logged_only_on_request() {
-        assert_eq!(with_defaults("info"), "info,kube_client::client::builder=off");
+    fn errors_that_libraries_repeat_are_logged_only_on_request() {
+        let verifier = "rustls_platform_verifier::verification=off";
+        let quiet = with_defaults("info");
+        assert_eq!(quiet, format!("info,kube_client::client::builder=off,{verifier}"));
+        assert!(EnvFilter::try_new(quiet).is_ok());
         let asked = "warn,kube_client::client::builder=debug";
-        assert_eq!(with_defaults(asked), asked);
+        assert_eq!(with_defaults(asked), format!("{asked},{verifier}"));
         assert!(EnvFilter::try_new(with_defaults("banana=x")).is_err());
     }
 }

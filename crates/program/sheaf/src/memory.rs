@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How often a thread looks, at most: it walks through all its memory for that.
+/// How often a thread trims its memory, at most: it walks through all of it for that.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
-    static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    static TRIMMED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// For a thread that is about to sleep.
+/// For a thread that will sleep next.
 pub(crate) fn before_sleep() {
     let now = Instant::now();
-    let due = |looked: Instant| now.duration_since(looked) >= TRIM_INTERVAL;
-    if LOOKED.get().is_none_or(due) {
-        LOOKED.set(Some(now));
+    let due = |trimmed: Instant| now.duration_since(trimmed) >= TRIM_INTERVAL;
+    if TRIMMED.get().is_none_or(due) {
+        TRIMMED.set(Some(now));
         give_back();
     }
 }

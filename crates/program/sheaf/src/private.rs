@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_version_left_open_is_closed() {
+    fn open_permissions_of_an_earlier_version_are_closed() {
         let home = tempfile::tempdir().unwrap();
         let (below, outside) = (home.path().join("data/below"), home.path().join("outside"));
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;

@@ -1,8 +1,9 @@
 //! Authorization of a request: whether its user may do it.
 
-mod node;
+pub(crate) mod node;
 
 use auth::{AccessTarget, Attributes, Decision, ResourceRequest, User};
+use tracing::error;
 
 use crate::access::rights;
 use crate::api::{Api, Authorization};
@@ -19,18 +20,20 @@ pub(crate) fn check(
 ) -> ApiResult<()> {
     // Masters need no policy, and must get in while there is none.
     if user.is_in(auth::user::MASTERS) {
-        audit::annotate("authorization.k8s.io/decision", || "allow".to_owned());
+        audit::note_allowed(None);
         return Ok(());
     }
     match decide(api, user, attributes) {
         Decision::Allow(reason) => {
-            audit::annotate("authorization.k8s.io/decision", || "allow".to_owned());
-            audit::annotate("authorization.k8s.io/reason", || reason.to_string());
+            audit::note_allowed(Some(&reason));
             Ok(())
         }
         Decision::NoOpinion(reason) => {
-            audit::annotate("authorization.k8s.io/decision", || "forbid".to_owned());
-            audit::annotate("authorization.k8s.io/reason", || reason.clone());
+            audit::note_refused(&reason);
+            if user.is_in(auth::user::PLATFORM) {
+                let message = auth::forbidden_message(user, attributes, &reason);
+                error!(user = user.name, message, "a part of the platform lacks a right");
+            }
             Err(ApiError::forbidden(subject, auth::forbidden_message(user, attributes, &reason)))
         }
     }
@@ -66,7 +69,7 @@ pub(crate) fn check_path(api: &Api, user: &User, method: &str, path: &str) -> Ap
 }
 
 impl Call<'_> {
-    /// Refuses unless the caller may use `verb` on what this call is about.
+    /// Refuses unless the caller may use `verb` on the object of this call.
     pub(crate) fn require(&self, verb: &str) -> ApiResult<()> {
         let attributes = Attributes {
             verb,

@@ -1,36 +1,55 @@
 //! Authentication of a request: by client certificate, front proxy or bearer token, or as
 //! anonymous.
 
-use std::collections::{BTreeMap, HashMap};
+mod headers;
+mod node_key;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use auth::User;
 use auth::pki::tls::Peer;
+use auth::revocation::{ClientCertificate, RevocationList};
 use auth::token::bootstrap;
 use auth::token::oidc::OidcError;
-use auth::token::{ServiceAccountTokens, StaticTokens, TokenError, Verified};
+use auth::token::{ObjectRef, ServiceAccountTokens, StaticTokens, TokenError, Verified};
 use base::clock;
+use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, request};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+use tracing::info;
 
+use self::headers::forwarded;
+pub(crate) use self::headers::impersonate;
+use self::node_key::check_node_key;
 use crate::access::session::{self, SessionCookie};
-use crate::api::{Api, FrontProxy, ObjectStore};
-use crate::status::{ApiError, ApiResult, StatusSubject};
+use crate::api::{Api, ObjectStore};
+use crate::audit;
+use crate::extension::Lookup as _;
+use crate::status::{ApiError, ApiResult};
 use crate::verbs::object;
 
 /// The facts that the transport has about the client; set by the code that accepted the
 /// connection.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// A TLS connection, with whom its client certificate stands for.
-    Network(Option<Peer>),
+    /// A TLS connection, with the user that its client certificate names.
+    Network(Option<NetworkPeer>),
     /// A caller in this process, trusted to be who it says.
     InProcess(User),
+}
+
+/// The client of a connection that has shown a certificate.
+#[derive(Debug, Clone)]
+pub struct NetworkPeer {
+    pub peer: Peer,
+    pub certificate: ClientCertificate,
 }
 
 /// Everything that turns credentials into users.
@@ -41,6 +60,7 @@ pub struct Authenticator {
     /// Tokens whose signature was checked recently; the objects that they are bound to are checked
     /// each time.
     checked: Mutex<HashMap<[u8; 32], Checked>>,
+    revoked: watch::Sender<Arc<RevocationList>>,
 }
 
 /// A good token, and since when we know.
@@ -48,6 +68,9 @@ type Checked = (Arc<Verified>, Instant);
 
 /// A signature that was good counts for this long; so may a token that just expired.
 const RECENT: Duration = Duration::from_secs(10);
+/// A connection whose certificate is revoked ends after this time: it may have made the request that
+/// did so, and gets the answer. Further requests are refused at once.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// More tokens than this at once are checked anew each time.
 const MOST_CHECKED: usize = 4096;
 
@@ -57,6 +80,7 @@ impl Authenticator {
             tokens: ArcSwap::from_pointee(tokens),
             static_tokens: ArcSwap::from_pointee(StaticTokens::default()),
             checked: Mutex::default(),
+            revoked: watch::Sender::default(),
         }
     }
 
@@ -85,6 +109,55 @@ impl Authenticator {
         Ok(verified)
     }
 
+    /// Takes over changed keys: tokens are issued and verified with these from now on.
+    pub fn set_tokens(&self, tokens: ServiceAccountTokens) {
+        self.tokens.store(Arc::new(tokens));
+    }
+
+    pub fn tokens(&self) -> Arc<ServiceAccountTokens> {
+        self.tokens.load_full()
+    }
+
+    /// Takes over a changed list: requests with these certificates are refused, and connections
+    /// end, from now on.
+    pub fn set_revoked(&self, list: RevocationList) {
+        self.revoked.send_replace(Arc::new(list));
+    }
+
+    /// The list of revoked certificates, and its changes.
+    pub fn revoked(&self) -> watch::Receiver<Arc<RevocationList>> {
+        self.revoked.subscribe()
+    }
+
+    fn is_revoked(&self, certificate: &ClientCertificate) -> bool {
+        self.revoked.borrow().revokes(certificate)
+    }
+
+    /// Resolves when a certificate is revoked. A new connection with one that is already is not
+    /// ended: its requests get an answer that says so.
+    pub(crate) fn until_revoked(
+        &self,
+        certificate: ClientCertificate,
+    ) -> Option<BoxFuture<'static, ()>> {
+        let mut list = self.revoked.subscribe();
+        if list.borrow_and_update().revokes(&certificate) {
+            return None;
+        }
+        Some(Box::pin(async move {
+            let found = list.wait_for(|list| list.revokes(&certificate)).await.is_ok();
+            if !found {
+                // The server ends, and the connection with it.
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(LAST_ANSWER).await;
+            info!(
+                user = certificate.user,
+                serial = certificate.serial,
+                "connection ended: its certificate was revoked"
+            );
+        }))
+    }
+
     /// Takes over a changed token file: tokens that are no longer in it stop working at once.
     pub fn set_static_tokens(&self, tokens: StaticTokens) {
         self.static_tokens.store(Arc::new(tokens));
@@ -102,13 +175,24 @@ pub(crate) fn authenticate(
         Transport::InProcess(user) => return Ok(user.clone()),
         Transport::Network(peer) => peer,
     };
-    match peer {
+    if let Some(NetworkPeer { certificate, .. }) = peer
+        && api.authenticator.is_revoked(certificate)
+    {
+        audit::annotate("sheaf.io/revoked-certificate", || certificate.serial.clone());
+        return Err(ApiError::certificate_revoked(&certificate.user, &certificate.serial));
+    }
+    match peer.as_ref().map(|known| &known.peer) {
         Some(Peer::FrontProxy { .. }) => {
             if let Some(user) = forwarded(&api.settings.front_proxy, headers) {
                 return Ok(user.authenticated());
             }
         }
-        Some(Peer::User(user)) => return Ok(user.clone().authenticated()),
+        Some(Peer::User(user)) => {
+            if let Some(NetworkPeer { certificate, .. }) = peer {
+                check_node_key(api, user, certificate)?;
+            }
+            return Ok(user.clone().authenticated());
+        }
         None => {}
     }
     match bearer(headers) {
@@ -193,7 +277,7 @@ pub(crate) fn review(
         }
     }
     let verified = authenticator.verify(token, audiences)?;
-    check_objects(&api.store, &verified, token)?;
+    check_objects(api, &verified, token)?;
     Ok(Reviewed { user: verified.user(), audiences: verified.audiences().to_vec() })
 }
 
@@ -218,7 +302,8 @@ fn joining(api: &Api, token: &str) -> Option<User> {
 }
 
 /// A token outlives neither its account nor the object that it is bound to.
-fn check_objects(store: &ObjectStore, verified: &Verified, token: &str) -> Result<(), ReviewError> {
+fn check_objects(api: &Api, verified: &Verified, token: &str) -> Result<(), ReviewError> {
+    let store = &api.store;
     let (namespace, name, uid) = verified.service_account();
     check_uid(store, "serviceaccounts", "service account", namespace, name, uid)?;
     match verified {
@@ -239,7 +324,7 @@ fn check_objects(store: &ObjectStore, verified: &Verified, token: &str) -> Resul
             for (table, what, reference, namespaced) in [
                 ("pods", "pod", &bound.pod, true),
                 ("secrets", "secret", &bound.secret, true),
-                // A node beside a pod only tells where the pod runs.
+                // A node beside a pod only names where the pod runs.
                 ("minions", "node", if bound.pod.is_some() { &None } else { &bound.node }, false),
             ] {
                 if let Some(reference) = reference {
@@ -247,9 +332,24 @@ fn check_objects(store: &ObjectStore, verified: &Verified, token: &str) -> Resul
                     check_uid(store, table, what, within, &reference.name, &reference.uid)?;
                 }
             }
-            Ok(())
+            match &bound.machine {
+                Some(machine) => check_guest(api, namespace, machine),
+                None => Ok(()),
+            }
         }
     }
+}
+
+/// As for a pod: the token ends with the machine that it was written onto a disk of.
+fn check_guest(api: &Api, namespace: &str, claimed: &ObjectRef) -> Result<(), ReviewError> {
+    let guests = api.extensions.nodes.as_ref().map(|nodes| nodes.guests());
+    let found = guests.and_then(|guests| {
+        Some((guests, api.get(guests.group, guests.plural, namespace, &claimed.name)?))
+    });
+    let Some((guests, found)) = found else {
+        return Err(ReviewError::Gone { what: "machine", name: claimed.name.clone() });
+    };
+    match_uid(guests.noun, &claimed.name, &claimed.uid, &found)
 }
 
 fn check_uid(
@@ -262,11 +362,19 @@ fn check_uid(
 ) -> Result<(), ReviewError> {
     let gone = || ReviewError::Gone { what, name: name.to_owned() };
     let entry = store.get(table, &object::key(namespace, name)).ok_or_else(gone)?;
-    let found = entry.item.to_value();
-    if is_past_grace(&found, clock::now()) {
-        return Err(gone());
+    match_uid(what, name, claimed, &entry.item.to_value())
+}
+
+fn match_uid(
+    what: &'static str,
+    name: &str,
+    claimed: &str,
+    found: &serde_json::Value,
+) -> Result<(), ReviewError> {
+    if is_past_grace(found, clock::now()) {
+        return Err(ReviewError::Gone { what, name: name.to_owned() });
     }
-    let found = object::uid(&found);
+    let found = object::uid(found);
     if found == claimed {
         return Ok(());
     }
@@ -279,111 +387,4 @@ fn is_past_grace(object: &serde_json::Value, now: Timestamp) -> bool {
         .as_str()
         .and_then(|text| text.parse::<Timestamp>().ok())
         .is_some_and(|deleted| now.as_second() - deleted.as_second() > 60)
-}
-
-/// The user that a trusted front proxy speaks for.
-fn forwarded(names: &FrontProxy, headers: &HeaderMap) -> Option<User> {
-    let first = |names: &[String]| {
-        let mut values = names.iter().filter_map(|name| headers.get(name)?.to_str().ok());
-        values.find(|value| !value.is_empty())
-    };
-    let groups = names.group.iter().flat_map(|name| all(headers, name));
-    let mut user = User::new(first(&names.username)?, groups.collect::<Vec<_>>());
-    first(&names.uid).unwrap_or("").clone_into(&mut user.uid);
-    for prefix in &names.extra_prefix {
-        user.extra.extend(extra(headers, &prefix.to_ascii_lowercase()));
-    }
-    Some(user)
-}
-
-fn all(headers: &HeaderMap, name: &str) -> Vec<String> {
-    let values = headers.get_all(name).iter();
-    values.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
-}
-
-/// Headers `prefix + key: value`; the key may be percent-encoded.
-fn extra(headers: &HeaderMap, prefix: &str) -> BTreeMap<String, Vec<String>> {
-    let mut extra = BTreeMap::new();
-    for name in headers.keys() {
-        if let Some(key) = name.as_str().strip_prefix(prefix) {
-            let key = percent_encoding::percent_decode_str(key).decode_utf8_lossy().into_owned();
-            extra.insert(key, all(headers, name.as_str()));
-        }
-    }
-    extra
-}
-
-/// Replaces the user by the one that the request asks to be, if its sender may.
-pub(crate) fn impersonate(api: &Api, user: User, headers: &HeaderMap) -> ApiResult<User> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let name = text("impersonate-user").unwrap_or("");
-    let groups = all(headers, "impersonate-group");
-    let uid = text("impersonate-uid").unwrap_or("");
-    let extra = extra(headers, "impersonate-extra-");
-    if name.is_empty() {
-        if groups.is_empty() && uid.is_empty() && extra.is_empty() {
-            return Ok(user);
-        }
-        return Err(ApiError::bad_request(
-            "requested impersonation of groups, a uid or extra fields without impersonating a user",
-        ));
-    }
-    let ask = |group: &str, resource: &str, namespace: &str, name: &str, sub: &str| {
-        may_impersonate(api, &user, group, resource, namespace, name, sub)
-    };
-    match auth::user::parse_service_account_name(name) {
-        Some((namespace, account)) => ask("", "serviceaccounts", namespace, account, "")?,
-        None => ask("", "users", "", name, "")?,
-    }
-    for group in &groups {
-        ask("", "groups", "", group, "")?;
-    }
-    if !uid.is_empty() {
-        ask("authentication.k8s.io", "uids", "", uid, "")?;
-    }
-    for (key, values) in &extra {
-        for value in values {
-            ask("authentication.k8s.io", "userextras", "", value, key)?;
-        }
-    }
-    let mut other = match auth::user::parse_service_account_name(name) {
-        Some((namespace, account)) if groups.is_empty() => {
-            User::service_account(namespace, account, uid)
-        }
-        _ => User::new(name, groups),
-    };
-    uid.clone_into(&mut other.uid);
-    other.extra = extra;
-    Ok(if other.is_anonymous() { with_unauthenticated(other) } else { other.authenticated() })
-}
-
-fn with_unauthenticated(mut user: User) -> User {
-    let group = auth::user::UNAUTHENTICATED;
-    if !user.is_in(group) {
-        user.groups.push(group.to_owned());
-    }
-    user
-}
-
-fn may_impersonate(
-    api: &Api,
-    user: &User,
-    group: &str,
-    resource: &str,
-    namespace: &str,
-    name: &str,
-    subresource: &str,
-) -> ApiResult<()> {
-    let attributes = auth::Attributes {
-        verb: "impersonate",
-        target: auth::AccessTarget::Resource(auth::ResourceRequest {
-            group,
-            version: "",
-            resource,
-            subresource,
-            namespace,
-            name,
-        }),
-    };
-    crate::access::authorize::check(api, user, &attributes, StatusSubject { group, resource, name })
 }

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use crate::access::identity;
 
-/// Keys that nobody asked for are looked at this often.
+/// The keys of the issuer are read again this often, without a request for them.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 /// A token with an unknown key makes us ask again, but not more often than this.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 
 type OidcFailure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Somebody who reads URLs.
+/// A reader of URLs.
 pub trait Fetch: Send + Sync {
     fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Bytes, OidcFailure>>;
 }

@@ -1,6 +1,6 @@
 //! Match conditions: expressions that narrow what a webhook or a policy is meant for.
 
-use schema::cel::{Declarations, EvalContext, ExpectedType, Expression};
+use schema::cel::{CompileError, Declarations, EvalContext, EvalError, ExpectedType, Expression};
 use serde_json::Value;
 
 /// The cost limit of all conditions of one webhook or policy together.
@@ -10,7 +10,22 @@ const BUDGET: u64 = 2_500_000;
 #[derive(Debug)]
 pub(super) struct Condition {
     name: String,
-    expression: Result<Expression, String>,
+    expression: Result<Expression, CompileError>,
+}
+
+/// Why conditions cannot be evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConditionError {
+    #[error("compilation error: {0}")]
+    Compile(CompileError),
+    #[error("{0}")]
+    Evaluate(EvalError),
+    #[error("[{}]", joined(.0))]
+    Several(Vec<Self>),
+}
+
+fn joined(errors: &[ConditionError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Condition {
@@ -23,37 +38,36 @@ impl Condition {
                     condition["expression"].as_str().unwrap_or(""),
                     names,
                     ExpectedType::Bool,
-                )
-                .map_err(|error| error.to_string()),
+                ),
             })
             .collect()
     }
 }
 
-/// Whether all conditions hold. One that does not outweighs others that cannot be told.
+/// Whether all conditions hold. One that does not outweighs others that cannot be evaluated.
 pub(super) fn hold<'a>(
     conditions: &'a [Condition],
     scene: &EvalContext<'a>,
-) -> Result<bool, String> {
+) -> Result<bool, ConditionError> {
     let mut budget = BUDGET;
     let mut errors = Vec::new();
     for condition in conditions {
         match &condition.expression {
-            Err(text) => errors.push(format!("compilation error: {text}")),
+            Err(error) => errors.push(ConditionError::Compile(error.clone())),
             Ok(expression) => match scene.evaluate(expression, &mut budget) {
                 Ok(found) if found.as_bool() == Some(false) => {
                     tracing::trace!(condition = condition.name, "a match condition does not hold");
                     return Ok(false);
                 }
                 Ok(_) => {}
-                Err(error @ schema::cel::EvalError::OutOfBudget) => return Err(error.to_string()),
-                Err(error) => errors.push(error.to_string()),
+                Err(error @ EvalError::OutOfBudget) => return Err(ConditionError::Evaluate(error)),
+                Err(error) => errors.push(ConditionError::Evaluate(error)),
             },
         }
     }
-    match errors.as_slice() {
-        [] => Ok(true),
-        [one] => Err(one.clone()),
-        many => Err(format!("[{}]", many.join(", "))),
+    match errors.len() {
+        0 => Ok(true),
+        1 => Err(errors.remove(0)),
+        _ => Err(ConditionError::Several(errors)),
     }
 }

@@ -70,7 +70,7 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, name: &'a str) -> Review
     }
 }
 
-/// Straight from memory: a rule may look at as much as it needs.
+/// Straight from memory: a rule may read as much as it needs.
 impl Lookup for Api {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let catalog = self.catalog.load();

@@ -76,12 +76,12 @@ pub(super) struct Read<T> {
 }
 
 impl WebhookSnapshot {
-    /// Nobody changes objects on their way in.
+    /// No webhook or policy changes objects.
     pub(super) fn changes_nothing(&self) -> bool {
         self.mutating.is_empty() && self.mutating_bindings.is_empty()
     }
 
-    /// Nobody is asked at all.
+    /// There are no webhooks or policies.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes_nothing() && self.validating.is_empty() && self.validating_bindings.is_empty()
     }
@@ -92,7 +92,7 @@ pub(crate) fn changed(api: &Api) {
     api.hooks.changes.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Everybody who was configured before this call.
+/// All that were configured before this call.
 pub(crate) fn current(api: &Api) -> Arc<WebhookSnapshot> {
     let hooks = &api.hooks;
     let wanted = hooks.changes.load(Ordering::Acquire);

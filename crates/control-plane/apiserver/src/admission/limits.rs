@@ -9,7 +9,7 @@ use crate::status::{ApiError, ApiResult};
 use crate::verbs::call::Call;
 use crate::verbs::object;
 
-/// Where a pod is told what was filled in.
+/// The annotation of a pod with the values that were filled in.
 const NOTE: &str = "kubernetes.io/limit-ranger";
 
 fn ranges(call: &Call<'_>) -> Vec<Value> {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_told_in_upstreams_words() {
+    fn bounds_are_reported_in_upstreams_words() {
         let item = json!({"min": {"storage": "1Gi"}, "max": {"storage": "5Gi"}});
         let mut problems = Vec::new();
         let asks = |amount: &str| json!({"storage": amount});

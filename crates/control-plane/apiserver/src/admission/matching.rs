@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::verbs::selector::LabelSelector;
 
-/// A write, as rules look at it.
+/// A write, as rules match it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriteAttributes<'a> {
     pub(crate) operation: &'a str,

@@ -1,5 +1,5 @@
 //! Nothing is made in a namespace that is absent or on its way out, and the namespaces
-//! that the system stands on stay.
+//! that the system needs stay.
 
 use serde_json::Value;
 

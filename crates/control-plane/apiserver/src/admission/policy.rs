@@ -21,6 +21,8 @@ use crate::schemas::served::ServedKind;
 use crate::status::ApiResult;
 use crate::verbs::object;
 
+use param::ParamError;
+
 pub(super) use mutating::{Mutations, mutate};
 pub(super) use param::{ParamKind, ParamRef};
 pub(super) use typecheck::check_types;
@@ -101,7 +103,7 @@ struct Invocation<'h, R> {
 struct Misconfigured<'h> {
     policy: &'h str,
     binding: Option<&'h str>,
-    why: String,
+    why: ParamError,
 }
 
 /// Every policy that applies, and those that would if they were configured correctly. Failure
@@ -130,7 +132,7 @@ fn invocations<'h, R>(
         if !super::selected(attributes, &what.constraints, object, old)? {
             continue;
         }
-        let mut complain = |binding: Option<&'h str>, why: String| {
+        let mut complain = |binding: Option<&'h str>, why: ParamError| {
             if !what.fails_open {
                 wrong.push(Misconfigured { policy: &policy.name, binding, why });
             }

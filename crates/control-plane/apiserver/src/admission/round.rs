@@ -17,7 +17,7 @@ pub(super) struct MutationRound {
 pub(super) struct MutationRounds {
     pub(super) policies: MutationRound,
     pub(super) webhooks: MutationRound,
-    /// Somebody changed the object: there will be a second round.
+    /// The object was changed: there will be a second round.
     pub(super) changed: bool,
     pub(super) second: bool,
 }

@@ -19,41 +19,48 @@ pub(super) fn mutate(call: &Call<'_>, operation: Operation, pod: &mut Value) -> 
         Some(name) => match call.api.store.get(TABLE, name) {
             Some(entry) => entry.item.to_value(),
             None => {
-                let why = format!("pod rejected: RuntimeClass {name:?} not found");
-                return Err(forbidden(call, pod, &why));
+                let error = RuntimeClassError::NotFound(name.to_owned());
+                return Err(forbidden(call, pod, &error));
             }
         },
     };
-    complete(pod, &class).map_err(|why| forbidden(call, pod, &why))
+    complete(pod, &class).map_err(|error| forbidden(call, pod, &error))
 }
 
-fn forbidden(call: &Call<'_>, pod: &Value, why: &str) -> ApiError {
-    ApiError::forbidden_because(call.served.subject(object::name(pod)), why)
+/// Why a pod and its class do not go together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum RuntimeClassError {
+    #[error("pod rejected: RuntimeClass {0:?} not found")]
+    NotFound(String),
+    #[error("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")]
+    OtherOverhead,
+    #[error("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")]
+    OwnOverhead,
+    #[error(
+        "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {class}; pod.spec.nodeSelector[{key}] = {pod}"
+    )]
+    NodeSelector { key: String, class: String, pod: String },
 }
 
-/// Copies what the class adds to its pods, or says why the two do not go together.
-fn complete(pod: &mut Value, class: &Value) -> Result<(), String> {
+fn forbidden(call: &Call<'_>, pod: &Value, error: &RuntimeClassError) -> ApiError {
+    ApiError::forbidden_because(call.served.subject(object::name(pod)), error)
+}
+
+/// Copies what the class adds to its pods.
+fn complete(pod: &mut Value, class: &Value) -> Result<(), RuntimeClassError> {
     let fixed = class["overhead"].get("podFixed").filter(|fixed| !is_empty(fixed));
     match (pod["spec"].get("overhead").filter(|own| !is_empty(own)), fixed) {
         (Some(own), Some(fixed)) if own != fixed => {
-            return Err(
-                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-                    .to_owned(),
-            );
+            return Err(RuntimeClassError::OtherOverhead);
         }
-        (Some(_), None) => {
-            return Err(
-                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-                    .to_owned(),
-            );
-        }
+        (Some(_), None) => return Err(RuntimeClassError::OwnOverhead),
         (None, Some(fixed)) => pod["spec"]["overhead"] = fixed.clone(),
         (Some(_), Some(_)) | (None, None) => {}
     }
     place(pod, &class["scheduling"])
 }
 
-fn place(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
+fn place(pod: &mut Value, scheduling: &Value) -> Result<(), RuntimeClassError> {
     if let Some(labels) = scheduling["nodeSelector"].as_object().filter(|map| !map.is_empty()) {
         if !pod["spec"]["nodeSelector"].is_object() {
             pod["spec"]["nodeSelector"] = Value::Object(Map::new());
@@ -61,10 +68,8 @@ fn place(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
         for (key, value) in labels {
             let own = &mut pod["spec"]["nodeSelector"][key];
             if !own.is_null() && own != value {
-                let (theirs, own) = (text(value), text(own));
-                return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {theirs}; pod.spec.nodeSelector[{key}] = {own}"
-                ));
+                let (class, pod) = (text(value).to_owned(), text(own).to_owned());
+                return Err(RuntimeClassError::NodeSelector { key: key.clone(), class, pod });
             }
             *own = value.clone();
         }
@@ -131,7 +136,7 @@ mod tests {
                 "conflict: runtimeClass.scheduling.nodeSelector[disk] = fast; pod.spec.nodeSelector[disk] = slow",
             ),
         ] {
-            assert_eq!(complete(&mut pod.clone(), &class), Err(why.to_owned()), "{pod}");
+            assert_eq!(complete(&mut pod.clone(), &class).unwrap_err().to_string(), why, "{pod}");
         }
     }
 }

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_mounted_where_none_is_and_nobody_objects() {
+    fn a_token_is_mounted_where_none_is_unless_it_is_disabled() {
         let pod = json!({"spec": {"containers": [
             {"name": "a"}, {"name": "b", "volumeMounts": [{"name": "own", "mountPath": MOUNT}]},
         ]}});

@@ -28,7 +28,7 @@ use crate::status::{ApiError, ApiResult};
 #[derive(Debug)]
 pub(super) struct Webhook {
     name: String,
-    /// Tells it apart from others of the same name.
+    /// Distinguishes it from others of the same name.
     id: String,
     constraints: Constraints,
     conditions: Vec<Condition>,
@@ -211,9 +211,9 @@ async fn meant(
         Ok(true) => Ok(Some(seen)),
         Ok(false) => Ok(None),
         Err(_) if webhook.fails_open => Ok(None),
-        Err(text) => {
+        Err(error) => {
             let subject = attributes.call.served.subject(&attributes.name);
-            Err(ApiError::forbidden_because(subject, text))
+            Err(ApiError::forbidden_because(subject, error))
         }
     }
 }

@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::{RemoteDiscovery, RemoteGroup, TABLE, remotes};
 use crate::api::Api;
-use crate::outbound::{self, ResolveError};
+use crate::outbound::{self, ResolveError, SendError};
 use crate::verbs::item;
 use crate::verbs::object;
 
@@ -114,22 +114,39 @@ async fn probe(api: &Api, remote: &RemoteGroup) -> Result<RemoteDiscovery, Avail
     Ok(RemoteDiscovery { resources, v3, v2 })
 }
 
+/// Why a document of the other server cannot be had. The texts are whole: they are a part of the
+/// condition's message.
+#[derive(Debug, thiserror::Error)]
+enum DocumentError {
+    #[error(transparent)]
+    Route(#[from] ResolveError),
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    #[error("Get {url:?}: {error}")]
+    Send { url: String, error: SendError },
+    #[error("bad status from {url}: {code}")]
+    Status { url: String, code: u16 },
+    #[error("no JSON: {0}")]
+    NoJson(serde_json::Error),
+}
+
 /// A document of the other server, asked for as ourselves.
-async fn get(api: &Api, remote: &RemoteGroup, path: &str) -> Result<Value, String> {
-    let (route, authority) = remote.route(api).map_err(|error| error.to_string())?;
+async fn get(api: &Api, remote: &RemoteGroup, path: &str) -> Result<Value, DocumentError> {
+    let (route, authority) = remote.route(api)?;
     let url = format!("https://{authority}{path}");
     let request = Request::get(&url)
         .header(ACCEPT, "application/json")
         .header("x-remote-user", USER)
         .header("x-remote-group", auth::user::MASTERS)
-        .body(outbound::whole(""))
-        .map_err(|error| error.to_string())?;
-    let answer = api.outbound.exchange(&route, request, TIME, ANSWER_LIMIT).await;
-    let answer = answer.map_err(|error| format!("Get {url:?}: {error}"))?;
+        .body(outbound::whole(""))?;
+    let answer = match api.outbound.exchange(&route, request, TIME, ANSWER_LIMIT).await {
+        Ok(answer) => answer,
+        Err(error) => return Err(DocumentError::Send { url, error }),
+    };
     if !answer.status().is_success() {
-        return Err(format!("bad status from {url}: {}", answer.status().as_u16()));
+        return Err(DocumentError::Status { url, code: answer.status().as_u16() });
     }
-    serde_json::from_slice(answer.body()).map_err(|error| format!("no JSON: {error}"))
+    serde_json::from_slice(answer.body()).map_err(DocumentError::NoJson)
 }
 
 /// The condition `Available` of an APIService.
@@ -166,7 +183,7 @@ async fn write_condition(api: &Api, remote: &RemoteGroup, verdict: &Availability
         Ok(_) => {
             api.aggregation.changes.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         }
-        // Somebody changed it meanwhile, which rings.
+        // Another client changed it meanwhile, which triggers a new check.
         Err(store::WriteError::Conflict { .. } | store::WriteError::Closed) => {}
         Err(error) => warn!(error = %base::Chain(&error), "cannot write an API service"),
     }

@@ -21,7 +21,7 @@ use crate::http::respond::{self, HttpReply};
 use crate::http::websocket::Upgrade;
 use crate::status::{ApiError, ApiResult};
 
-/// Headers that are about one connection, and not about the request.
+/// Headers that concern one connection, and not the request.
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     HOST,
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_speaks_for_another_and_credentials_stay_here() {
+    fn clients_cannot_impersonate_and_credentials_stay_here() {
         let mut sent = HeaderMap::new();
         for (name, value) in [
             ("authorization", "Bearer secret"),

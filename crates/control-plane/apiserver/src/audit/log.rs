@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_goes() {
+    fn files_that_are_too_old_are_removed() {
         let time = |text: &str| text.parse::<Timestamp>().unwrap();
         let at = |text: &str| (time(text), PathBuf::from(text));
         let all =

@@ -16,7 +16,7 @@ use super::log::{Log, LogConfig};
 /// Events on their way to the file.
 const QUEUE: usize = 1000;
 
-/// Somebody who takes events in batches.
+/// A receiver of events in batches.
 pub trait AuditBackend: Send + Sync {
     /// Delivers an `EventList`, or says why not.
     fn deliver(
@@ -104,7 +104,7 @@ impl AuditBackends {
         }
     }
 
-    /// Events that reached nobody.
+    /// Events that were not delivered.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::http::negotiate::ResponseForm;
 use crate::http::respond::{self, HttpReply};
+use crate::http::verb::Verb;
 use crate::http::verb_result::{VerbResult, list_meta};
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::call::Call;
@@ -14,15 +15,14 @@ use crate::verbs::table;
 
 pub(crate) const TABLE: &str = "componentstatuses";
 
-pub(crate) fn answer(call: &Call<'_>, verb: &str) -> ApiResult<HttpReply> {
-    let store = call.api.store.health().map_err(|error| base::Chain(&error).to_string());
-    // Controllers and scheduler are part of this process, unless somebody else brings theirs.
-    let mut components = vec![component("etcd-0", store)];
+pub(crate) fn answer(call: &Call<'_>, verb: Verb) -> ApiResult<HttpReply> {
+    // Controllers and scheduler are part of this process, unless the user brings other ones.
+    let mut components = vec![component("etcd-0", call.api.store.health())];
     if !call.api.settings.runs_pods {
         components.push(component("controller-manager", Ok(())));
         components.push(component("scheduler", Ok(())));
     }
-    if verb == "get" {
+    if verb == Verb::Get {
         let mut found = components.into_iter().filter(|it| object::name(it) == call.path.name);
         let Some(component) = found.next() else {
             return Err(ApiError::not_found(call.served.subject(call.path.name)));
@@ -45,10 +45,13 @@ pub(crate) fn answer(call: &Call<'_>, verb: &str) -> ApiResult<HttpReply> {
     Ok(VerbResult::Status(StatusCode::OK, list).render(call))
 }
 
-fn component(name: &str, health: Result<(), String>) -> Value {
+fn component(name: &str, health: Result<(), store::Unhealthy>) -> Value {
     let condition = match health {
         Ok(()) => json!({"type": "Healthy", "status": "True", "message": "ok"}),
-        Err(error) => json!({"type": "Healthy", "status": "False", "error": error}),
+        Err(error) => {
+            let error = base::Chain(&error).to_string();
+            json!({"type": "Healthy", "status": "False", "error": error})
+        }
     };
     json!({
         "kind": "ComponentStatus", "apiVersion": "v1",

@@ -57,8 +57,21 @@ pub(crate) async fn answer(
     }
 }
 
+/// Why a check fails.
+#[derive(Debug, thiserror::Error)]
+enum HealthError {
+    #[error(transparent)]
+    Store(#[from] store::Unhealthy),
+    #[error("the catalog is not complete yet")]
+    Catalog,
+    #[error("not finished")]
+    Start,
+    #[error("process is shutting down")]
+    Stopping,
+}
+
 /// A named check and what is wrong, if anything.
-type Check = (&'static str, Result<(), String>);
+type Check = (&'static str, Result<(), HealthError>);
 
 /// The steps of a start under the names by which upstream reports them, in its order. Here they are one
 /// sequence, which is complete when the server is ready.
@@ -91,8 +104,8 @@ const START_STEPS: [&str; 25] = [
 ];
 
 fn checks(api: &Api, probe: &str) -> Vec<Check> {
-    let store = || api.store.health().map_err(|error| base::Chain(&error).to_string());
-    let when = |holds: bool, why: &str| if holds { Ok(()) } else { Err(why.to_owned()) };
+    let store = || api.store.health().map_err(HealthError::from);
+    let when = |holds: bool, error: HealthError| if holds { Ok(()) } else { Err(error) };
     let started = api.ready.load(Ordering::Acquire);
     let stopping = api.tasks.stop_signal().is_requested();
     // livez decides whether a supervisor restarts the process. An unreachable store is no reason for that:
@@ -101,13 +114,13 @@ fn checks(api: &Api, probe: &str) -> Vec<Check> {
     let mut checks: Vec<Check> = vec![("ping", Ok(())), ("log", Ok(())), ("etcd", etcd)];
     if probe == "readyz" {
         checks.push(("etcd-readiness", store()));
-        checks.push(("informer-sync", when(started, "the catalog is not complete yet")));
+        checks.push(("informer-sync", when(started, HealthError::Catalog)));
     }
     // A slow start is no reason to restart either.
-    let step = |name| (name, when(started || probe == "livez", "not finished"));
+    let step = |name| (name, when(started || probe == "livez", HealthError::Start));
     checks.extend(START_STEPS.map(step));
     if probe == "readyz" {
-        checks.push(("shutdown", when(!stopping, "process is shutting down")));
+        checks.push(("shutdown", when(!stopping, HealthError::Stopping)));
     }
     checks
 }
@@ -121,9 +134,9 @@ fn one(api: &Api, probe: &str, name: &str) -> HttpReply {
     match checks(api, probe).into_iter().find(|(known, _)| *known == name) {
         None => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
         Some((_, Ok(()))) => respond::text(StatusCode::OK, "ok"),
-        Some((_, Err(why))) => respond::text(
+        Some((_, Err(error))) => respond::text(
             StatusCode::INTERNAL_SERVER_ERROR,
-            format!("internal server error: {why}\n"),
+            format!("internal server error: {}\n", base::Chain(&error)),
         ),
     }
 }
@@ -139,9 +152,9 @@ fn all(api: &Api, probe: &str, query: &Query) -> HttpReply {
         }
         match result {
             Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
-            Err(why) => {
+            Err(error) => {
                 failed = true;
-                lines.push_str(&format!("[-]{name} failed: {why}\n"));
+                lines.push_str(&format!("[-]{name} failed: {}\n", base::Chain(&error)));
             }
         }
     }

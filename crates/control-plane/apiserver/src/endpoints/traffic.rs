@@ -42,7 +42,7 @@ struct RequestSeries {
     count: AtomicU64,
     /// From the first byte to the answer.
     took: DurationSums,
-    /// The same without waiting for a seat, which is what upstream's objectives are about.
+    /// The same without waiting for a seat, which is what upstream's objectives measure.
     served: DurationSums,
 }
 
@@ -182,7 +182,7 @@ impl Traffic {
             let labels = format!("code=\"{}\",{}", series.code, series.labels);
             page.line(name, &labels, series.count.load(Ordering::Relaxed) as f64);
         }
-        // Codes are not told apart here.
+        // Codes are not distinguished here.
         let alike = || {
             let alike = all.chunk_by(|a, b| a.labels == b.labels);
             alike.filter(|alike| !alike[0].labels.contains("verb=\"WATCH\""))
@@ -269,7 +269,7 @@ fn parts<'a>(target: &RouteTarget<'a>) -> [&'a str; 5] {
             };
             [path.group, path.version, path.resource, path.subresource, scope]
         }
-        // Paths are of clients' making, so they are not told apart.
+        // Paths are of clients' making, so they are not distinguished.
         RouteTarget::Discovery(_) | RouteTarget::Other(_) => ["", "", "", "", ""],
     }
 }

@@ -12,7 +12,8 @@ use crate::access::identity::{self, Transport};
 use crate::api::Api;
 use crate::http::body::RequestBody;
 use crate::http::respond::HttpReply;
-use crate::http::route::{self, ResourcePath};
+use crate::http::route::ResourcePath;
+use crate::http::verb::Verb;
 use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// The extension that serves a path outside of the API.
@@ -67,17 +68,17 @@ pub(crate) async fn call(
     if !group.versions().contains(&target.version) {
         return Err(ApiError::unknown_resource());
     }
-    let verb = match route::verb(&parts.method, target, false) {
+    let verb = match Verb::of(&parts.method, target, false) {
         Some(verb) => verb,
         // A PUT without a name: KubeVirt expands a machine that way.
-        None if parts.method == Method::PUT => "update",
+        None if parts.method == Method::PUT => Verb::Update,
         None => {
             return Err(ApiError::method_not_allowed());
         }
     };
     let below = target.below_name();
     let attributes = auth::Attributes {
-        verb,
+        verb: verb.as_str(),
         target: auth::AccessTarget::Resource(auth::ResourceRequest {
             group: target.group,
             version: target.version,

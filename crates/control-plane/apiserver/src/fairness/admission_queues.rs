@@ -13,16 +13,16 @@ use super::schedule::{Arrival, Limits, Queuing, Scheduler, SeatGrant};
 /// Where those wait aside who need no seat otherwise. No object has such a name.
 pub(super) const EXEMPT: &str = "exempt/";
 
-/// A seat, and the door at which it is handed back.
+/// A seat, and the queue to which it is released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Admission {
     slot: SeatGrant,
-    door: QueueId,
+    queue: QueueId,
 }
 
 impl Admission {
     pub(super) fn is_aside(&self) -> bool {
-        self.door == QueueId::Side
+        self.queue == QueueId::Side
     }
 }
 
@@ -37,7 +37,7 @@ enum QueueId {
 pub(super) enum QueueAdmission {
     Begins(Admission),
     Waits,
-    /// At the side door. The first of a crowd calls somebody who opens it.
+    /// In the side queue. The first request of a heavy flow starts the task that drains it.
     Aside {
         first: bool,
     },
@@ -51,21 +51,21 @@ pub(super) enum Opened<T> {
     /// Those who came in before are still there.
     Full,
     /// The heavy flow is gone, and so is the task that admitted its requests.
-    Nobody,
+    Empty,
 }
 
 #[derive(Debug)]
 pub(super) struct AdmissionQueues<T> {
     front: Scheduler<T>,
     side: Scheduler<T>,
-    /// Whether somebody opens the side door.
-    attended: bool,
+    /// Whether a task drains the side queue.
+    draining: bool,
 }
 
 impl<T> AdmissionQueues<T> {
     /// So many seats, and so many for whom comes in at the side.
     pub(super) fn new(seats: u32, aside: u32) -> Self {
-        Self { front: Scheduler::new(seats), side: Scheduler::new(aside), attended: false }
+        Self { front: Scheduler::new(seats), side: Scheduler::new(aside), draining: false }
     }
 
     /// Takes over new limits; returns who begins now.
@@ -79,34 +79,34 @@ impl<T> AdmissionQueues<T> {
         self.dispatch()
     }
 
-    /// Somebody of `flow`, which is a crowd or not, asks for `width` seats of `level`.
+    /// A request of `flow`, which is heavy or not, asks for `width` seats of `level`.
     pub(super) fn arrive(
         &mut self,
         level: &str,
         flow: u64,
         width: u32,
-        crowd: bool,
+        heavy: bool,
         ticket: impl FnOnce() -> T,
     ) -> QueueAdmission {
-        if crowd && self.side.has_queues(level) {
+        if heavy && self.side.has_queues(level) {
             return match self.side.wait(level, flow, width, ticket) {
                 Arrival::Refused(reason) => QueueAdmission::Refused(reason),
-                _ => QueueAdmission::Aside { first: !std::mem::replace(&mut self.attended, true) },
+                _ => QueueAdmission::Aside { first: !std::mem::replace(&mut self.draining, true) },
             };
         }
         match self.front.arrive(level, flow, width, ticket) {
             Arrival::Begins(slot) => {
-                QueueAdmission::Begins(Admission { slot, door: QueueId::Front })
+                QueueAdmission::Begins(Admission { slot, queue: QueueId::Front })
             }
             Arrival::Waits => QueueAdmission::Waits,
             Arrival::Refused(reason) => QueueAdmission::Refused(reason),
         }
     }
 
-    /// A request is over after `seconds`; returns who begins now. Nobody does at the side: the
-    /// door is opened from time to time.
+    /// A request is over after `seconds`; returns the requests that begin now. None of the side
+    /// queue does: that is drained from time to time.
     pub(super) fn finish(&mut self, seat: &Admission, seconds: f64) -> Vec<(T, Admission)> {
-        match seat.door {
+        match seat.queue {
             QueueId::Front => {
                 self.front.finish(&seat.slot, seconds);
                 self.dispatch()
@@ -118,9 +118,9 @@ impl<T> AdmissionQueues<T> {
         }
     }
 
-    /// Somebody who had this seat and gave it back takes it again, whether there is one or not.
+    /// A request that released this seat takes it again, whether there is one or not.
     pub(super) fn resume(&mut self, seat: &Admission) {
-        match seat.door {
+        match seat.queue {
             QueueId::Front => self.front.resume(&seat.slot),
             QueueId::Side => self.side.resume(&seat.slot),
         }
@@ -129,18 +129,18 @@ impl<T> AdmissionQueues<T> {
     /// Gives free seats to those who wait in front.
     pub(super) fn dispatch(&mut self) -> Vec<(T, Admission)> {
         let begun = self.front.dispatch().into_iter();
-        begun.map(|(ticket, slot)| (ticket, Admission { slot, door: QueueId::Front })).collect()
+        begun.map(|(ticket, slot)| (ticket, Admission { slot, queue: QueueId::Front })).collect()
     }
 
-    /// Opens the side door.
+    /// Admits requests of the side queue.
     pub(super) fn open(&mut self) -> Opened<T> {
         let begun = self.side.dispatch();
         if begun.is_empty() {
-            self.attended = self.side.waiting() > 0;
-            return if self.attended { Opened::Full } else { Opened::Nobody };
+            self.draining = self.side.waiting() > 0;
+            return if self.draining { Opened::Full } else { Opened::Empty };
         }
         let begun = begun.into_iter();
-        let admitted = |(ticket, slot)| (ticket, Admission { slot, door: QueueId::Side });
+        let admitted = |(ticket, slot)| (ticket, Admission { slot, queue: QueueId::Side });
         Opened::Begin(begun.map(admitted).collect())
     }
 
@@ -152,8 +152,8 @@ impl<T> AdmissionQueues<T> {
     pub(super) fn levels(&self) -> impl Iterator<Item = (&str, u32, u32, usize)> {
         self.front.levels().map(|(name, running, seats, waiting)| {
             let side = self.side.levels().find(|side| side.0 == name);
-            let (more, crowd) = side.map_or((0, 0), |side| (side.1, side.3));
-            (name, running + more, seats, waiting + crowd)
+            let (more, aside) = side.map_or((0, 0), |side| (side.1, side.3));
+            (name, running + more, seats, waiting + aside)
         })
     }
 }
@@ -163,13 +163,13 @@ mod tests {
     use super::super::schedule::Queuing;
     use super::*;
 
-    fn doors(seats: u32, aside: u32) -> AdmissionQueues<&'static str> {
+    fn queues(seats: u32, aside: u32) -> AdmissionQueues<&'static str> {
         let queuing = Some(Queuing { queues: 8, hand: 2, longest: 3 });
         let limits = |queuing| Limits { seats: 100, weight: 1.0, queuing };
-        let mut doors = AdmissionQueues::new(seats, aside);
+        let mut queues = AdmissionQueues::new(seats, aside);
         let levels = [("queues".into(), limits(queuing)), ("rejects".into(), limits(None))];
-        assert!(doors.configure(&levels.into()).is_empty());
-        doors
+        assert!(queues.configure(&levels.into()).is_empty());
+        queues
     }
 
     fn names(opened: Opened<&'static str>) -> Vec<(&'static str, Admission)> {
@@ -180,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_waits_while_others_pass() {
-        let mut it = doors(4, 1);
+    fn a_heavy_flow_waits_while_others_pass() {
+        let mut it = queues(4, 1);
         assert_eq!(it.arrive("queues", 1, 1, true, || "a"), QueueAdmission::Aside { first: true });
         assert_eq!(it.arrive("queues", 1, 1, true, || "b"), QueueAdmission::Aside { first: false });
         let QueueAdmission::Begins(quiet) = it.arrive("queues", 2, 1, false, || "quiet") else {
@@ -193,17 +193,24 @@ mod tests {
         assert_eq!(it.open(), Opened::Full, "it has one seat");
         assert!(it.finish(&quiet, 0.001).is_empty());
         assert_eq!(it.open(), Opened::Full, "that was another's");
-        assert!(it.finish(&begun[0].1, 0.001).is_empty(), "the door is opened, not left open");
+        assert!(
+            it.finish(&begun[0].1, 0.001).is_empty(),
+            "the side queue is drained only on request"
+        );
         let last = names(it.open());
         assert!(it.finish(&last[0].1, 0.001).is_empty());
-        assert_eq!(it.open(), Opened::Nobody);
+        assert_eq!(it.open(), Opened::Empty);
         assert_eq!(it.arrive("queues", 1, 1, true, || "c"), QueueAdmission::Aside { first: true });
-        assert_eq!(it.levels().map(|level| level.3).sum::<usize>(), 1, "who waits is counted");
+        assert_eq!(
+            it.levels().map(|level| level.3).sum::<usize>(),
+            1,
+            "waiting requests are counted"
+        );
     }
 
     #[test]
-    fn a_crowd_too_large_is_refused_and_levels_without_queues_have_no_side_door() {
-        let mut it = doors(4, 1);
+    fn a_flow_too_heavy_is_refused_and_levels_without_queues_have_no_side_queue() {
+        let mut it = queues(4, 1);
         let full = std::iter::from_fn(|| match it.arrive("queues", 1, 1, true, || "a") {
             QueueAdmission::Refused(reason) => Some(reason),
             _ => Some(""),

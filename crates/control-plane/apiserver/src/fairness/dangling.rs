@@ -53,7 +53,7 @@ async fn reconcile(api: &Api) -> bool {
         let Some(updated) = with_condition(&entry.item.to_value(), &levels, &now) else { continue };
         let path = format!("{PATH}/{}/status", object::name(&updated));
         let (code, answer) = call(api, Method::PUT, &path, Some(&updated)).await;
-        // A conflict means that the schema changed or is gone, and that an event tells of it.
+        // A conflict means that the schema changed or is gone, and that an event reports it.
         if !code.is_success() && code.as_u16() != 409 && code.as_u16() != 404 {
             written = false;
             let message = &answer["message"];

@@ -14,9 +14,9 @@ const MEMORY: f64 = 0.25;
 /// The part of one processor above which others would notice.
 const MUCH: f64 = 0.2;
 /// A flow counts as active if it sent a request within this time.
-const ABOUT: Duration = Duration::from_secs(1);
-/// So many flows are remembered before those that left are forgotten.
-const CROWD: usize = 64;
+const ACTIVE_WINDOW: Duration = Duration::from_secs(1);
+/// So many flows are kept before those that are no longer active are removed.
+const MANY_FLOWS: usize = 64;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Meters {
@@ -37,21 +37,21 @@ impl Meter {
         self.used * (-age / MEMORY).exp()
     }
 
-    fn is_about(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.asked) < ABOUT
+    fn is_active(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.asked) < ACTIVE_WINDOW
     }
 }
 
 impl Meters {
-    /// Somebody of this flow asks; says whether it has much while somebody else is about.
+    /// Counts a request; returns whether its flow is heavy while another flow is active.
     pub(super) fn ask(&mut self, flow: u64, now: Instant) -> bool {
-        if self.flows.len() >= CROWD && !self.flows.contains_key(&flow) {
-            self.flows.retain(|_, meter| meter.is_about(now));
+        if self.flows.len() >= MANY_FLOWS && !self.flows.contains_key(&flow) {
+            self.flows.retain(|_, meter| meter.is_active(now));
         }
         let meter = self.flows.entry(flow).or_insert(Meter { used: 0.0, since: now, asked: now });
         *meter = Meter { used: meter.used(now) + OVERHEAD, since: now, asked: now };
         meter.used > MUCH * MEMORY
-            && self.flows.iter().any(|(other, meter)| *other != flow && meter.is_about(now))
+            && self.flows.iter().any(|(other, meter)| *other != flow && meter.is_active(now))
     }
 
     /// A seat of this flow was used for so long.
@@ -69,7 +69,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_crowd_is_who_has_much_while_another_is_about() {
+    fn a_flow_is_heavy_while_another_is_active() {
         let start = Instant::now();
         let mut it = Meters::default();
         let mut now = start;
@@ -78,22 +78,22 @@ mod tests {
             it.ask(1, now);
             it.charge(1, 0.0005, now);
         }
-        assert!(!it.ask(1, now), "nobody else is there to notice");
-        assert!(!it.ask(2, now), "who asks once is none");
+        assert!(!it.ask(1, now), "no other flow is active");
+        assert!(!it.ask(2, now), "a flow with one request is not heavy");
         assert!(it.ask(1, now));
-        assert!(!it.clone().ask(1, now + ABOUT), "the other has left");
-        it.ask(2, now + ABOUT);
-        assert!(!it.ask(1, now + ABOUT), "what it had is long ago");
+        assert!(!it.clone().ask(1, now + ACTIVE_WINDOW), "the other is no longer active");
+        it.ask(2, now + ACTIVE_WINDOW);
+        assert!(!it.ask(1, now + ACTIVE_WINDOW), "its usage is long ago");
     }
 
     #[test]
-    fn who_left_is_forgotten() {
+    fn flows_that_are_no_longer_active_are_removed() {
         let mut now = Instant::now();
         let mut it = Meters::default();
-        for flow in 0..10 * CROWD as u64 {
+        for flow in 0..10 * MANY_FLOWS as u64 {
             it.ask(flow, now);
-            now += ABOUT / 10;
+            now += ACTIVE_WINDOW / 10;
         }
-        assert!(it.flows.len() <= CROWD, "{}", it.flows.len());
+        assert!(it.flows.len() <= MANY_FLOWS, "{}", it.flows.len());
     }
 }

@@ -93,6 +93,7 @@ fn schema(name: &str, level: &str, precedence: i64, by: Option<&str>, rule: Valu
     object("FlowSchema", name, spec)
 }
 
+#[expect(clippy::too_many_lines, reason = "a table: one entry for each FlowSchema")]
 fn schemas() -> Vec<Value> {
     const EVERYBODY: &[&str] = &["system:unauthenticated", "system:authenticated"];
     const LEASES: &str = "coordination.k8s.io";
@@ -104,6 +105,14 @@ fn schemas() -> Vec<Value> {
     let scheduler = everything(users(&["system:kube-scheduler"]));
     vec![
         schema("exempt", "exempt", 1, None, everything(groups(&["system:masters"]))),
+        // The cluster's own controllers are limited by their queues.
+        schema(
+            "sheaf-controllers",
+            "exempt",
+            3,
+            None,
+            everything(users(&auth::user::CONTROLLER_USERS)),
+        ),
         schema("catch-all", "catch-all", 10000, user, everything(groups(EVERYBODY))),
         schema(
             "probes",

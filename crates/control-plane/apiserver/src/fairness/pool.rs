@@ -12,12 +12,12 @@ use super::meter::Meters;
 /// Seats of one kind.
 #[derive(Debug)]
 pub(super) struct Pool {
-    pub(super) doors: Mutex<AdmissionQueues<oneshot::Sender<Admission>>>,
+    pub(super) queues: Mutex<AdmissionQueues<oneshot::Sender<Admission>>>,
     /// The usage of each flow, over the seats of both kinds.
     pub(super) meters: Arc<Mutex<Meters>>,
     /// The most that a request takes of a processor, in seconds.
     pub(super) dearest: f64,
-    /// Somebody who came in by the side has left.
+    /// A request that was admitted from the side queue has ended.
     pub(super) left: Notify,
     pub(super) refused: AtomicU64,
     /// How many may be elsewhere at once, without the seats that they had.
@@ -25,7 +25,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// So many seats, so many for a crowd, and no more than `limit`, which is also how many may
+    /// So many seats, so many for heavy flows, and at most `limit`, which is also how many may
     /// be elsewhere.
     pub(super) fn new(
         [seats, aside, limit]: [u32; 3],
@@ -34,7 +34,7 @@ impl Pool {
     ) -> Arc<Self> {
         let away = usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS);
         Arc::new(Self {
-            doors: Mutex::new(AdmissionQueues::new(seats.min(limit), aside.min(limit))),
+            queues: Mutex::new(AdmissionQueues::new(seats.min(limit), aside.min(limit))),
             meters: Arc::clone(meters),
             dearest,
             left: Notify::new(),
@@ -44,7 +44,7 @@ impl Pool {
     }
 
     pub(super) fn finish(&self, admission: &Admission, seconds: f64) {
-        let begun = self.doors.lock().finish(admission, seconds);
+        let begun = self.queues.lock().finish(admission, seconds);
         if admission.is_aside() {
             self.left.notify_one();
         }
@@ -53,30 +53,30 @@ impl Pool {
 
     /// Gives seats that are free to those who wait in front.
     pub(super) fn dispatch(&self) {
-        let begun = self.doors.lock().dispatch();
+        let begun = self.queues.lock().dispatch();
         self.begin(begun);
     }
 
-    /// Tells those whose turn it is. One who has gone gives the seat to the next.
+    /// Notifies the requests that are admitted. One that was closed passes the seat to the next.
     pub(super) fn begin(&self, mut begun: Vec<(oneshot::Sender<Admission>, Admission)>) {
         while let Some((waiting, admission)) = begun.pop() {
             if let Err(admission) = waiting.send(admission) {
-                begun.extend(self.doors.lock().finish(&admission, 0.0));
+                begun.extend(self.queues.lock().finish(&admission, 0.0));
             }
         }
     }
 }
 
-/// Opens the side door whenever all others had their turn, until the crowd is gone.
-pub(super) async fn attend(pool: Arc<Pool>) {
+/// Drains the side queue whenever all others had their turn, until the heavy flows are gone.
+pub(super) async fn drain_side_queue(pool: Arc<Pool>) {
     loop {
-        // Connections that something came in on are looked at meanwhile.
+        // Connections with new input are read meanwhile.
         tokio::task::yield_now().await;
-        let opened = pool.doors.lock().open();
+        let opened = pool.queues.lock().open();
         match opened {
             Opened::Begin(begun) => pool.begin(begun),
             Opened::Full => pool.left.notified().await,
-            Opened::Nobody => return,
+            Opened::Empty => return,
         }
     }
 }

@@ -109,7 +109,7 @@ impl FlowRules {
         schema.name.hash(&mut hash);
         match (schema.by, asked.what) {
             (FlowDistinguisher::User, _) => asked.user.name.hash(&mut hash),
-            // Not to be queued, but to see that one of them is a crowd to the others.
+            // Not to be queued, but to see that one of them is a heavy flow to the others.
             _ if schema.exempt => asked.user.name.hash(&mut hash),
             (FlowDistinguisher::Namespace, RequestKind::Resource { namespace, .. }) => {
                 namespace.hash(&mut hash)
@@ -159,7 +159,7 @@ impl PriorityLevel {
         let response = &limited["limitResponse"];
         let number = |value: &Value| usize::try_from(value.as_i64().unwrap_or(1)).unwrap_or(1);
         let queuing = (response["type"] == "Queue").then(|| Queuing {
-            // As many as anybody could tell apart; more would only take memory.
+            // As many as can have an effect; more would only take memory.
             queues: number(&response["queuing"]["queues"]).clamp(1, 1024),
             hand: number(&response["queuing"]["handSize"]).max(1),
             longest: number(&response["queuing"]["queueLengthLimit"]),
@@ -278,138 +278,4 @@ impl FlowSubject {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn usual() -> FlowRules {
-        let objects = super::super::objects::all();
-        let of = |kind: &str| {
-            objects.iter().filter(|object| object["kind"] == kind).cloned().collect::<Vec<_>>()
-        };
-        FlowRules::read(&of("FlowSchema"), &of("PriorityLevelConfiguration"))
-    }
-
-    #[test]
-    fn everybody_has_their_place() {
-        let rules = usual();
-        let all = "system:authenticated";
-        let get = |resource| RequestKind::Resource {
-            group: "",
-            resource,
-            subresource: "",
-            namespace: "n",
-        };
-        let lease = RequestKind::Resource {
-            group: "coordination.k8s.io",
-            resource: "leases",
-            subresource: "",
-            namespace: "kube-system",
-        };
-        let cluster = |resource| RequestKind::Resource {
-            group: "",
-            resource,
-            subresource: "",
-            namespace: "",
-        };
-        for (user, groups, verb, what, schema, level) in [
-            ("admin", &["system:masters", all][..], "get", get("pods"), "exempt", "exempt"),
-            (
-                "system:anonymous",
-                &["system:unauthenticated"],
-                "get",
-                RequestKind::Path("/healthz"),
-                "probes",
-                "exempt",
-            ),
-            (
-                "system:anonymous",
-                &["system:unauthenticated"],
-                "get",
-                RequestKind::Path("/api"),
-                "global-default",
-                "global-default",
-            ),
-            (
-                "system:node:a",
-                &["system:nodes", all],
-                "update",
-                cluster("nodes"),
-                "system-node-high",
-                "node-high",
-            ),
-            ("system:node:a", &["system:nodes", all], "get", get("pods"), "system-nodes", "system"),
-            (
-                "system:kube-scheduler",
-                &[all],
-                "update",
-                lease,
-                "system-leader-election",
-                "leader-election",
-            ),
-            (
-                "system:kube-controller-manager",
-                &[all],
-                "list",
-                get("pods"),
-                "kube-controller-manager",
-                "workload-high",
-            ),
-            (
-                "system:serviceaccount:kube-system:x",
-                &["system:serviceaccounts", all],
-                "list",
-                get("pods"),
-                "kube-system-service-accounts",
-                "workload-high",
-            ),
-            (
-                "system:serviceaccount:n:x",
-                &["system:serviceaccounts", all],
-                "list",
-                get("pods"),
-                "service-accounts",
-                "workload-low",
-            ),
-            ("jane", &[all], "list", get("pods"), "global-default", "global-default"),
-        ] {
-            let user = User::new(user, groups.iter().copied());
-            let (found, _) = rules.classify(&FlowAttributes { user: &user, verb, what }).unwrap();
-            assert_eq!((&*found.name, &*found.level), (schema, level), "{} {what:?}", user.name);
-        }
-    }
-
-    #[test]
-    fn flows_differ_by_what_their_schema_says() {
-        let rules = usual();
-        let flow = |user: &str, namespace| {
-            let user = User::new(user, ["system:authenticated"]);
-            let what =
-                RequestKind::Resource { group: "", resource: "pods", subresource: "", namespace };
-            rules.classify(&FlowAttributes { user: &user, verb: "get", what }).unwrap().1
-        };
-        assert_ne!(flow("jane", "n"), flow("joe", "n"));
-        assert_eq!(flow("jane", "n"), flow("jane", "m"));
-        let manager = "system:kube-controller-manager";
-        assert_ne!(flow(manager, "n"), flow(manager, "m"));
-    }
-
-    #[test]
-    fn seats_are_shared_as_upstream_shares_them() {
-        let limits = usual().limits(600);
-        let seats: Vec<(&str, u32)> =
-            limits.iter().map(|(name, limits)| (&**name, limits.seats)).collect();
-        assert_eq!(
-            seats,
-            [
-                ("catch-all", 13),
-                ("global-default", 49),
-                ("leader-election", 25),
-                ("node-high", 98),
-                ("system", 74),
-                ("workload-high", 98),
-                ("workload-low", 245),
-            ]
-        );
-        assert!(limits["catch-all"].queuing.is_none());
-    }
-}
+mod tests;

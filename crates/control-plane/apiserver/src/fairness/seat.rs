@@ -46,7 +46,7 @@ impl Seat {
     fn reacquire(&mut self) {
         self.pool.away.add_permits(1);
         if let Some(admission) = &self.admission {
-            self.pool.doors.lock().resume(admission);
+            self.pool.queues.lock().resume(admission);
         }
         self.since = Some(Instant::now());
     }
@@ -103,7 +103,7 @@ mod tests {
 
     fn place(fairness: &Fairness) -> FlowAssignment {
         let user = User::new("jane", ["system:authenticated"]);
-        fairness.place_path(&user, "post", "/api").unwrap()
+        fairness.assign_path(&user, "post", "/api").unwrap()
     }
 
     fn taken(fairness: &Fairness) -> u32 {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_elsewhere_lets_another_sit_and_sits_again() {
+    async fn a_request_that_waits_elsewhere_releases_its_seat_and_takes_it_again() {
         let fairness = Fairness::new(InFlight { reading: 1, writing: 1 });
         let place = place(&fairness);
         let first = fairness.enter(Some(&place), true, 1).await.unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_elsewhere_leaves_nothing_taken() {
+    async fn a_request_that_is_closed_elsewhere_leaves_no_seat_taken() {
         let fairness = Fairness::new(InFlight { reading: 1, writing: 1 });
         for _ in 0..3 {
             let seat = fairness.enter(Some(&place(&fairness)), true, 1).await.unwrap();

@@ -77,7 +77,7 @@ mod tests {
 
     async fn seat(fairness: &Fairness) -> Option<Seat> {
         let user = User::new("jane", ["system:authenticated"]);
-        let place = fairness.place_path(&user, "get", "/api").unwrap();
+        let place = fairness.assign_path(&user, "get", "/api").unwrap();
         fairness.enter(Some(&place), false, 1).await.unwrap()
     }
 
@@ -100,7 +100,7 @@ mod tests {
 
         let reply = seated(long(), seat(&fairness).await);
         tokio::time::sleep(SLOW_READER_TIMEOUT * 2).await;
-        assert_eq!(taken(&fairness), 0, "nobody asks for it");
+        assert_eq!(taken(&fairness), 0, "no client asks for it");
         drop(reply);
 
         let reply = seated(respond::text(StatusCode::OK, "short"), seat(&fairness).await);

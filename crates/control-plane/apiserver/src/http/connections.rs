@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -261,16 +262,30 @@ impl Drop for ConnectionSlot {
 }
 
 /// A socket with its slot: the connection counts as long as the socket exists, for instance as an
-/// upgraded stream.
-#[derive(Debug)]
+/// upgraded stream. It breaks off when the certificate of its client is revoked.
 pub(crate) struct CountedStream<S> {
     stream: S,
     _slot: Arc<ConnectionSlot>,
+    /// Nothing once it has resolved.
+    revoked: Option<BoxFuture<'static, ()>>,
+    broken: bool,
 }
 
 impl<S> CountedStream<S> {
-    pub(crate) fn new(stream: S, slot: Arc<ConnectionSlot>) -> Self {
-        Self { stream, _slot: slot }
+    /// `revoked` resolves when the connection is to end, if it ever is.
+    pub(crate) fn new(
+        stream: S,
+        slot: Arc<ConnectionSlot>,
+        revoked: Option<BoxFuture<'static, ()>>,
+    ) -> Self {
+        Self { stream, _slot: slot, revoked, broken: false }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.broken {
+            true => Err(io::ErrorKind::ConnectionAborted.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -280,6 +295,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // A connection is always being read from: this wakes those of watches and streams too.
+        if let Some(revoked) = &mut self.revoked
+            && revoked.as_mut().poll(context).is_ready()
+        {
+            (self.revoked, self.broken) = (None, true);
+        }
+        self.check()?;
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
@@ -290,6 +312,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.check()?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -306,6 +329,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check()?;
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 

@@ -1,7 +1,7 @@
 //! Reading JSON and YAML bodies without losing what strict validation needs to know.
 //!
 //! `serde_json::Value` keeps the last of two equal keys and forgets that there
-//! were two; clients that ask for strict validation want to be told, so the tree
+//! were two; clients that ask for strict validation expect a report, so the tree
 //! is built by a visitor of our own that remembers their paths.
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use serde_json::{Map, Number, Value};
 pub(crate) struct Parsed {
     pub value: Value,
     pub duplicates: Vec<String>,
-    /// The text it was read from, where its order can be told.
+    /// The text it was read from, where its order is known.
     pub source: Bytes,
 }
 
@@ -26,7 +26,7 @@ impl Parsed {
     }
 }
 
-/// Sorts complaints that end in a quoted path by where it stands in the text, as upstream
+/// Sorts complaints that end in a quoted path by its place in the text, as upstream
 /// finds them; a key that appears twice is noticed the second time.
 pub(crate) fn in_order(source: &[u8], problems: &mut [String]) {
     let notes = RefCell::new(DecodeNotes { all: Some(Vec::new()), ..DecodeNotes::default() });
@@ -81,7 +81,7 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Parsed, ParseError> {
 }
 
 /// Reads again, the last of two equal keys winning, if they are all that is wrong. Only
-/// the first of them is told; its place is a line, as upstream gives it.
+/// the first of them is reported; its place is a line, as upstream gives it.
 fn yaml_with_duplicates(text: &str, error: &serde_saphyr::Error) -> Result<Parsed, ParseError> {
     use serde_saphyr::{DuplicateKeyPolicy, Error};
     let Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
@@ -101,7 +101,7 @@ fn yaml_with_duplicates(text: &str, error: &serde_saphyr::Error) -> Result<Parse
 struct DecodeNotes {
     path: String,
     duplicates: Vec<String>,
-    /// Every path in its order, if somebody wants to know.
+    /// Every path in its order, if the caller needs them.
     all: Option<Vec<String>>,
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_tells_the_line_of_a_duplicate() {
+    fn yaml_reports_the_line_of_a_duplicate() {
         let parsed = yaml(b"\na: 1\nspec:\n  foo: 1\n  foo: 2\n").unwrap();
         assert_eq!(parsed.value, json!({"a":1,"spec":{"foo":2}}));
         let line = "yaml: unmarshal errors:\n  line 5: key \"foo\" already set in map";

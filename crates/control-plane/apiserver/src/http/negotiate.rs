@@ -6,6 +6,7 @@ use http::header::ACCEPT;
 use http::{HeaderMap, request};
 
 use crate::http::respond;
+use crate::http::verb::Verb;
 use crate::schemas::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
@@ -127,15 +128,15 @@ fn wanted(clause: &AcceptClause<'_>, offer: OfferedForms) -> Option<AcceptedForm
 pub(crate) fn of_request(
     parts: &request::Parts,
     served: &Arc<ServedKind>,
-    verb: &str,
+    verb: Verb,
 ) -> ApiResult<AcceptedForm> {
     let stored = served.verbs.len() > 1;
     let offer = OfferedForms { protobuf: !served.is_custom(), transforms: stored };
-    if verb == "watch" && is_websocket(parts) {
+    if verb == Verb::Watch && is_websocket(parts) {
         return Ok(AcceptedForm::JSON);
     }
     negotiate(&parts.headers, offer).ok_or_else(|| {
-        // Upstream looks at the type before it looks at the form, and words it otherwise.
+        // Upstream checks the type before the form, and words it otherwise.
         let accept = parts.headers.get(ACCEPT).and_then(|it| it.to_str().ok());
         if served.is_custom() || accept.is_some_and(|accept| accept.contains("as=")) {
             // Metadata and errors have a protobuf form, their objects have none.

@@ -361,7 +361,7 @@ mod tests {
     fn watch_list_needs_its_companions() {
         let good = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1";
         assert_eq!(watch(good).unwrap().initial_events, Some(true));
-        // Upstream does not ask for bookmarks, without which the end of them cannot be told.
+        // Upstream does not ask for bookmarks, without which their end cannot be recognized.
         assert!(watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan").is_ok());
         for bad in [
             "sendInitialEvents=true",

@@ -42,7 +42,7 @@ pub(crate) async fn indented(reply: HttpReply) -> HttpReply {
     HttpReply::from_parts(head, respond::full(Bytes::from(indent(&bytes))))
 }
 
-/// A small document that upstream indents for everybody.
+/// A small document that upstream indents for all clients.
 pub(crate) fn json(value: &Value) -> HttpReply {
     let bytes = Bytes::from(indent(value.to_string().as_bytes()));
     respond::reply(StatusCode::OK, "application/json", respond::full(bytes))

@@ -53,7 +53,7 @@ pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> HttpReply {
     reply(code, "text/plain; charset=utf-8", full(text.into()))
 }
 
-/// The answer to a path that nobody serves.
+/// The answer to a path that is not served.
 pub(crate) fn nowhere() -> HttpReply {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }

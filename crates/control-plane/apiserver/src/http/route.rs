@@ -1,13 +1,13 @@
-//! Parses a URL: which resource, which object, which verb.
+//! Parses a URL: which resource, which object, which subresource.
 //!
 //! Groups and kinds come and go with CustomResourceDefinitions, so paths are
 //! parsed, not matched against a routing table.
 
+use http::Uri;
 use http::uri::PathAndQuery;
-use http::{Method, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Characters besides letters and digits that stand for themselves in a path.
+/// Characters besides letters and digits that are not escaped in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b':')
@@ -173,28 +173,6 @@ fn rest_after(path: &str, count: usize) -> &str {
     rest
 }
 
-/// The verb of a resource request, as the authorizer and discovery name it.
-pub(crate) fn verb(
-    method: &Method,
-    target: &ResourcePath<'_>,
-    watch: bool,
-) -> Option<&'static str> {
-    let named = !target.name.is_empty();
-    Some(match *method {
-        Method::GET | Method::HEAD if target.watch_prefix || (!named && watch) => "watch",
-        // Upstream also honours ?watch=true on a single name.
-        Method::GET | Method::HEAD if named && watch && target.subresource.is_empty() => "watch",
-        Method::GET | Method::HEAD if named => "get",
-        Method::GET | Method::HEAD => "list",
-        Method::POST => "create",
-        Method::PUT if named => "update",
-        Method::PATCH if named => "patch",
-        Method::DELETE if named => "delete",
-        Method::DELETE => "deletecollection",
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn discovery_and_the_rest_are_told_apart() {
+    fn discovery_and_the_rest_are_distinguished() {
         assert_eq!(parse("/api"), RouteTarget::Discovery(Discovery::CoreVersions));
         assert_eq!(parse("/apis/"), RouteTarget::Discovery(Discovery::Groups));
         assert_eq!(parse("/apis/apps"), RouteTarget::Discovery(Discovery::Group("apps")));

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::pki::tls::{Peer, Tls};
+use auth::pki::tls::{PeerError, Tls};
+use auth::revocation::ClientCertificate;
 use base::{Tasks, clock};
 use http::{Request, Uri};
 use http_body_util::BodyExt as _;
@@ -17,10 +18,11 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use crate::access::identity::Transport;
+use crate::access::identity::{NetworkPeer, Transport};
 use crate::api::Api;
 use crate::extension::SourceAddress;
 use crate::http::activity::{ActiveBody, ConnectionActivity};
+use crate::http::body::RequestBody;
 use crate::http::connections::{ConnectionRefused, ConnectionSlot, CountedStream};
 use crate::http::websocket::Upgrade;
 
@@ -28,7 +30,7 @@ use crate::http::websocket::Upgrade;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same while the limits are reached and only clients with a certificate are kept.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// An idle connection that was told to close is dropped after this time.
+/// An idle connection that was asked to close is dropped after this time.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Refused connections are logged this often at most.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -148,43 +150,25 @@ struct Connection {
 impl Connection {
     async fn run(mut self, stream: TcpStream, from: SocketAddr) {
         let _ = stream.set_nodelay(true);
-        let timeout = if self.slot.is_probe() { PROBE_TIMEOUT } else { HANDSHAKE_TIMEOUT };
-        let handshake = tokio::time::timeout(timeout, self.acceptor.accept(stream)).await;
-        let stream = match handshake {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                debug!(%from, error = %base::Chain(&error), "TLS handshake failed");
-                return;
-            }
-            Err(_) => return,
-        };
+        let Some(stream) = self.shake_hands(stream, from).await else { return };
         let peer = self.peer(&stream);
         if let Err(refused) = self.slot.shake_hands(peer.is_some()) {
             debug!(%from, error = %refused, "connection refused");
             return;
         }
+        let certificate = peer.as_ref().map(|peer| peer.certificate.clone());
+        let revoked = certificate.and_then(|own| self.api.authenticator.until_revoked(own));
         let transport = Arc::new(Transport::Network(peer));
         let activity = ConnectionActivity::new();
-        let stream = CountedStream::new(stream, self.slot.clone());
+        let stream = CountedStream::new(stream, self.slot.clone(), revoked);
         let shared = Arc::new((self.api.clone(), transport, self.slot.clone()));
         let (requests, clients) = (activity.clone(), self.clients);
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let service = service_fn(move |request: Request<Incoming>| {
             let (shared, active) = (shared.clone(), requests.begin());
             async move {
                 let (api, transport, slot) = &*shared;
                 let has_token = request.headers().contains_key(http::header::AUTHORIZATION);
-                if request.headers().contains_key(http::header::UPGRADE) {
-                    let upgrade = hyper::upgrade::on(&mut request);
-                    request.extensions_mut().insert(Upgrade::new(upgrade));
-                }
-                if let ListenerClients::Browsers { home } = clients
-                    && request.uri().path() == "/"
-                {
-                    *request.uri_mut() = Uri::from_static(home);
-                }
-                request.extensions_mut().insert(SourceAddress(from));
-                let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-                let reply = api.handle(request, transport).await;
+                let reply = api.handle(received(request, from, clients), transport).await;
                 // Other than anonymous requests, these are refused if the token is not good.
                 if has_token && reply.status().is_success() {
                     slot.identify();
@@ -215,16 +199,52 @@ impl Connection {
         }
     }
 
-    fn peer(&self, stream: &tokio_rustls::server::TlsStream<TcpStream>) -> Option<Peer> {
-        let chain = stream.get_ref().1.peer_certificates()?;
-        match self.tls.peer(chain, clock::now()) {
-            Ok(peer) => Some(peer),
-            Err(error) => {
-                debug!(error = %base::Chain(&error), "client certificate names nobody");
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        from: SocketAddr,
+    ) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
+        let timeout = if self.slot.is_probe() { PROBE_TIMEOUT } else { HANDSHAKE_TIMEOUT };
+        match tokio::time::timeout(timeout, self.acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => Some(stream),
+            Ok(Err(error)) => {
+                debug!(%from, error = %base::Chain(&error), "TLS handshake failed");
                 None
             }
+            Err(_) => None,
         }
     }
+
+    fn peer(&self, stream: &tokio_rustls::server::TlsStream<TcpStream>) -> Option<NetworkPeer> {
+        let chain = stream.get_ref().1.peer_certificates()?;
+        let peer = self.tls.peer(chain, clock::now()).and_then(|peer| {
+            Ok(NetworkPeer { peer, certificate: ClientCertificate::of(&chain[0])? })
+        });
+        let failed = |error: PeerError| {
+            debug!(error = %base::Chain(&error), "client certificate names no user");
+        };
+        peer.map_err(failed).ok()
+    }
+}
+
+/// A request as its handler needs it: with the address of its client, and with the connection if it
+/// asks for another protocol.
+fn received(
+    mut request: Request<Incoming>,
+    from: SocketAddr,
+    clients: ListenerClients,
+) -> Request<RequestBody> {
+    if request.headers().contains_key(http::header::UPGRADE) {
+        let upgrade = hyper::upgrade::on(&mut request);
+        request.extensions_mut().insert(Upgrade::new(upgrade));
+    }
+    if let ListenerClients::Browsers { home } = clients
+        && request.uri().path() == "/"
+    {
+        *request.uri_mut() = Uri::from_static(home);
+    }
+    request.extensions_mut().insert(SourceAddress(from));
+    request.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
 /// Waits until a connection has closed; one that does nothing is not waited for.

@@ -22,7 +22,7 @@ pub(crate) enum Trust {
     System,
     /// A bundle of authorities, as PEM.
     Bundle(Arc<[u8]>),
-    /// Nobody has to: `insecureSkipTLSVerify`.
+    /// No authority is needed: `insecureSkipTLSVerify`.
     Anything,
 }
 
@@ -105,8 +105,8 @@ fn system_roots() -> Arc<RootCertStore> {
     ROOTS.get_or_init(load).clone()
 }
 
-/// Believes the authorities of a bundle, and each certificate that stands in it by itself:
-/// many who serve a webhook sign their certificate with its own key and give that as bundle.
+/// Trusts the authorities of a bundle, and each certificate in it by itself:
+/// many webhook servers sign their certificate with its own key and give that as bundle.
 #[derive(Debug)]
 struct Named {
     authorities: Arc<WebPkiServerVerifier>,
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// A certificate that nobody but itself vouches for, and no authority.
+    /// A self-signed certificate, and no authority.
     fn lonely() -> rcgen::Certificate {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params =

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_told_as_client_go_tells_them() {
+    fn refusals_are_reported_as_by_client_go() {
         let answer = |code: u16, body: &str| {
             let mut answer = Response::new(Bytes::from(body.to_owned()));
             *answer.status_mut() = StatusCode::from_u16(code).unwrap();

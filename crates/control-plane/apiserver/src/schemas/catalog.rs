@@ -62,7 +62,7 @@ impl Catalog {
             .max_by_key(|served| priority(&served.version))
     }
 
-    /// The answer to a path that no kind has. Upstream has nobody who could word it where
+    /// The answer to a path that no kind has. Upstream has no component that words it where
     /// there is no such group.
     pub(crate) fn nothing(&self, group: &str, version: &str) -> ApiResult<HttpReply> {
         if self.of(group, version).next().is_none() {

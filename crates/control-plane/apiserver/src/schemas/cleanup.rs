@@ -39,7 +39,7 @@ pub(crate) fn start(api: &Api, tasks: &Tasks) {
     });
 }
 
-/// One look at all definitions; whether some still wait for their instances to go.
+/// One pass over all definitions; whether some still wait for their instances to go.
 async fn pass(api: &Api) -> bool {
     let entries = refresh::entries(api, crd::TABLE);
     let mut waiting = false;
@@ -54,7 +54,7 @@ async fn pass(api: &Api) -> bool {
     waiting
 }
 
-/// Deletes the instances, and then lets the definition go. Whether it is done.
+/// Deletes the instances, and then releases the definition. Whether it is done.
 async fn finish_deletion(api: &Api, entry: &ObjectEntry, document: &Document) -> bool {
     let definition = entry.item.to_value();
     if !object::finalizers(&definition).contains(&crd::CLEANUP) {

@@ -156,8 +156,9 @@ async fn ask(
     objects: Vec<Value>,
 ) -> ApiResult<Vec<Value>> {
     let kind = review::kind_of(&objects);
-    let failed =
-        |why: String| ApiError::unclassified(format!("conversion webhook for {kind} {why}"));
+    let failed = |why: &dyn std::fmt::Display| {
+        ApiError::unclassified(format!("conversion webhook for {kind} {why}"))
+    };
     let Some(review_version) = webhook.version else {
         return Err(ApiError::unclassified("no supported conversion review versions"));
     };
@@ -165,6 +166,6 @@ async fn ask(
     let question = review::question(review_version, &uid, version, &objects);
     let asking = std::pin::pin!(webhook.hook.convert(api, &question, TIME));
     let answer = fairness::without_seat(asking).await;
-    let answer = answer.map_err(|error| failed(format!("failed: {error}")))?;
-    review::answer(review_version, &uid, version, &objects, answer).map_err(failed)
+    let answer = answer.map_err(|error| failed(&format_args!("failed: {error}")))?;
+    review::answer(review_version, &uid, version, &objects, answer).map_err(|error| failed(&error))
 }

@@ -1,8 +1,8 @@
 //! A kind that is made from one version of a CustomResourceDefinition.
 //!
 //! The definition's bytes are kept as the store holds them; the schema is parsed
-//! and its rules compiled on first use, so that sixty large definitions that nobody
-//! touches cost next to nothing.
+//! and its rules compiled on first use, so that sixty large definitions that no client
+//! uses cost next to nothing.
 
 mod envelope;
 

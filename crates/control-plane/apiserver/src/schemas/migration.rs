@@ -19,7 +19,7 @@ use crate::verbs::object;
 
 const TABLE: &str = "storageversionmigrations";
 const PATH: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
-/// After a failure of the store, look again.
+/// After a failure of the store, retry.
 const AGAIN: Duration = Duration::from_secs(30);
 
 pub(crate) fn start(api: &Api, tasks: &Tasks) {

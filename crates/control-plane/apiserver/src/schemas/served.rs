@@ -4,9 +4,10 @@
 //! CustomResourceDefinitions. Everything above this module treats them alike; the
 //! differences (how a body is cleaned, judged and shown) end here.
 
+mod view;
+
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kinds::{DefaultPropagation, NameRule, Resource, Scope};
 use schema::{FieldError, Schema};
 use serde_json::Value;
@@ -349,55 +350,6 @@ impl ServedKind {
             }
         }
     }
-
-    /// How a field selector reads a field; `None` if the field is not selectable.
-    pub(crate) fn selects(&self, field: &str) -> bool {
-        matches!(field, "metadata.name" | "metadata.namespace")
-            || match &self.origin {
-                KindOrigin::BuiltIn(row) => row.fields.iter().any(|(known, _)| *known == field),
-                KindOrigin::Custom(custom) => custom.selects(field),
-            }
-    }
-
-    pub(crate) fn field(&self, object: &Value, field: &str) -> String {
-        match (field, &self.origin) {
-            ("metadata.name", _) => object::name(object).to_owned(),
-            ("metadata.namespace", _) => object::namespace(object).to_owned(),
-            (_, KindOrigin::BuiltIn(row)) => row
-                .fields
-                .iter()
-                .find(|(known, _)| *known == field)
-                .map(|(_, read)| read(object))
-                .unwrap_or_default(),
-            (_, KindOrigin::Custom(custom)) => custom.field(object, field),
-        }
-    }
-
-    /// The columns of its table, as JSON `columnDefinitions`.
-    pub(crate) fn columns(&self) -> Vec<Value> {
-        match &self.origin {
-            KindOrigin::BuiltIn(row) => row
-                .printer
-                .columns
-                .iter()
-                .map(|column| {
-                    serde_json::json!({
-                        "name": column.name, "type": column.ty, "format": column.format,
-                        "priority": column.priority, "description": column.description,
-                    })
-                })
-                .collect(),
-            KindOrigin::Custom(custom) => custom.columns(),
-        }
-    }
-
-    /// The cells of one row.
-    pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
-        match &self.origin {
-            KindOrigin::BuiltIn(row) => (row.printer.cells)(object, now),
-            KindOrigin::Custom(custom) => custom.cells(object, now),
-        }
-    }
 }
 
 /// Roles and bindings are judged by the crate that enforces them.
@@ -413,26 +365,4 @@ fn rights(kind: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_new_object_has_an_empty_status_of_its_type() {
-        for (group, kind, expected) in [
-            ("storagemigration.k8s.io", "StorageVersionMigration", json!({})),
-            ("apps", "ReplicaSet", json!({"replicas": 0})),
-            ("networking.k8s.io", "Ingress", json!({"loadBalancer": {}})),
-        ] {
-            let row = kinds::builtin().iter().find(|row| row.group == group && row.kind == kind);
-            let served = ServedKind::built_in(row.unwrap());
-            let mut object = json!({
-                "apiVersion": served.api_version(), "kind": kind, "metadata": {"name": "x"},
-                "status": {"conditions": [{"type": "Mine"}]},
-            });
-            served.prepare_create(&mut object);
-            assert_eq!(object["status"], expected, "{kind}");
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
 //! APIService objects for the groups that this server serves itself, so that clients that
-//! look there see them as local and available.
+//! read them see them as local and available.
 
 use std::sync::Arc;
 

@@ -72,7 +72,7 @@ async fn all(api: &Api, objects: Vec<Value>) -> Result<(), BootstrapError> {
     each(api, objects, |api, object| async move { ensure(&api, &object).await }).await
 }
 
-/// Writes many at once: one sync covers them, and all cores judge them. Each is let go of when
+/// Writes many at once: one sync covers them, and all cores judge them. Each is freed when
 /// it is written, since memory that the start takes is hardly ever given back.
 async fn each<W>(
     api: &Api,
@@ -109,8 +109,12 @@ async fn persist(
     }
 }
 
-/// Creates an object unless it exists; some are kept equal to what we say.
+/// Creates an object unless it exists; some are kept equal to what we say, and roles get the rights
+/// that a later version adds.
 async fn ensure(api: &Api, object: &Value) -> Result<(), BootstrapError> {
+    if is_role_or_binding(object) {
+        return role(api, object).await;
+    }
     let collection = collection(api, object);
     let path = format!("{collection}/{}", object["metadata"]["name"].as_str().unwrap_or(""));
     let (code, live) = call(api, Method::GET, &path, None).await;
@@ -133,6 +137,11 @@ fn is_ours(object: &Value) -> bool {
     let kind = object["kind"].as_str();
     matches!(kind, Some("Endpoints" | "EndpointSlice" | "CustomResourceDefinition"))
         || object["metadata"]["name"] == "extension-apiserver-authentication"
+}
+
+fn is_role_or_binding(object: &Value) -> bool {
+    let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/'));
+    group.is_some_and(|(group, _)| group == auth::rbac::GROUP)
 }
 
 /// Whether everything in `part` is also in `whole`.
@@ -287,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_laid_over_what_others_added() {
+    fn own_fields_override_fields_that_others_added() {
         let mut live = json!({"metadata": {"name": "a", "finalizers": ["f"]},
             "spec": {"names": {"plural": "as", "listKind": "AList"}, "versions": [{"name": "v1"}]}});
         let wanted = json!({"metadata": {"name": "a"},

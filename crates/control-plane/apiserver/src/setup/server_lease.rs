@@ -121,6 +121,6 @@ mod tests {
         assert!(!is_expired(&lease, after(LEASE)));
         assert!(is_expired(&lease, after(LEASE + 1)));
         lease["metadata"]["labels"] = json!({});
-        assert!(!is_expired(&lease, after(LEASE + 1)), "somebody else's");
+        assert!(!is_expired(&lease, after(LEASE + 1)), "another program's");
     }
 }

@@ -48,7 +48,7 @@ impl ApiError {
         why: &str,
     ) -> Self {
         let message = format!("{} is forbidden: {why}", subject.quoted());
-        Self::new(code, reason, message).about(subject).causes(vec![json!({"message": why})])
+        Self::new(code, reason, message).with_details(subject).causes(vec![json!({"message": why})])
     }
 
     /// Policies that change objects could not; there is at least one complaint.
@@ -59,6 +59,6 @@ impl ApiError {
     ) -> Self {
         let message = complaints.first().cloned().unwrap_or_default();
         let causes = complaints.into_iter().map(|text| json!({"message": text})).collect();
-        Self::new(StatusCode::FORBIDDEN, reason, message).about(subject).causes(causes)
+        Self::new(StatusCode::FORBIDDEN, reason, message).with_details(subject).causes(causes)
     }
 }

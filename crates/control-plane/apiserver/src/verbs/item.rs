@@ -49,7 +49,7 @@ impl store::Shape for ObjectShape {
         _created: Revision,
     ) -> Item {
         Item::with_revision(&value, revision).unwrap_or_else(|| {
-            // Written by somebody else: bring it into our order first.
+            // Written by another program: bring it into our order first.
             let tree = serde_json::from_slice::<Value>(&value).unwrap_or(Value::Null);
             Item::with_revision(&encode(&tree), revision)
                 .expect("our own encoding always has metadata")

@@ -21,7 +21,7 @@ pub(crate) struct Selection {
     key_fields: FieldSelector,
     /// Terms that need the object itself.
     object_fields: FieldSelector,
-    /// The selectors look at content that a conversion webhook decides.
+    /// The selectors read content that a conversion webhook decides.
     converts: bool,
 }
 

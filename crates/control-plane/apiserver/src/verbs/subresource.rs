@@ -10,6 +10,7 @@ mod token;
 use crate::http::body::{self, Accepts, RequestBody};
 use crate::http::options::WriteOptions;
 use crate::http::respond::HttpReply;
+use crate::http::verb::Verb;
 use crate::schemas::served::Endpoint;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::call::Call;
@@ -18,7 +19,7 @@ use crate::verbs::write::{patch, update};
 
 pub(crate) async fn dispatch(
     call: &mut Call<'_>,
-    verb: &str,
+    verb: Verb,
     body: RequestBody,
 ) -> ApiResult<HttpReply> {
     let Some(sub) = call.served.subresource(call.path.subresource).cloned() else {
@@ -27,7 +28,7 @@ pub(crate) async fn dispatch(
         }
         return Err(ApiError::unknown_resource());
     };
-    if !sub.verbs.contains(&verb) {
+    if !verb.is_in(sub.verbs) {
         return Err(ApiError::method_not_allowed());
     }
     let reply = match sub.name {
@@ -38,7 +39,7 @@ pub(crate) async fn dispatch(
         "approval" => approval::answer(call, verb, body).await,
         "eviction" => eviction::answer(call, body).await,
         "binding" => binding::answer(call, body).await,
-        "ephemeralcontainers" | "resize" if verb == "get" => {
+        "ephemeralcontainers" | "resize" if verb == Verb::Get => {
             Ok(read::get(call).await?.render(call))
         }
         other => Err(unreachable_pod(call, other)),
@@ -60,26 +61,21 @@ fn unreachable_pod(call: &Call<'_>, subresource: &str) -> ApiError {
 }
 
 /// The options kind that errors name, by verb.
-fn options(call: &Call<'_>, verb: &str) -> ApiResult<WriteOptions> {
-    let kind = match verb {
-        "create" => "CreateOptions",
-        "update" => "UpdateOptions",
-        _ => "PatchOptions",
-    };
-    WriteOptions::parse(call.query, kind)
+fn options(call: &Call<'_>, verb: Verb) -> ApiResult<WriteOptions> {
+    WriteOptions::parse(call.query, verb.options_kind())
 }
 
 fn accepts(call: &Call<'_>) -> Accepts {
     if call.served.is_custom() { Accepts::Text } else { Accepts::All }
 }
 
-async fn status(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<HttpReply> {
-    if verb == "get" {
+async fn status(call: &mut Call<'_>, verb: Verb, body: RequestBody) -> ApiResult<HttpReply> {
+    if verb == Verb::Get {
         return Ok(read::get(call).await?.render(call));
     }
     let bytes = body::read(body).await?;
     let options = options(call, verb)?;
-    let answer = if verb == "update" {
+    let answer = if verb == Verb::Update {
         let parsed = body::parse(call.headers, &bytes, accepts(call))?;
         update::replace(call, parsed, &options, Endpoint::Status).await?
     } else {

@@ -24,7 +24,7 @@ pub(crate) fn include(query: &Query) -> Include {
     }
 }
 
-/// Refuses a wish for rows that nobody could fulfil.
+/// Refuses a wish for rows that cannot be fulfilled.
 pub(crate) fn check(query: &Query) -> ApiResult<()> {
     match query.get("includeObject") {
         None | Some("" | "None" | "Metadata" | "Object") => Ok(()),
@@ -111,7 +111,7 @@ fn build(
             row
         })
         .collect();
-    // Null, not empty, tells that they are the same as before.
+    // Null, not empty, means that they are the same as before.
     let definitions = columns.then(|| served.columns());
     json!({
         "kind": "Table",

@@ -1,7 +1,7 @@
 //! Watches: the current state if it was asked for, then every change in order.
 //!
 //! A feed pulls from the table's log when the connection is ready for more, so a slow
-//! client costs nobody anything; one that falls behind the log is told so and has to
+//! client costs other clients nothing; one that falls behind the log gets an error and has to
 //! list again. Events are sent as the bytes that are in memory anyway.
 
 mod encode;

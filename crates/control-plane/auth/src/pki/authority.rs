@@ -107,7 +107,7 @@ impl Authority {
                 self.next = Some(next);
                 let reason = Reason::AuthorityPrepared;
                 changes.push(PkiChange { file: self.place.next_file, reason });
-                // One that has ended already serves nobody while its successor waits.
+                // One that has expired is of no use while its successor waits.
                 if self.current.facts().not_after <= now {
                     self.switch(dir, changes)?;
                 }
@@ -234,7 +234,7 @@ fn generate(dir: &Path, place: &AuthorityFiles, now: Timestamp) -> Result<Pair, 
     let failed = |source| PkiError::Issue { subject: place.name.to_owned(), source };
     let key = KeyPair::generate().map_err(failed)?;
     // Generations must differ by name: a certificate names its issuer, and one made
-    // by the previous authority has to be told from one made by this.
+    // by the previous authority has to be distinguished from one made by this.
     let digest =
         aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &key.subject_public_key_info());
     let digits: String = digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,5 +1,5 @@
 //! The certificate of this node between members of etcd. etcd gives all rights to every holder of
-//! a certificate of its CA, so that CA is one of its own: it signs members, and nobody else.
+//! a certificate of its CA, so that CA is one of its own: it signs members only.
 //!
 //! Management nodes have the key of the CA and issue their own. A witness has not: it makes a
 //! request, which a management node signs, and stores the answer.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::PkiError;
 
-/// Creates the directory, or takes everybody else's rights to an existing one away.
+/// Creates the directory, or removes all other users' rights to an existing one.
 pub(super) fn make_directory(dir: &Path) -> Result<(), PkiError> {
     let failed = |source| PkiError::Directory { path: dir.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;

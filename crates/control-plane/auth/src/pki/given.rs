@@ -13,7 +13,7 @@ use super::pair::{PairError, certs_pem, parse_certs};
 use super::tls::Material;
 use super::{LEAF_LIFETIME, PkiError, ServingNames, files};
 
-/// Where to look.
+/// The paths of the files.
 #[derive(Debug, Clone)]
 pub struct GivenFiles {
     pub cert: PathBuf,
@@ -69,7 +69,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, GivenError>
     Ok(found)
 }
 
-/// Makes a certificate and its key that nobody but themselves vouches for, unless both files
+/// Makes a self-signed certificate and its key, unless both files
 /// are there. Says whether it did.
 pub fn ensure_self_signed(
     cert: &Path,

@@ -10,7 +10,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 
 /// Clocks of peers may be this much behind ours.
-const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+pub(crate) const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 
 /// From `BACKDATE` before `now` until `lifetime` after it, but never beyond `limit`.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ impl Lifetime {
         let start = self.now.saturating_sub(BACKDATE).unwrap_or(self.now);
         params.not_before = since_epoch(start);
         params.not_after = since_epoch(end);
-        // Unless told, rcgen derives it from the key, which a renewed certificate keeps.
+        // By default, rcgen derives it from the key, which a renewed certificate keeps.
         params.serial_number = Some(SerialNumber::from_slice(uuid::Uuid::new_v4().as_bytes()));
         params
     }
@@ -65,7 +65,7 @@ pub(super) fn server(
     serving(names, lifetime)?.signed_by(key, issuer).map(Into::into)
 }
 
-/// The same, signed by nobody else.
+/// The same, self-signed.
 pub(super) fn self_signed(
     key: &KeyPair,
     names: impl IntoIterator<Item = String>,

@@ -160,7 +160,7 @@ pub fn find_pinned(bundle: &str, pin: &str) -> Option<String> {
 }
 
 impl Pki {
-    /// Gives the node of this server its certificates: it needs nobody's approval.
+    /// Gives the node of this server its certificates: it needs no approval.
     pub fn issue_node(
         &self,
         files: &NodeFiles,

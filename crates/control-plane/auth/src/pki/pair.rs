@@ -76,7 +76,7 @@ impl CertificateFacts {
 }
 
 /// SHA-256 of an encoded SubjectPublicKeyInfo, in hexadecimal digits.
-pub(super) fn public_key_pin(public_key: &[u8]) -> String {
+pub(crate) fn public_key_pin(public_key: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, public_key);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -156,6 +156,11 @@ pub(super) fn parse_certs(text: &str) -> Result<Vec<CertificateDer<'static>>, Pa
     CertificateDer::pem_slice_iter(text.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(PairError::Pem)
+}
+
+/// The first certificate of a PEM text.
+pub fn first_der(text: &str) -> Result<CertificateDer<'static>, PairError> {
+    parse_certs(text)?.into_iter().next().ok_or(PairError::NoCertificate)
 }
 
 pub(super) fn certs_pem<'a>(

@@ -26,7 +26,7 @@ pub fn node_endpoint_name(node: &str) -> String {
 /// One that signs, by the names of upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signer {
-    /// `kubernetes.io/kube-apiserver-client`: anybody as a client.
+    /// `kubernetes.io/kube-apiserver-client`: any user as a client.
     Client,
     /// `kubernetes.io/kube-apiserver-client-kubelet`: a node as a client.
     KubeletClient,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_names_whom_it_was_asked_for() {
+    fn a_signed_certificate_names_the_requested_user() {
         let dir = tempfile::tempdir().unwrap();
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let (pki, _) = Pki::open(dir.path(), &crate::pki::ServingNames::default(), now).unwrap();

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use super::{PkiError, SHARED_FILES, files, find_pinned};
 
+const TOKEN_KEYS: &str = "service-account.pem";
+
 /// Why keys of a cluster are not taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedFileError {
@@ -46,6 +48,8 @@ pub fn store_shared(
             return Err(SharedFileError::OtherCa);
         }
         match files::read(&dir.join(file))? {
+            // Each server comes to have one of its own, and publishes it when it starts.
+            Some(_) if file == TOKEN_KEYS => {}
             Some(own) if own != *text => return Err(SharedFileError::Other { file }),
             Some(_) => {}
             None => fresh.push((file, text)),
@@ -80,6 +84,10 @@ mod tests {
         store_shared(two.path(), &pin, &keys).unwrap();
         store_shared(two.path(), &pin, &keys).unwrap();
         assert_eq!(read_shared(two.path()).unwrap(), keys);
+        // The key of tokens has changed since.
+        std::fs::write(two.path().join(TOKEN_KEYS), "changed").unwrap();
+        store_shared(two.path(), &pin, &keys).unwrap();
+        std::fs::write(two.path().join(TOKEN_KEYS), &keys[TOKEN_KEYS]).unwrap();
         // A server on those keys has the same CA.
         let (twin, _) = Pki::open(two.path(), &ServingNames::default(), now).unwrap();
         assert_eq!(twin.ca_pem(), pki.ca_pem());

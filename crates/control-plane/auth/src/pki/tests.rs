@@ -265,19 +265,6 @@ fn reading_alone_changes_nothing() {
 }
 
 #[test]
-fn rotated_token_keys_are_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let (mut pki, _) = open(dir.path(), 0);
-    let first = pki.service_account_keys().verifying()[0].clone();
-    pki.rotate_service_account_key().unwrap();
-    drop(pki);
-    let (pki, _) = open(dir.path(), 0);
-    let keys = pki.service_account_keys().verifying();
-    assert_eq!(keys.len(), 2);
-    assert_eq!(keys[1], first);
-}
-
-#[test]
 fn the_authority_decides_between_users_and_those_who_speak_for_them() {
     let dir = tempfile::tempdir().unwrap();
     let (pki, _) = open(dir.path(), 0);

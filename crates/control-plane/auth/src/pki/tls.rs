@@ -58,7 +58,7 @@ pub enum PeerError {
 pub enum Peer {
     /// A user, as named in it.
     User(User),
-    /// Somebody who may name the user in request headers. The name is theirs, not the user's.
+    /// A front proxy, which may name the user in request headers. The name is that of the proxy.
     FrontProxy { name: String },
 }
 
@@ -126,7 +126,7 @@ impl Tls {
         Self::with(Material::of(pki))
     }
 
-    /// TLS with certificates that somebody else looks after.
+    /// TLS with certificates that the caller maintains.
     pub fn with(material: Material) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let trust = Arc::new(Trust {
@@ -202,7 +202,7 @@ impl Tls {
     /// The identity in the certificates that a client presented in its handshake.
     ///
     /// Checks them again: a resumed session did not, and which authority signed
-    /// decides between a user and somebody who may speak for users.
+    /// decides between a user and a front proxy.
     pub fn peer(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Peer, PeerError> {
         let (cert, rest) = chain.split_first().ok_or(PeerError::NoCertificate)?;
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
@@ -210,7 +210,7 @@ impl Tls {
         let roots = self.trust.roots.load();
         if verified(roots.front_proxies.as_ref(), cert, rest, now).is_ok() {
             let name = common_name(cert)?;
-            // One that may not speak for others may still be somebody itself.
+            // One that is no front proxy may still be a user itself.
             if roots.front_proxy_names.is_empty() || roots.front_proxy_names.contains(&name) {
                 return Ok(Peer::FrontProxy { name });
             }

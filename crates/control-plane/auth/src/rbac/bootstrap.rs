@@ -1,6 +1,6 @@
 //! The roles and bindings that exist in every cluster from its first start.
 //!
-//! Names and rights are Kubernetes', because tools bind to them and tests look for
+//! Names and rights are Kubernetes', because tools bind to them and tests check for
 //! them; also those that nothing here runs as, since upstream's controllers may run here.
 //! Keep existing objects up to date with [`super::reconcile`].
 
@@ -53,11 +53,13 @@ pub fn objects() -> Vec<Value> {
     objects.extend(controller::cluster_roles());
     objects.extend(platform::cluster_roles());
     objects.extend(local::roles());
+    objects.extend(platform::roles());
     objects.extend(person::cluster_role_bindings());
     objects.extend(component::cluster_role_bindings());
     objects.extend(controller::cluster_role_bindings());
     objects.extend(platform::cluster_role_bindings());
     objects.extend(local::role_bindings());
+    objects.extend(platform::role_bindings());
     objects
 }
 

@@ -1,4 +1,4 @@
-//! Nobody may grant what they do not have: the checks on writing roles and bindings.
+//! No user may grant rights that they do not have: the checks on writing roles and bindings.
 //!
 //! Exempt are members of `system:masters`, those with the verb `escalate` on a role
 //! or `bind` on the role being bound, and changes that only help an object to be deleted.

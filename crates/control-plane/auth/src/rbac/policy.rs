@@ -1,5 +1,5 @@
 //! The policy in force: all roles and bindings, indexed by subject so that a
-//! decision looks only at the bindings that name the user or one of their groups.
+//! decision reads only the bindings that name the user or one of their groups.
 //!
 //! A [`Policy`] never changes. The watcher of roles and bindings builds a new one and swaps it in;
 //! building is linear in the number of objects.
@@ -57,7 +57,7 @@ impl Attributes<'_> {
 pub enum Decision {
     /// With the binding that allowed it.
     Allow(Arc<str>),
-    /// With what went wrong while looking, usually nothing.
+    /// With the errors of the evaluation, usually nothing.
     NoOpinion(String),
 }
 
@@ -97,7 +97,7 @@ type RoleRules = Arc<[PolicyRule]>;
 /// A binding as one of its subjects sees it.
 #[derive(Debug, Clone)]
 struct Grant {
-    /// Tells the grants of one binding from those of another.
+    /// Distinguishes the grants of one binding from those of another.
     binding: usize,
     reason: Arc<str>,
     rules: Result<RoleRules, Arc<RoleRefError>>,
@@ -297,7 +297,7 @@ pub fn full_authority() -> Vec<PolicyRule> {
     ]
 }
 
-/// The message of the `Forbidden` status for a request that nobody allowed.
+/// The message of the `Forbidden` status for a request that no authorizer allowed.
 /// `reason` is the text of [`Decision::NoOpinion`].
 pub fn forbidden_message(user: &User, attributes: &Attributes<'_>, reason: &str) -> String {
     let (user, verb) = (&user.name, attributes.verb);

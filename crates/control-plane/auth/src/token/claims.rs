@@ -8,7 +8,7 @@ use crate::user::{
     EXTRA_CREDENTIAL_ID, EXTRA_NODE_NAME, EXTRA_NODE_UID, EXTRA_POD_NAME, EXTRA_POD_UID, User,
 };
 
-/// An object by name and uid, so that a later one of the same name is told apart.
+/// An object by name and uid, so that a later one of the same name is distinguished.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectRef {
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -49,6 +49,9 @@ pub struct BoundClaims {
 pub struct Kubernetes {
     #[serde(default)]
     pub namespace: String,
+    /// A running machine, which upstream does not have.
+    #[serde(rename = "virtualmachineinstance", default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<ObjectRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<ObjectRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,7 +107,7 @@ impl<'de> Deserialize<'de> for Audiences {
     }
 }
 
-/// RFC 7519 allows fractions of a second; nobody needs them.
+/// RFC 7519 allows fractions of a second; they are not needed.
 fn whole_seconds<'de, D: Deserializer<'de>>(input: D) -> Result<i64, D::Error> {
     let number = serde_json::Number::deserialize(input)?;
     let whole = number.as_i64().or_else(|| {

@@ -1,8 +1,8 @@
 //! The keys of service-account tokens: one key that signs, and any number that only
-//! verify because tokens they signed are still about.
+//! verify because tokens they signed are still in use.
 //!
-//! Keys that we make are on P-256 (ES256). A key that somebody else made, as for a server
-//! that stands in for another, may be RSA as well (RS256).
+//! Keys that we make are on P-256 (ES256). A key that was made elsewhere, as for a server
+//! that replaces another, may be RSA as well (RS256).
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
@@ -52,8 +52,12 @@ impl KeyRing {
 
     fn new(signing: KeyPair, older: Vec<VerifyingKey>) -> Result<Self, KeyError> {
         let own = VerifyingKey::from_spki(&signing.subject_public_key_info())?;
-        let older = older.into_iter().filter(|key| key.id != own.id);
-        let verifying = std::iter::once(own.clone()).chain(older).collect();
+        let mut verifying = vec![own];
+        for key in older {
+            if verifying.iter().all(|known| known.id != key.id) {
+                verifying.push(key);
+            }
+        }
         Ok(Self { signing, verifying })
     }
 
@@ -83,10 +87,15 @@ impl KeyRing {
         Self::new(signing.ok_or(KeyError::NoPrivateKey)?, older)
     }
 
-    /// This ring with a fresh signing key; the present ones go on verifying.
-    pub fn rotated(&self) -> Result<Self, KeyError> {
-        let fresh = KeyPair::generate().map_err(KeyError::Private)?;
-        Self::new(fresh, self.verifying.clone())
+    /// A ring that signs with the key of `next`; the keys of this one only verify.
+    pub fn switched(&self, next: &Self) -> Result<Self, KeyError> {
+        next.with_verifying(self.verifying.clone())
+    }
+
+    /// A ring with the same signing key that verifies with these keys and no others.
+    pub fn with_verifying(&self, others: Vec<VerifyingKey>) -> Result<Self, KeyError> {
+        let key = KeyPair::try_from(self.signing.serialized_der()).map_err(KeyError::Private)?;
+        Self::new(key, others)
     }
 
     pub fn to_pem(&self) -> String {
@@ -100,7 +109,8 @@ impl KeyRing {
         &self.verifying
     }
 
-    pub(super) fn signing_id(&self) -> &str {
+    /// The ID of the signing key.
+    pub fn signing_id(&self) -> &str {
         &self.verifying[0].id
     }
 
@@ -153,7 +163,7 @@ impl VerifyingKey {
         Ok(Self { id, spki: spki.to_vec(), numbers })
     }
 
-    fn from_certificate(der: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn from_certificate(der: &[u8]) -> Result<Self, KeyError> {
         let (_, cert) = X509Certificate::from_der(der).map_err(|_| KeyError::Certificate)?;
         Self::from_spki(cert.public_key().raw)
     }
@@ -161,6 +171,11 @@ impl VerifyingKey {
     /// The key ID in the header of a token.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Its SubjectPublicKeyInfo.
+    pub(super) fn spki(&self) -> &[u8] {
+        &self.spki
     }
 
     pub(super) fn algorithm(&self) -> Algorithm {
@@ -185,7 +200,7 @@ impl VerifyingKey {
         }
     }
 
-    pub(super) fn decoding_key(&self) -> DecodingKey {
+    pub(crate) fn decoding_key(&self) -> DecodingKey {
         match &self.numbers {
             KeyNumbers::P256 { x, y } => {
                 let [x, y] = [x, y].map(|bytes| BASE64_URL_SAFE_NO_PAD.encode(bytes));
@@ -212,13 +227,22 @@ fn numbers(spki: &[u8]) -> Option<KeyNumbers> {
     Some(KeyNumbers::Rsa { modulus: plain(key.modulus), exponent: plain(key.exponent) })
 }
 
+/// The ID of the key that a token says to be signed with. Nothing is verified.
+pub fn key_id(token: &str) -> Option<String> {
+    jsonwebtoken::decode_header(token).ok()?.kid
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn fresh(ring: KeyRing) -> KeyRing {
+        ring.switched(&KeyRing::generate().unwrap()).unwrap()
+    }
+
     #[test]
     fn a_ring_survives_being_written_and_read() {
-        let ring = KeyRing::generate().unwrap().rotated().unwrap().rotated().unwrap();
+        let ring = fresh(fresh(KeyRing::generate().unwrap()));
         let read = KeyRing::parse(&ring.to_pem()).unwrap();
         assert_eq!(read.verifying(), ring.verifying());
         assert_eq!(read.verifying().len(), 3);
@@ -255,9 +279,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_invalid_key_is_refused() {
         assert!(matches!(KeyRing::parse(""), Err(KeyError::NoPrivateKey)));
-        let public = KeyRing::generate().unwrap().rotated().unwrap().to_pem();
+        let public = fresh(KeyRing::generate().unwrap()).to_pem();
         let public = public.split_inclusive("-----END PRIVATE KEY-----\n").nth(1).unwrap();
         assert!(matches!(KeyRing::parse(public), Err(KeyError::NoPrivateKey)));
         let other = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_right_is_not_believed() {
+    fn invalid_tokens_are_refused() {
         let (key, keys, id) = issuer();
         let required = BTreeMap::from([("team".to_owned(), "blue".to_owned())]);
         let strict = OidcConfig { required_claims: required, ..config() };

@@ -59,6 +59,7 @@ pub struct TokenGrant {
     pub expiration_seconds: i64,
     pub pod: Option<ObjectRef>,
     pub secret: Option<ObjectRef>,
+    pub machine: Option<ObjectRef>,
     /// The node alone, or that of the pod.
     pub node: Option<ObjectRef>,
     pub warn_after_seconds: Option<i64>,
@@ -152,6 +153,7 @@ impl ServiceAccountTokens {
             jti,
             kubernetes: Kubernetes {
                 namespace: grant.namespace.clone(),
+                machine: grant.machine.clone(),
                 node: grant.node.clone(),
                 pod: grant.pod.clone(),
                 secret: grant.secret.clone(),
@@ -189,7 +191,7 @@ impl ServiceAccountTokens {
         audiences: &[String],
         now: Timestamp,
     ) -> Result<Verified, TokenError> {
-        // Nothing in here is believed; it only tells whose token this claims to be.
+        // Nothing in here is trusted; it only names the account that the token claims to be of.
         let claimed: Value = jsonwebtoken::dangerous::insecure_decode_claims(token)
             .map_err(|_| TokenError::NotOurs)?;
         let issuer = claimed.get("iss").and_then(Value::as_str).unwrap_or_default();

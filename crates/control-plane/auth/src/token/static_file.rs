@@ -1,6 +1,6 @@
 //! Tokens from a file: `token,user,uid[,"group1,group2"]`, one per line, as in
 //! Kubernetes' `--token-auth-file`. A token leaves the file, the file is read again,
-//! and the token is good no more.
+//! and the token is no longer valid.
 
 use std::collections::HashMap;
 

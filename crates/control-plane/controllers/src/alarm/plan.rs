@@ -13,14 +13,50 @@ use virt::reason::NotReady;
 use virt::v1::VirtualMachine;
 
 use crate::condition;
-use crate::object::{list, name, namespace, text};
+use crate::longhorn::record::{BackupTargetFields, StorageNodeFields, VolumeFields};
+use crate::object::{self, is_deleting, name, namespace, read};
+use crate::record::condition::{condition, conditions, of_type};
+use crate::record::fields;
 use crate::vm_backup_schedule::BY_FAILURES;
+
+fields! {
+    struct ImageFields<'a> {
+        spec: ImageSpec<'a>,
+    }
+
+    struct ImageSpec<'a> {
+        display_name: &'a str,
+    }
+
+    /// A backup of a machine.
+    struct BackupFields<'a> {
+        spec: BackupSpec<'a>,
+        status: BackupStatus<'a>,
+    }
+
+    struct BackupSpec<'a> {
+        source: BackupSource<'a>,
+    }
+
+    struct BackupSource<'a> {
+        name: &'a str,
+    }
+
+    struct BackupStatus<'a> {
+        ready_to_use: bool,
+        error: BackupFault<'a>,
+    }
+
+    struct BackupFault<'a> {
+        message: &'a str,
+    }
+}
 
 /// Rebuilds after a restart of a host are over sooner.
 const COPIES_GRACE: Duration = Duration::from_secs(180);
 /// Longer than a server or a network needs to come back.
 const TARGET_GRACE: Duration = Duration::from_secs(120);
-/// A machine that starts passes through states that look like failures.
+/// A machine that starts passes through states that appear as failures.
 const MACHINE_GRACE: Duration = Duration::from_secs(60);
 const HOST_GRACE: Duration = Duration::from_secs(10);
 
@@ -144,7 +180,7 @@ pub(crate) fn findings(
     object: &Value,
     absent_hosts: &[String],
 ) -> Vec<AlarmFinding> {
-    if object["metadata"]["deletionTimestamp"].is_string() {
+    if is_deleting(object) {
         return Vec::new();
     }
     match subject {
@@ -165,9 +201,8 @@ pub(crate) fn is_absent(node: &Value) -> bool {
 }
 
 /// The message of a condition with this status.
-fn told<'a>(object: &'a Value, kind: &str, status: &str) -> Option<&'a str> {
-    let found = condition::find(list(object, "/status/conditions"), kind)?;
-    (text(found, "/status") == status).then(|| text(found, "/message"))
+fn message_of<'a>(object: &'a Value, kind: &str, status: &str) -> Option<&'a str> {
+    condition(object, kind).filter(|own| own.status == status).map(|own| own.message)
 }
 
 fn host(node: &Value) -> Option<AlarmFinding> {
@@ -175,8 +210,7 @@ fn host(node: &Value) -> Option<AlarmFinding> {
         return None;
     }
     let name = name(node);
-    let found = condition::find(list(node, "/status/conditions"), "Ready");
-    let why = found.map_or("", |own| text(own, "/message"));
+    let why = condition(node, "Ready").map_or("", |own| own.message);
     let alarm = critical("HostNotReady", format!("host {name} is not ready")).because(why);
     Some(alarm.remedy(format!("sheaf node show {name}")).after(HOST_GRACE))
 }
@@ -186,27 +220,22 @@ fn disks(node: &Value, absent_hosts: &[String]) -> Vec<AlarmFinding> {
     if absent_hosts.iter().any(|own| own == host) {
         return Vec::new();
     }
-    let all = node["status"]["diskStatus"].as_object().into_iter().flatten();
+    let all = read::<StorageNodeFields<'_>>(node).status.disk_status;
     let mut found: Vec<AlarmFinding> = Vec::new();
-    for (disk, status) in all {
-        let conditions = list(status, "/conditions");
-        let failed = |kind: &str| {
-            condition::find(conditions, kind).filter(|own| text(own, "/status") == "False")
-        };
-        let shown = match text(status, "/diskPath") {
-            "" => disk.as_str(),
-            path => path,
-        };
+    for (disk, status) in &all {
+        let failed =
+            |kind: &str| of_type(&status.conditions, kind).filter(|own| own.status == "False");
+        let shown = if status.path.is_empty() { disk } else { status.path };
         let remedy = format!("kubectl -n longhorn-system describe nodes.longhorn.io {host}");
         if let Some(why) = failed("Ready") {
             let summary = format!("disk {shown} of host {host} cannot be used");
-            let alarm = critical("DiskFailed", summary).because(text(why, "/message"));
+            let alarm = critical("DiskFailed", summary).because(why.message);
             found.push(alarm.remedy(remedy));
         } else if let Some(why) = failed("Schedulable")
-            && text(why, "/reason") == "DiskPressure"
+            && why.reason == "DiskPressure"
         {
             let summary = format!("disk {shown} of host {host} is almost full");
-            let alarm = warning("DiskFull", summary).because(text(why, "/message"));
+            let alarm = warning("DiskFull", summary).because(why.message);
             found.push(alarm.remedy(remedy));
         }
     }
@@ -218,17 +247,15 @@ fn disks(node: &Value, absent_hosts: &[String]) -> Vec<AlarmFinding> {
 
 fn volume(volume: &Value, absent_hosts: &[String]) -> Vec<AlarmFinding> {
     let name = name(volume);
-    let claim = text(volume, "/status/kubernetesStatus/pvcName");
-    let shown = match claim {
+    let status = read::<VolumeFields<'_>>(volume).status;
+    let claim = status.kubernetes_status;
+    let shown = match claim.pvc_name {
         "" => format!("volume {name}"),
-        claim => {
-            let space = text(volume, "/status/kubernetesStatus/namespace");
-            format!("volume {name} (claim {space}/{claim})")
-        }
+        own => format!("volume {name} (claim {}/{own})", claim.namespace),
     };
     let remedy = format!("sheaf volume status {name}");
     let mut found = Vec::new();
-    match text(volume, "/status/robustness") {
+    match status.robustness {
         "faulted" => {
             let alarm = critical("VolumeFaulted", format!("{shown} has no usable copy"));
             found.push(alarm.remedy(remedy.clone()).after(HOST_GRACE));
@@ -240,8 +267,12 @@ fn volume(volume: &Value, absent_hosts: &[String]) -> Vec<AlarmFinding> {
         }
         _ => {}
     }
-    if let Some(why) = told(volume, "SnapshotsIntact", "False") {
+    if let Some(why) = message_of(volume, "SnapshotsIntact", "False") {
         let alarm = critical("SnapshotDamaged", format!("a snapshot of {shown} is damaged"));
+        found.push(alarm.because(why).remedy(remedy.clone()));
+    }
+    if let Some(why) = message_of(volume, "MetadataIntact", "False") {
+        let alarm = critical("MetadataDamaged", format!("files of {shown} are damaged"));
         found.push(alarm.because(why).remedy(remedy));
     }
     found
@@ -260,9 +291,9 @@ fn machine(object: &Value) -> Option<AlarmFinding> {
         "ErrorPvcNotFound" | "ErrorDataVolumeNotFound" => "lacks a disk",
         "ErrImagePull" | "ImagePullBackOff" => "has an image that cannot be fetched",
         "Running" => {
-            let ready = condition::find(list(object, "/status/conditions"), "Ready")?;
-            let is_stuck = text(ready, "/status") == "False"
-                && text(ready, "/reason") == NotReady::NotResponding.as_str();
+            let ready = condition(object, "Ready")?;
+            let is_stuck =
+                ready.status == "False" && ready.reason == NotReady::NotResponding.as_str();
             if !is_stuck {
                 return None;
             }
@@ -270,11 +301,11 @@ fn machine(object: &Value) -> Option<AlarmFinding> {
         }
         _ => return None,
     };
-    let conditions = list(object, "/status/conditions");
+    let conditions = conditions(object);
     let why = ["Failure", "PodScheduled", "Synchronized", "Ready"].iter().find_map(|kind| {
-        let own = condition::find(conditions, kind)?;
-        let is_bad = text(own, "/status") == if *kind == "Failure" { "True" } else { "False" };
-        Some(text(own, "/message")).filter(|why| is_bad && !why.is_empty())
+        let own = of_type(&conditions, kind)?;
+        let is_bad = own.status == if *kind == "Failure" { "True" } else { "False" };
+        Some(own.message).filter(|why| is_bad && !why.is_empty())
     });
     let alarm = critical("MachineFailing", format!("machine {space}/{name} {what}"));
     let alarm = alarm.because(why.unwrap_or_default());
@@ -284,16 +315,16 @@ fn machine(object: &Value) -> Option<AlarmFinding> {
 fn image(image: &Value) -> Vec<AlarmFinding> {
     let (space, name) = (namespace(image), name(image));
     let remedy = format!("kubectl -n {space} describe virtualmachineimages.harvesterhci.io {name}");
-    let shown = match text(image, "/spec/displayName") {
+    let shown = match read::<ImageFields<'_>>(image).spec.display_name {
         "" => name,
         shown => shown,
     };
     let mut found = Vec::new();
-    if let Some(why) = told(image, "Intact", "False") {
+    if let Some(why) = message_of(image, "Intact", "False") {
         let alarm = critical("ImageDamaged", format!("image {space}/{shown} is damaged"));
         found.push(alarm.because(why).remedy(remedy.clone()));
     }
-    if let Some(why) = told(image, "RetryLimitExceeded", "True") {
+    if let Some(why) = message_of(image, "RetryLimitExceeded", "True") {
         let alarm = warning("ImageFailed", format!("image {space}/{shown} was not imported"));
         found.push(alarm.because(why).remedy(remedy));
     }
@@ -301,24 +332,24 @@ fn image(image: &Value) -> Vec<AlarmFinding> {
 }
 
 fn backup_target(target: &Value) -> Option<AlarmFinding> {
-    let is_set = !text(target, "/spec/backupTargetURL").is_empty();
-    let is_away = target["status"]["available"] == false;
-    if !(is_set && is_away) {
+    let BackupTargetFields { spec, status } = read(target);
+    if spec.url.is_empty() || status.available != Some(false) {
         return None;
     }
-    let why = told(target, "Unavailable", "True").unwrap_or_default();
+    let why = message_of(target, "Unavailable", "True").unwrap_or_default();
     let alarm = warning("BackupTargetUnavailable", "the backup target cannot be reached".into());
     let remedy = "kubectl get settings.harvesterhci.io backup-target -o yaml";
     Some(alarm.because(why).remedy(remedy).after(TARGET_GRACE))
 }
 
 fn backup(backup: &Value) -> Option<AlarmFinding> {
-    let why = text(backup, "/status/error/message");
-    if why.is_empty() || backup["status"]["readyToUse"] == true {
+    let BackupFields { spec, status } = read(backup);
+    let why = status.error.message;
+    if why.is_empty() || status.ready_to_use {
         return None;
     }
     let (space, name) = (namespace(backup), name(backup));
-    let machine = text(backup, "/spec/source/name");
+    let machine = spec.source.name;
     let summary = format!("backup {space}/{name} of machine {machine} failed");
     let alarm = warning("BackupFailed", summary).because(why);
     Some(alarm.remedy(format!("kubectl -n {space} delete vmbackup {name}, and make a new one")))
@@ -326,9 +357,9 @@ fn backup(backup: &Value) -> Option<AlarmFinding> {
 
 /// A schedule that suspended itself. Of one that a user suspended, the user knows.
 fn backup_schedule(schedule: &Value) -> Option<AlarmFinding> {
-    let found = condition::find(list(schedule, "/status/conditions"), "BackupSuspend")?;
-    let is_by_failures = ["/reason", "/message"].iter().any(|own| text(found, own) == BY_FAILURES);
-    if text(found, "/status") != "True" || !is_by_failures {
+    let found = condition(schedule, "BackupSuspend")?;
+    let is_by_failures = [found.reason, found.message].contains(&BY_FAILURES);
+    if found.status != "True" || !is_by_failures {
         return None;
     }
     let (space, name) = (namespace(schedule), name(schedule));
@@ -339,14 +370,14 @@ fn backup_schedule(schedule: &Value) -> Option<AlarmFinding> {
 }
 
 fn upgrade(upgrade: &Value) -> Option<AlarmFinding> {
-    let found = condition::find(list(upgrade, "/status/conditions"), "Completed")?;
-    let is_latest = upgrade["metadata"]["labels"][LATEST_LABEL] == "true";
-    let has_failed = text(found, "/status") == "False" && text(found, "/reason") == "Failed";
+    let found = condition(upgrade, "Completed")?;
+    let is_latest = object::label(upgrade, LATEST_LABEL) == Some("true");
+    let has_failed = found.status == "False" && found.reason == "Failed";
     if !(is_latest && has_failed) {
         return None;
     }
     let alarm = warning("UpgradeFailed", "the upgrade of the cluster failed".into());
-    Some(alarm.because(text(found, "/message")).remedy("sheaf upgrade status"))
+    Some(alarm.because(found.message).remedy("sheaf upgrade status"))
 }
 
 #[cfg(test)]

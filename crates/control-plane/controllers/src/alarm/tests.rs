@@ -37,7 +37,7 @@ async fn an_alarm_is_raised_kept_and_deleted_with_its_cause() {
 }
 
 #[tokio::test]
-async fn what_may_pass_by_itself_is_waited_for() {
+async fn temporary_failures_are_waited_for() {
     let fake = Fake::new();
     fake.create("/nodes", "", json!({"metadata": {"name": "a"}}));
     let reconciler = AlarmReconciler::new(fake.client());

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{
-    annotation, entries, is_deleting, is_merged, name, namespace, text, uid, version,
-};
+use crate::object::{annotation, is_deleting, is_merged, name, namespace, read, uid, version};
+use crate::record::service::ServiceFields;
+use crate::record::{self, fields};
 
 /// The condition of a service that says whether its address is announced.
 const ANNOUNCED: &str = "Announced";
@@ -48,7 +48,7 @@ pub(super) enum AnnouncementChange {
     },
 }
 
-/// An address that somebody uses.
+/// An address in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct UsedAddress {
     address: Ipv4Addr,
@@ -63,7 +63,7 @@ struct UsedAddress {
 enum ExternalRoute {
     /// The pool says so.
     Declared,
-    /// No node has an interface in its subnet, so that nobody could be asked for it there.
+    /// No node has an interface in its subnet, so that no host could be asked for it there.
     NoSubnet,
 }
 
@@ -78,20 +78,44 @@ impl ExternalRoute {
     }
 }
 
+fields! {
+    struct BalancerFields<'a> {
+        spec: BalancerSpec<'a>,
+    }
+
+    struct BalancerSpec<'a> {
+        workload_type: &'a str,
+    }
+
+    struct PoolFields<'a> {
+        status: PoolStatus<'a>,
+    }
+
+    struct PoolStatus<'a> {
+        /// Addresses, with the load balancer that has each.
+        allocated: BTreeMap<&'a str, &'a str>,
+    }
+}
+
+/// Whether a load balancer is one of the cluster and not of machines.
+fn is_of_cluster(balancer: &Value) -> bool {
+    read::<BalancerFields<'_>>(balancer).spec.workload_type == "cluster"
+}
+
 /// Addresses that pools have given to load balancers of machines. Only administrators and this
 /// platform write pools; the address in a Service is a request only.
 fn used(state: &AnnouncementState) -> Vec<UsedAddress> {
     let users: BTreeSet<String> = state
         .balancers
         .iter()
-        .filter(|own| !is_deleting(own) && text(own, "/spec/workloadType") != "cluster")
+        .filter(|own| !is_deleting(own) && !is_of_cluster(own))
         .map(|own| format!("{}/{}", namespace(own), name(own)))
         .collect();
     let mut all = Vec::new();
     for pool in &state.pools {
         let is_declared = annotation(pool, announcement::ANNOUNCEMENT) == Some("external");
-        for (address, user) in entries(pool, "/status/allocated") {
-            let user = user.as_str().unwrap_or_default().to_owned();
+        for (address, user) in read::<PoolFields<'_>>(pool).status.allocated {
+            let user = user.to_owned();
             if let Ok(address) = address.parse()
                 && users.contains(&user)
             {
@@ -107,7 +131,7 @@ fn used(state: &AnnouncementState) -> Vec<UsedAddress> {
     all
 }
 
-/// Whether there is no address to look after.
+/// Whether there is no address to manage.
 pub(super) fn is_idle(state: &AnnouncementState) -> bool {
     state.leases.is_empty() && used(state).is_empty()
 }
@@ -127,7 +151,7 @@ pub(super) fn plan(state: &AnnouncementState, now: Timestamp) -> Vec<Announcemen
     let mut load: BTreeMap<&str, usize> =
         state.nodes.iter().map(|node| (name(node), 0_usize)).collect();
     for lease in &state.leases {
-        *load.entry(text(lease, "/spec/holderIdentity")).or_default() += 1;
+        *load.entry(record::lease::lease(lease).holder_identity).or_default() += 1;
     }
     let announced: Vec<&UsedAddress> = used.iter().filter(|own| own.external.is_none()).collect();
     for own in &announced {
@@ -157,7 +181,7 @@ fn is_silent(state: &AnnouncementState, lease: &str) -> bool {
     state.unchanged.get(lease).is_some_and(|time| *time >= HANDOVER)
 }
 
-/// Assigns an address to a node, and the change of the lease that tells it.
+/// Assigns an address to a node, and the change of the lease that announces it.
 fn assign<'a>(
     state: &'a AnnouncementState,
     address: Ipv4Addr,
@@ -190,7 +214,7 @@ fn assign<'a>(
         announcement::ANNOUNCE_ON: chosen.unwrap_or_default(),
     }}});
     if let Some(chosen) = chosen.filter(|_| is_free || is_expired) {
-        let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default() + 1;
+        let transitions = record::lease::lease(lease).lease_transitions + 1;
         patch["spec"] = json!({
             "holderIdentity": chosen, "acquireTime": time, "renewTime": null,
             "leaseTransitions": transitions,
@@ -211,9 +235,9 @@ fn patch_lease(lease: &Value, mut patch: Value) -> Option<AnnouncementChange> {
     Some(AnnouncementChange::PatchLease { name: name(lease).to_owned(), patch })
 }
 
-/// The lease of an address that nobody uses goes once nobody announces it.
+/// The lease of an unused address is deleted once no node announces it.
 fn retire(state: &AnnouncementState, lease: &Value) -> Option<AnnouncementChange> {
-    let is_held = !text(lease, "/spec/holderIdentity").is_empty();
+    let is_held = !record::lease::lease(lease).holder_identity.is_empty();
     if is_held && !is_silent(state, name(lease)) {
         let patch = json!({"metadata": {"annotations": {announcement::ANNOUNCE_ON: ""}}});
         return patch_lease(lease, patch);
@@ -232,11 +256,12 @@ fn service_status(
 ) -> Option<AnnouncementChange> {
     let is_own = |service: &&Value| {
         format!("{}/{}", namespace(service), name(service)) == own.user
-            && text(service, "/spec/loadBalancerIP") == own.address.to_string()
+            && read::<ServiceFields<'_>>(service).spec.load_balancer_ip == own.address.to_string()
     };
     let service = state.services.iter().find(is_own)?;
     let address = own.address.to_string();
-    let shown = text(service, "/status/loadBalancer/ingress/0/ip") == address;
+    let before = read::<ServiceFields<'_>>(service).status.address();
+    let shown = before == address;
     let lease = find(state, own.address).and_then(AnnouncementLease::read);
     let holder = lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default();
     let is_renewed = lease.as_ref().is_some_and(|lease| !lease.renewed.is_empty());
@@ -263,7 +288,7 @@ fn service_status(
     if condition.status == "True" || is_taken_over {
         let ingress = json!([{"ip": address, "ipMode": "VIP"}]);
         patch["status"]["loadBalancer"] = json!({"ingress": ingress});
-    } else if !text(service, "/status/loadBalancer/ingress/0/ip").is_empty() {
+    } else if !before.is_empty() {
         patch["status"]["loadBalancer"] = json!({"ingress": null});
     }
     (!is_merged(service, &patch)).then(|| AnnouncementChange::Status {

@@ -21,7 +21,7 @@ fn node(name: &str, ready: &str) -> Value {
     })
 }
 
-/// A cluster with one load balancer, whose address is held by `holder`, if anybody has its lease.
+/// A cluster with one load balancer, whose address is held by `holder`, if any node has its lease.
 fn cluster(nodes: &[&str], lease: Option<(&str, &str)>) -> AnnouncementState {
     let leases = lease.map(|(holder, renewed)| {
         let address = ADDRESS.parse().unwrap();
@@ -70,7 +70,7 @@ fn an_address_moves_when_its_holder_has_stopped() {
     };
     let null = Value::Null;
     for (what, state, expected) in [
-        ("nobody has it", cluster(&["a", "b"], None), Some((json!("a"), json!("a")))),
+        ("no node has it", cluster(&["a", "b"], None), Some((json!("a"), json!("a")))),
         ("the holder renews", cluster(&["a", "b"], Some(("b", "t"))), None),
         (
             "it has been given back",
@@ -102,7 +102,7 @@ fn an_address_moves_when_its_holder_has_stopped() {
     ] {
         assert_eq!(written(&state), expected, "{what}");
     }
-    // The lease was deleted by somebody while it was held.
+    // The lease was deleted by another client while it was held.
     let mut state = cluster(&["a"], None);
     state.unchanged.insert(LEASE.into(), Duration::from_secs(1));
     assert_eq!(written(&state), None);
@@ -126,7 +126,7 @@ fn many_addresses_are_spread_over_nodes() {
 }
 
 #[test]
-fn a_lease_goes_when_nobody_uses_and_nobody_announces_its_address() {
+fn a_lease_goes_when_its_address_is_neither_used_nor_announced() {
     for (holder, silence, is_deleted) in
         [("a", Duration::ZERO, false), ("a", HANDOVER, true), ("", Duration::ZERO, true)]
     {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub(super) const NAMESPACE: &str = "default";
 pub(super) const NAME: &str = "kubernetes";
 
-/// The API servers of management nodes that are ready. None if no node tells where its server is,
+/// The API servers of management nodes that are ready. None if no node reports where its server is,
 /// as in a cluster with one, and none if no node is ready: then clients may as well try them all.
 pub(super) fn servers(nodes: &[Value]) -> BTreeSet<SocketAddr> {
     let is_server = |node: &&Value| {

@@ -3,14 +3,16 @@
 //! One machine at a time, and only one that makes hosts more even. A machine that was moved lately
 //! stays where it is, so that nothing moves to and fro.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::condition;
-use crate::object::{annotation, list, name, namespace, text, uid};
+use crate::object::{annotation, is_deleting, name, namespace, read, uid};
+use crate::record::instance::InstanceFields;
+use crate::record::node::{NodeFields, NodeSpec, TaintFields};
 use crate::vmi::requests::requests;
 
 /// Hosts whose shares of used memory differ by less are even enough, in thousandths.
@@ -59,35 +61,35 @@ pub(super) struct Move {
 }
 
 /// Whether new machines may be placed on a host.
-fn is_usable(node: &Value) -> bool {
-    let keeps_away = |taint: &Value| text(taint, "/effect") != "PreferNoSchedule";
+fn is_usable(node: &Value, spec: &NodeSpec<'_>) -> bool {
+    let keeps_away = |taint: &TaintFields<'_>| taint.effect != "PreferNoSchedule";
     condition::is(node, "Ready", "True")
-        && node["spec"]["unschedulable"] != true
-        && !list(node, "/spec/taints").iter().any(keeps_away)
+        && !spec.unschedulable
+        && !spec.taints.iter().any(keeps_away)
 }
 
 fn memory_of(instance: &Value) -> i64 {
     requests(instance).get("memory").map_or(0, types::Quantity::units)
 }
 
-fn is_over(instance: &Value) -> bool {
-    matches!(text(instance, "/status/phase"), "Succeeded" | "Failed")
-}
-
 pub(super) fn hosts(nodes: &[Value], instances: &[Value]) -> Vec<HostMemory> {
-    let used = |node: &str| {
-        let own = instances.iter().filter(|own| text(own, "/status/nodeName") == node);
-        own.filter(|own| !is_over(own)).map(memory_of).sum()
-    };
-    let usable = nodes.iter().filter(|node| is_usable(node));
-    usable
-        .map(|node| {
-            let allocatable = crate::object::quantity(node, "/status/allocatable/memory");
-            let (name, used) = (name(node).to_owned(), used(name(node)));
-            HostMemory { name, allocatable: allocatable.map_or(0, |own| own.units()), used }
+    let mut used: BTreeMap<&str, i64> = BTreeMap::new();
+    for instance in instances {
+        let status = read::<InstanceFields<'_>>(instance).status;
+        if !status.is_over() {
+            *used.entry(status.node_name).or_default() += memory_of(instance);
+        }
+    }
+    let host = |node| {
+        let NodeFields { spec, status } = read(node);
+        let allocatable = status.allocatable.memory.amount().map_or(0, |own| own.units());
+        (is_usable(node, &spec) && allocatable > 0).then(|| HostMemory {
+            name: name(node).to_owned(),
+            allocatable,
+            used: used.get(name(node)).copied().unwrap_or_default(),
         })
-        .filter(|host| host.allocatable > 0)
-        .collect()
+    };
+    nodes.iter().filter_map(host).collect()
 }
 
 /// Instances that can be moved without harm. `moved` are the uids of those that this process moved lately.
@@ -96,30 +98,31 @@ pub(super) fn candidates(
     moved: &BTreeSet<String>,
     now: Timestamp,
 ) -> Vec<Candidate> {
-    let was_moved = |own: &Value| {
-        let end: Option<Timestamp> = text(own, "/status/migrationState/endTimestamp").parse().ok();
+    let was_moved = |end: &str| {
+        let end: Option<Timestamp> = end.parse().ok();
         end.is_some_and(|end| now.duration_since(end) < REST)
     };
-    let is_movable = |own: &&Value| {
-        text(own, "/status/phase") == "Running"
+    let is_movable = |own: &Value, fields: &InstanceFields<'_>| {
+        fields.status.phase == "Running"
             && condition::is(own, "LiveMigratable", "True")
             && !condition::is(own, "Paused", "True")
-            && own["metadata"]["deletionTimestamp"].is_null()
+            && !is_deleting(own)
             && annotation(own, BALANCE) != Some("false")
-            && text(own, "/spec/evictionStrategy") != "None"
-            && !was_moved(own)
+            && fields.spec.eviction_strategy != "None"
+            && !was_moved(fields.status.migration_state.end_timestamp)
             && !moved.contains(uid(own))
     };
-    let movable = instances.iter().filter(is_movable);
-    movable
-        .map(|own| Candidate {
+    let candidate = |own| {
+        let fields: InstanceFields<'_> = read(own);
+        is_movable(own, &fields).then(|| Candidate {
             namespace: namespace(own).to_owned(),
             name: name(own).to_owned(),
             uid: uid(own).to_owned(),
-            host: text(own, "/status/nodeName").to_owned(),
+            host: fields.status.node_name.to_owned(),
             memory: memory_of(own),
         })
-        .collect()
+    };
+    instances.iter().filter_map(candidate).collect()
 }
 
 /// The move that leaves the fullest and the emptiest host most even.
@@ -155,7 +158,7 @@ pub(super) fn best_move(hosts: &[HostMemory], candidates: &[Candidate]) -> Optio
 
 /// Whether a migration is under way.
 pub(super) fn is_active(migration: &Value) -> bool {
-    !matches!(text(migration, "/status/phase"), "Succeeded" | "Failed")
+    !read::<InstanceFields<'_>>(migration).status.is_over()
 }
 
 /// The migration for a move.

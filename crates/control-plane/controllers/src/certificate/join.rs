@@ -67,33 +67,8 @@ pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
         "witness" => WITNESS_ROLE,
         _ => return deny(format!("token {token} has the role {role:?}, which is not supported")),
     };
-    if !is_node_name(name) {
-        return deny(format!(
-            "{name:?} cannot be the name of a node: at most 63 lower-case letters, digits, '-' and \
-             '.'; choose another with --node-name"
-        ));
-    }
-    if let Some(only) = entry(secret, NODE_NAME).filter(|only| only != name) {
-        return deny(format!(
-            "token {token} is for the node {only:?}, not for {name:?}; use --node-name {only}, or \
-             create another token: sheaf token create --node {name}"
-        ));
-    }
-    if facts.node.is_some_and(|node| recorded_key(node) != Some(key)) {
-        return deny(name_taken(name));
-    }
-    if let Some(other) = facts.node.and_then(|node| other_role(node, role_label)) {
-        return deny(format!(
-            "node {name:?} is a {other}; remove it first, sheaf node remove {name}, and join with \
-             another --data-dir"
-        ));
-    }
-    if let Some(other) = facts.witness.filter(|own| role_label == WITNESS_ROLE && *own != name) {
-        return deny(format!(
-            "the cluster has a witness, the node {other:?}: a second one would not vote, since an \
-             even number of voters outlives no more failures. Add a management node instead, sheaf \
-             token create --role management, or remove the other first: sheaf node remove {other}"
-        ));
+    if let Some(message) = objection(facts, secret, role_label) {
+        return deny(message);
     }
     let (used, joining) = (list(secret, USED_BY), list(secret, JOINING));
     let own = format!("{name}={key}");
@@ -120,6 +95,38 @@ pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
     JoinStep::Reserve(patch(secret, &[(JOINING, all.join(","))]))
 }
 
+/// Why no machine may join under the name of the request with this token.
+fn objection(facts: &JoinFacts<'_>, secret: &Secret, role_label: &str) -> Option<String> {
+    let JoinFacts { token, name, key, .. } = *facts;
+    if !is_node_name(name) {
+        return Some(format!(
+            "{name:?} cannot be the name of a node: at most 63 lower-case letters, digits, '-' and \
+             '.'; choose another with --node-name"
+        ));
+    }
+    if let Some(only) = entry(secret, NODE_NAME).filter(|only| only != name) {
+        return Some(format!(
+            "token {token} is for the node {only:?}, not for {name:?}; use --node-name {only}, or \
+             create another token: sheaf token create --node {name}"
+        ));
+    }
+    if facts.node.is_some_and(|node| recorded_key(node) != Some(key)) {
+        return Some(name_taken(name));
+    }
+    if let Some(other) = facts.node.and_then(|node| other_role(node, role_label)) {
+        return Some(format!(
+            "node {name:?} is a {other}; remove it first, sheaf node remove {name}, and join with \
+             another --data-dir"
+        ));
+    }
+    let other = facts.witness.filter(|own| role_label == WITNESS_ROLE && *own != name)?;
+    Some(format!(
+        "the cluster has a witness, the node {other:?}: a second one would not vote, since an \
+             even number of voters survives no more failures. Add a management node instead, sheaf \
+             token create --role management, or remove the other first: sheaf node remove {other}"
+    ))
+}
+
 /// The role of an existing node if it differs from the requested one; joining again cannot change a
 /// role, since a worker holds no keys of the cluster and a witness runs no machines.
 fn other_role(node: &Node, wanted: &str) -> Option<&'static str> {
@@ -138,7 +145,7 @@ pub(super) fn may_renew(node: Option<&Node>, key: &str) -> bool {
     node.is_some_and(|node| recorded_key(node).is_none_or(|recorded| recorded == key))
 }
 
-/// A token of somebody else's joins whom its rights allow, but nobody takes a name over.
+/// A token of another user joins the nodes that its rights allow, but takes over no name.
 fn other_key(facts: &JoinFacts<'_>) -> JoinStep {
     let recorded = facts.node.and_then(recorded_key);
     if recorded.is_some_and(|recorded| recorded != facts.key) {
@@ -278,7 +285,7 @@ mod tests {
             let message = denial(decide(token.as_ref(), name, node));
             assert!(message.contains(part), "{message}");
         }
-        // A node that was not joined has no key, and is nobody's to take.
+        // A node that was not joined has no key, and its name cannot be taken over.
         let message = denial(decide(Some(&worker(&[])), "n1", Some(&node(None))));
         assert!(message.contains("another machine is the node"), "{message}");
     }

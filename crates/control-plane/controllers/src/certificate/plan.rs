@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{CertificateAsk, ReviewedRequest};
+use super::{CertificateAsk, ReviewedRequest, SignerError};
 
 const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const NODE_SERVING: &str = "kubernetes.io/kubelet-serving";
@@ -26,7 +26,7 @@ pub(super) enum CertificateStep {
 /// The requester of a node's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeClaim {
-    /// Somebody who is not that node yet.
+    /// A requester that is not that node yet.
     New,
     /// The node itself, once more.
     Own,
@@ -34,7 +34,7 @@ pub(super) enum NodeClaim {
     OwnEndpoint,
 }
 
-/// The parts of a request that a signer looks at, decoded.
+/// The parts of a request that a signer examines, decoded.
 #[derive(Debug)]
 pub(super) struct Parts {
     request: String,
@@ -75,7 +75,7 @@ fn is(object: &Value, kind: &str) -> bool {
 /// the reason of a refusal.
 pub(super) fn step(
     object: &Value,
-    reviewed: &Result<Option<ReviewedRequest>, String>,
+    reviewed: &Result<Option<ReviewedRequest>, SignerError>,
 ) -> CertificateStep {
     let signed = object["status"]["certificate"].as_str().is_some_and(|text| !text.is_empty());
     if signed || is(object, "Denied") || is(object, "Failed") {
@@ -83,9 +83,11 @@ pub(super) fn step(
     }
     match (reviewed, is(object, "Approved")) {
         (Ok(None), _) | (Err(_), false) => CertificateStep::Nothing,
-        (Err(message), true) => CertificateStep::Refuse { message: message.clone() },
+        (Err(error), true) => {
+            CertificateStep::Refuse { message: base::Chain(&**error).to_string() }
+        }
         (Ok(Some(_)), true) => CertificateStep::Sign,
-        // Only nodes get theirs without anybody looking.
+        // Only nodes get theirs without a manual approval.
         (Ok(Some(asked)), false) => {
             let is_own = object["spec"]["username"] == asked.common_name.as_str();
             let claim = match object["spec"]["signerName"].as_str() {
@@ -180,7 +182,7 @@ mod tests {
         };
         let fits = Ok(Some(asked.clone()));
         let considered = |claim| CertificateStep::Consider { reviewed: asked.clone(), claim };
-        let wrong = Err("usages did not match".to_owned());
+        let wrong = Err("usages did not match".into());
         let client = "kubernetes.io/kube-apiserver-client";
         for (object, reviewed, expected) in [
             (request(client, "jane", &[]), &fits, CertificateStep::Nothing),
@@ -201,7 +203,7 @@ mod tests {
                 &fits,
                 considered(NodeClaim::OwnEndpoint),
             ),
-            // Nobody gets the endpoint of somebody else.
+            // A node does not get the endpoint of another.
             (request(NODE_SERVING, "system:node:b", &[]), &fits, CertificateStep::Nothing),
         ] {
             assert_eq!(step(&object, reviewed), expected, "{object}");

@@ -1,19 +1,24 @@
 //! Which volume a claim gets, and what both then say: pure.
 
 use hci::cluster::is_witness;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use types::Quantity;
 
-use crate::object::{self, annotation, is_true, list, name, namespace, quantity, text, uid};
+use crate::object::{self, annotation, is_deleting, name, namespace, read, uid};
 use crate::populate::waits_for_populator;
+use crate::record::claim::{
+    ClaimFields, ClaimReference, ClaimSpec, PersistentVolumeFields, PersistentVolumeSpec,
+    StorageClassFields, volume_mode_or_default,
+};
+use crate::record::condition::of_type;
+use crate::record::metadata::metadata;
+use crate::record::node::NodeFields;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// CDI's: the claim is filled before anybody consumes it.
+/// CDI's: the claim is filled before a pod or machine consumes it.
 const IMMEDIATE: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 
 /// Provisioners whose volumes the agents make.
@@ -54,36 +59,52 @@ impl Notice {
 /// The step that a claim without a volume waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// A volume that somebody else creates.
-    Nobody,
-    /// Something that its user has to do.
-    Told(Notice),
-    /// The provisioner of volumes that are on no node in particular has to be told.
+    /// Nothing to do here: another party creates the volume.
+    Nothing,
+    /// An action of the user, who is notified.
+    User(Notice),
+    /// The provisioner of volumes that are on no node in particular has to be notified.
     Announcement { provisioner: String },
     /// A node has to be chosen.
     Node { provisioner: String },
-    /// The agent of the node is at work, or somebody else's provisioner is.
+    /// The agent of the node is at work, or a provisioner of another driver is.
     Provisioner,
 }
 
 /// The class that a claim names; empty for none.
 pub(super) fn class_name(claim: &Value) -> &str {
-    text(claim, "/spec/storageClassName")
+    spec_of(claim).storage_class_name
+}
+
+fn spec_of(claim: &Value) -> ClaimSpec<'_> {
+    read::<ClaimFields<'_>>(claim).spec
+}
+
+/// The claim that a volume is promised to.
+pub(super) fn promised_to(volume: &Value) -> ClaimReference<'_> {
+    read::<PersistentVolumeFields<'_>>(volume).spec.claim_ref
+}
+
+/// Whether a claim has its volume.
+pub(super) fn is_bound(claim: &Value) -> bool {
+    read::<ClaimFields<'_>>(claim).status.phase == "Bound"
 }
 
 pub(super) fn wait(claim: &Value, class: Option<&Value>) -> Wait {
-    if !text(claim, "/spec/volumeName").is_empty() || waits_for_populator(claim) {
-        return Wait::Nobody;
+    let spec = spec_of(claim);
+    if !spec.volume_name.is_empty() || waits_for_populator(claim) {
+        return Wait::Nothing;
     }
     let Some(class) = class else {
-        return Wait::Told(match class_name(claim) {
+        return Wait::User(match spec.storage_class_name {
             "" => Notice::NoClass,
             class => Notice::UnknownClass { class: class.to_owned() },
         });
     };
-    let provisioner = text(class, "/provisioner");
+    let class: StorageClassFields<'_> = read(class);
+    let provisioner = class.provisioner;
     if provisioner.is_empty() || provisioner == "kubernetes.io/no-provisioner" {
-        return Wait::Nobody;
+        return Wait::Nothing;
     }
     let anywhere = provisioner == hci::DRIVER;
     if !anywhere && !OURS.contains(&provisioner) {
@@ -94,15 +115,14 @@ pub(super) fn wait(claim: &Value, class: Option<&Value>) -> Wait {
     if (chosen || anywhere) && announced {
         return Wait::Provisioner;
     }
-    let later = text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
-    if !chosen && later && annotation(claim, IMMEDIATE).is_none() {
-        return Wait::Told(Notice::Consumer);
+    if !chosen && class.waits_for_consumer() && annotation(claim, IMMEDIATE).is_none() {
+        return Wait::User(Notice::Consumer);
     }
     let provisioner = provisioner.to_owned();
     if anywhere { Wait::Announcement { provisioner } } else { Wait::Node { provisioner } }
 }
 
-/// Tells the provisioner, and on which node. A node that is chosen already stays.
+/// Notifies the provisioner, and of the node. A node that is chosen already stays.
 pub(super) fn announcement(claim: &Value, node: &str, provisioner: &str) -> Value {
     let node = annotation(claim, SELECTED_NODE).filter(|own| !own.is_empty()).unwrap_or(node);
     json!({"metadata": {"annotations": {
@@ -119,71 +139,61 @@ pub(super) fn plain_announcement(provisioner: &str) -> Value {
 
 /// The node with the most room of those that can make volumes now.
 pub(super) fn node(nodes: &[Value]) -> Option<&str> {
-    let usable = |node: &&Value| {
-        let ready = list(node, "/status/conditions")
-            .iter()
-            .any(|own| text(own, "/type") == "Ready" && text(own, "/status") == "True");
-        ready && !is_witness(node) && !is_true(node, "/spec/unschedulable")
+    let room = |node| {
+        let NodeFields { spec, status } = read(node);
+        let ready = of_type(&status.conditions, "Ready").is_some_and(|own| own.status == "True");
+        let is_usable = ready && !is_witness(node) && !spec.unschedulable;
+        is_usable.then(|| (name(node), status.allocatable.ephemeral_storage.amount()))
     };
-    let room = |node: &&Value| quantity(node, "/status/allocatable/ephemeral-storage");
-    let best = nodes
-        .iter()
-        .filter(usable)
-        .max_by(|a, b| room(a).cmp(&room(b)).then_with(|| name(b).cmp(name(a))));
-    best.map(name)
+    let usable = nodes.iter().filter_map(room);
+    let best = usable.max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(a.0)));
+    best.map(|(name, _)| name)
 }
 
 /// Whether a volume is promised to the claim.
 pub(super) fn is_for(volume: &Value, claim: &Value) -> bool {
-    let same = text(volume, "/spec/claimRef/name") == name(claim)
-        && text(volume, "/spec/claimRef/namespace") == namespace(claim);
-    let owner = text(volume, "/spec/claimRef/uid");
-    same && (owner.is_empty() || owner == uid(claim))
+    let to = promised_to(volume);
+    let same = to.name == name(claim) && to.namespace == namespace(claim);
+    same && (to.uid.is_empty() || to.uid == uid(claim))
 }
 
 /// The volume for a claim: the one that is promised to it, or the smallest that fits.
 pub(super) fn choose<'a>(claim: &Value, volumes: &'a [Value]) -> Option<&'a Value> {
-    let wanted = text(claim, "/spec/volumeName");
-    if !wanted.is_empty() {
-        let named = volumes.iter().find(|volume| name(volume) == wanted)?;
-        let free = text(named, "/spec/claimRef/name").is_empty();
+    let spec = spec_of(claim);
+    if !spec.volume_name.is_empty() {
+        let named = volumes.iter().find(|volume| name(volume) == spec.volume_name)?;
+        let free = promised_to(named).name.is_empty();
         return (free || is_for(named, claim)).then_some(named);
     }
     if let Some(promised) = volumes.iter().find(|volume| is_for(volume, claim)) {
         return Some(promised);
     }
-    let size = |volume: &Value| quantity(volume, "/spec/capacity/storage");
-    let selector: LabelSelector = object::read(&claim["spec"]["selector"]);
-    let fitting = volumes.iter().filter(|volume| fits(claim, &selector, volume));
-    fitting.min_by(|a, b| size(a).cmp(&size(b)).then_with(|| name(a).cmp(name(b))))
+    let fitting = volumes.iter().filter_map(|volume| {
+        let own = read::<PersistentVolumeFields<'_>>(volume).spec;
+        fits(&spec, volume, &own).then(|| (own.capacity.storage.amount(), volume))
+    });
+    let least = fitting.min_by(|a, b| a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))));
+    least.map(|(_, volume)| volume)
 }
 
-fn fits(claim: &Value, selector: &LabelSelector, volume: &Value) -> bool {
-    let mode = |object: &Value| match text(object, "/spec/volumeMode") {
-        "" => "Filesystem".to_owned(),
-        mode => mode.to_owned(),
-    };
-    let modes = list(volume, "/spec/accessModes");
-    let mut wanted_labels = selector.match_labels.iter().flatten();
-    text(volume, "/spec/claimRef/name").is_empty()
-        && crate::object::text(volume, "/metadata/deletionTimestamp").is_empty()
-        && text(volume, "/spec/storageClassName") == class_name(claim)
-        && mode(volume) == mode(claim)
-        && list(claim, "/spec/accessModes").iter().all(|wanted| modes.contains(wanted))
-        && enough(claim, volume)
+fn fits(claim: &ClaimSpec<'_>, volume: &Value, own: &PersistentVolumeSpec<'_>) -> bool {
+    let selector = claim.selector.as_ref();
+    let mut wanted_labels =
+        selector.and_then(|own| own.match_labels.as_ref()).into_iter().flatten();
+    own.claim_ref.name.is_empty()
+        && !is_deleting(volume)
+        && own.storage_class_name == claim.storage_class_name
+        && volume_mode_or_default(own.volume_mode) == volume_mode_or_default(claim.volume_mode)
+        && claim.access_modes.iter().all(|wanted| own.access_modes.contains(wanted))
+        && own.capacity.storage.amount() >= claim.storage().amount()
         && wanted_labels.all(|(key, value)| object::label(volume, key) == Some(value))
         // Expressions are not evaluated: a claim that needs them names its volume.
-        && selector.match_expressions.is_none()
-}
-
-fn enough(claim: &Value, volume: &Value) -> bool {
-    let wanted: Option<Quantity> = quantity(claim, "/spec/resources/requests/storage");
-    quantity(volume, "/spec/capacity/storage") >= wanted
+        && selector.is_none_or(|own| own.match_expressions.is_none())
 }
 
 /// The claim's side of a binding; nothing if it is there already.
 pub(super) fn bind_claim(claim: &Value, volume: &Value) -> Option<Value> {
-    let by_us = text(claim, "/spec/volumeName").is_empty();
+    let by_us = spec_of(claim).volume_name.is_empty();
     let done = annotation(claim, BIND_COMPLETED).is_some();
     if done && !by_us {
         return None;
@@ -200,38 +210,40 @@ pub(super) fn bind_claim(claim: &Value, volume: &Value) -> Option<Value> {
 
 /// The volume's side of a binding; nothing if it is there already.
 pub(super) fn bind_volume(claim: &Value, volume: &Value) -> Option<Value> {
-    if text(volume, "/spec/claimRef/uid") == uid(claim) {
+    if promised_to(volume).uid == uid(claim) {
         return None;
     }
     Some(json!({"spec": {"claimRef": {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "uid": uid(claim),
         "namespace": namespace(claim), "name": name(claim),
-        "resourceVersion": text(claim, "/metadata/resourceVersion"),
+        "resourceVersion": metadata(claim).resource_version,
     }}}))
 }
 
 /// The status of a bound claim. Its capacity follows the volume only at first: from then on the
 /// expansion of the volume updates it when it is done.
 pub(super) fn bound_status(claim: &Value, volume: &Value) -> Option<Value> {
-    if text(claim, "/status/phase") == "Bound" {
+    if is_bound(claim) {
         return None;
     }
+    let spec = read::<PersistentVolumeFields<'_>>(volume).spec;
     Some(json!({"status": {
         "phase": "Bound",
-        "accessModes": volume["spec"]["accessModes"],
-        "capacity": {"storage": volume["spec"]["capacity"]["storage"]},
+        "accessModes": spec.access_modes,
+        "capacity": {"storage": spec.capacity.storage.written()},
     }}))
 }
 
 /// The phase of a volume, given the claim that it is reserved for.
 pub(super) fn volume_phase(volume: &Value, claim: Option<&Value>) -> &'static str {
-    if text(volume, "/spec/claimRef/name").is_empty() {
+    let to = promised_to(volume);
+    if to.name.is_empty() {
         return "Available";
     }
-    let owner = text(volume, "/spec/claimRef/uid");
+    let owner = to.uid;
     match claim {
         Some(claim) if owner.is_empty() || owner == uid(claim) => {
-            if text(claim, "/spec/volumeName") == name(volume) { "Bound" } else { "Available" }
+            if spec_of(claim).volume_name == name(volume) { "Bound" } else { "Available" }
         }
         // Promised to a claim that has never been.
         None if owner.is_empty() => "Available",
@@ -316,29 +328,29 @@ mod tests {
             json!({"metadata": {"annotations": {SELECTED_NODE: "n1", PROVISIONER: "p"}}});
         let node = Wait::Node { provisioner: "sheaf.io/local".into() };
         for (extra, expected) in [
-            (json!({}), Wait::Told(Notice::Consumer)),
+            (json!({}), Wait::User(Notice::Consumer)),
             (chosen, node.clone()),
             (announced, Wait::Provisioner),
             (json!({"metadata": {"annotations": {IMMEDIATE: ""}}}), node),
         ] {
             assert_eq!(wait(&claim(extra.clone()), Some(&class)), expected, "{extra}");
         }
-        let unknown = Wait::Told(Notice::UnknownClass { class: "local".into() });
+        let unknown = Wait::User(Notice::UnknownClass { class: "local".into() });
         assert_eq!(wait(&claim(json!({})), None), unknown);
         let classless = claim(json!({"spec": {"storageClassName": ""}}));
-        assert_eq!(wait(&classless, None), Wait::Told(Notice::NoClass));
+        assert_eq!(wait(&classless, None), Wait::User(Notice::NoClass));
         let named = claim(json!({"spec": {"volumeName": "v"}}));
-        assert_eq!(wait(&named, Some(&class)), Wait::Nobody);
+        assert_eq!(wait(&named, Some(&class)), Wait::Nothing);
         let reference =
             json!({"apiGroup": "cdi.kubevirt.io", "kind": "VolumeImportSource", "name": "s"});
         let unread = claim(json!({"spec": {"dataSourceRef": reference}}));
-        assert_eq!(wait(&unread, Some(&class)), Wait::Nobody, "what it holds is not known yet");
+        assert_eq!(wait(&unread, Some(&class)), Wait::Nothing, "its content is not known yet");
         let foreign = json!({"provisioner": "driver.example.org"});
         let anywhere = json!({"provisioner": hci::DRIVER});
         let announcement = Wait::Announcement { provisioner: hci::DRIVER.into() };
         assert_eq!(wait(&claim(json!({})), Some(&anywhere)), announcement);
-        let told = json!({"metadata": {"annotations": {PROVISIONER: "p"}}});
-        assert_eq!(wait(&claim(told), Some(&anywhere)), Wait::Provisioner);
+        let annotated = json!({"metadata": {"annotations": {PROVISIONER: "p"}}});
+        assert_eq!(wait(&claim(annotated), Some(&anywhere)), Wait::Provisioner);
         assert_eq!(wait(&claim(json!({})), Some(&foreign)), Wait::Provisioner);
     }
 

@@ -1,16 +1,44 @@
 //! Settings that are fields of KubeVirt's configuration, where KubeVirt's clients see them and where
 //! they are read. Pure.
 
+use std::collections::BTreeMap;
+
 use hci::cluster_setting::effective;
-use serde_json::{Value, json};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
 use virt::v1::MigrationConfiguration;
 
 use crate::condition;
-use crate::object::{is_merged, text};
+use crate::object::{is_merged, name, read};
+use crate::record::{fields, setting};
 
 const MIGRATION: &str = "kubevirt-migration";
 const OVERHEAD_RATIO: &str = "additional-guest-memory-overhead-ratio";
 const HOTPLUG_RATIO: &str = "max-hotplug-ratio";
+
+fields! {
+    struct KubeVirtFields {
+        spec: KubeVirtSpec,
+    }
+
+    struct KubeVirtSpec {
+        /// It is compared as a whole.
+        configuration: Map<String, Value>,
+    }
+
+    /// The names of the fields of the configuration of migrations.
+    struct MigrationFields<'a> {
+        spec: MigrationFieldsSpec<'a>,
+    }
+
+    struct MigrationFieldsSpec<'a> {
+        configuration: MigrationFieldsParent<'a>,
+    }
+
+    struct MigrationFieldsParent<'a> {
+        migrations: BTreeMap<&'a str, IgnoredAny>,
+    }
+}
 
 /// Whether the value of this setting is written into KubeVirt's configuration.
 pub(super) fn is_mirrored(name: &str) -> bool {
@@ -19,22 +47,20 @@ pub(super) fn is_mirrored(name: &str) -> bool {
 
 /// The patch that gives KubeVirt the value of the setting, if it has another.
 pub(super) fn patch(setting: &Value, kubevirt: &Value) -> Option<Value> {
-    let configuration = match text(setting, "/metadata/name") {
+    let configuration = match name(setting) {
         MIGRATION => migrations(setting, kubevirt)?,
         OVERHEAD_RATIO => overhead_ratio(setting),
         HOTPLUG_RATIO => hotplug_ratio(setting)?,
         _ => return None,
     };
     // Without a configuration, null fields are absent already.
-    let before = &kubevirt["spec"]["configuration"];
-    let nothing = json!({});
-    let before = if before.is_object() { before } else { &nothing };
-    let is_there = is_merged(before, &configuration);
+    let before = Value::Object(read::<KubeVirtFields>(kubevirt).spec.configuration);
+    let is_there = is_merged(&before, &configuration);
     (!is_there).then(|| json!({"spec": {"configuration": configuration}}))
 }
 
 fn is_untouched(setting: &Value) -> bool {
-    text(setting, "/value").is_empty() && condition::of(setting).is_empty()
+    setting::value(setting).is_empty() && condition::of(setting).is_empty()
 }
 
 /// As upstream, the default is written too, and 0 switches the ratio off.
@@ -54,7 +80,7 @@ fn hotplug_ratio(setting: &Value) -> Option<Value> {
     Some(json!({"liveUpdateConfiguration": {"maxHotplugRatio": ratio}}))
 }
 
-/// A setting that nobody has changed leaves KubeVirt as it is.
+/// A setting that was never changed leaves KubeVirt as it is.
 fn migrations(setting: &Value, kubevirt: &Value) -> Option<Value> {
     if is_untouched(setting) {
         return None;
@@ -65,10 +91,10 @@ fn migrations(setting: &Value, kubevirt: &Value) -> Option<Value> {
     let mut fields = wanted.as_object()?.clone();
     fields.retain(|name, _| known.get(name).is_some());
     // Fields that the setting does not name are at their defaults; these two are not its own.
-    let before = kubevirt["spec"]["configuration"]["migrations"].as_object();
-    for name in before.into_iter().flat_map(serde_json::Map::keys) {
-        if !["nodeDrainTaintKey", "network"].contains(&name.as_str()) {
-            fields.entry(name.clone()).or_insert(Value::Null);
+    let before = read::<MigrationFields<'_>>(kubevirt).spec.configuration.migrations;
+    for name in before.into_keys() {
+        if !["nodeDrainTaintKey", "network"].contains(&name) {
+            fields.entry(name).or_insert(Value::Null);
         }
     }
     Some(json!({"migrations": fields}))

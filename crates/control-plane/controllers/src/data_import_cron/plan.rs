@@ -7,8 +7,10 @@ use virt::api::cdi::DataImportCron;
 
 use crate::condition::{self, Condition};
 use crate::copied_spec::text_mut;
-use crate::object::{annotation, controlled_by, name, namespace, text};
+use crate::object::{annotation, controlled_by, name, namespace, read};
 use crate::populate::IMMEDIATE;
+use crate::record::fields;
+use crate::record::metadata::metadata;
 
 pub(super) const API: &str = "cdi.kubevirt.io/v1beta1";
 /// On the imports of a cron and on its DataSource: the name of the cron.
@@ -17,7 +19,7 @@ const DEFAULT_KEEP: usize = 3;
 /// How much of a digest is in the name of its import.
 const DIGEST_PREFIX: usize = 12;
 
-/// The digest that is to be imported, once the source was looked at.
+/// The digest that is to be imported, once the source was polled.
 pub(super) fn desired(cron: &DataImportCron) -> Option<&str> {
     cron.metadata.annotations.get(SOURCE_DIGEST).map(String::as_str).filter(|own| !own.is_empty())
 }
@@ -29,17 +31,43 @@ pub(super) fn import_name(cron: &DataImportCron, digest: &str) -> String {
     format!("{}-{prefix}", cron.spec.managed_data_source)
 }
 
+fields! {
+    struct CronFields<'a> {
+        spec: ImportCronSpec,
+        status: CronStatus<'a>,
+    }
+
+    struct ImportCronSpec {
+        template: ImportTemplate,
+    }
+
+    /// The data volume of an import, which is copied.
+    struct ImportTemplate {
+        metadata: ImportMetadata,
+        spec: Value,
+    }
+
+    struct ImportMetadata {
+        labels: Map<String, Value>,
+        annotations: Map<String, Value>,
+    }
+
+    struct CronStatus<'a> {
+        last_imported as "lastImportedPVC": ImportedClaim<'a>,
+    }
+
+    struct ImportedClaim<'a> {
+        name: &'a str,
+    }
+}
+
 /// The data volume that imports a digest.
 pub(super) fn import(object: &Value, cron: &DataImportCron, digest: &str) -> Value {
-    let template = &object["spec"]["template"];
-    let mut spec = template["spec"].clone();
+    let ImportTemplate { metadata, mut spec } = read::<CronFields<'_>>(object).spec.template;
     if let Some(url) = text_mut(&mut spec, "/source/registry/url") {
         *url = pinned(url, digest);
     }
-    let map = |field: &str| -> Map<String, Value> {
-        template["metadata"][field].as_object().cloned().unwrap_or_default()
-    };
-    let (mut labels, mut annotations) = (map("labels"), map("annotations"));
+    let ImportMetadata { mut labels, mut annotations } = metadata;
     labels.insert(LABEL.into(), name(object).into());
     annotations.insert(IMMEDIATE.into(), "true".into());
     let mut wanted = json!({
@@ -86,10 +114,10 @@ pub(super) fn data_source(object: &Value, cron: &DataImportCron, import: &str) -
     wanted
 }
 
-/// How the current import stands.
+/// The state of the current import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImportStage<'a> {
-    /// The source was not looked at yet.
+    /// The source was not polled yet.
     NoDigest,
     /// A data volume in this phase.
     Importing(&'a str),
@@ -136,13 +164,13 @@ pub(super) fn status(
     condition::set(&mut conditions, &progressing, now);
     condition::set(&mut conditions, &current, now);
     let mut status = json!({"conditions": conditions, "sourceFormat": "pvc"});
-    if let Some(looked) = annotation(object, LAST_CRON_TIME) {
-        status["lastExecutionTimestamp"] = looked.into();
+    if let Some(polled) = annotation(object, LAST_CRON_TIME) {
+        status["lastExecutionTimestamp"] = polled.into();
     }
     if let Some(digest) = desired(cron) {
         let import = import_name(cron, digest);
         status["currentImports"] = json!([{"DataVolumeName": import, "Digest": digest}]);
-        let known = text(object, "/status/lastImportedPVC/name");
+        let known = read::<CronFields<'_>>(object).status.last_imported.name;
         if stage == ImportStage::Imported && known != import {
             status["lastImportedPVC"] = json!({"namespace": namespace(object), "name": import});
             status["lastImportTimestamp"] = base::clock::rfc3339(now).into();
@@ -163,7 +191,7 @@ pub(super) fn outdated<'a>(
     let keep = cron.spec.imports_to_keep.and_then(|keep| usize::try_from(keep).ok());
     let mut others: Vec<&Value> = imports.iter().filter(|own| name(own) != current).collect();
     others.sort_by(|a, b| {
-        let made = |own: &Value| text(own, "/metadata/creationTimestamp").to_owned();
+        let made = |own: &Value| metadata(own).creation_timestamp.to_owned();
         made(b).cmp(&made(a)).then_with(|| name(a).cmp(name(b)))
     });
     // The current one is kept in any case, and counts.
@@ -173,6 +201,7 @@ pub(super) fn outdated<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::text;
 
     fn cron(extra: Value) -> (Value, DataImportCron) {
         let mut object = json!({
@@ -215,17 +244,17 @@ mod tests {
     fn the_status_follows_the_import() {
         let (object, read) = cron(json!({}));
         let now = "2026-11-16T08:00:00Z".parse().unwrap();
-        let told = |stage| {
+        let reported = |stage| {
             let status = status(&object, &read, stage, now);
             let conditions = &status["status"]["conditions"];
             let reason = |index: usize| text(&conditions[index], "/reason").to_owned();
             (reason(0), reason(1), status)
         };
-        assert_eq!(told(ImportStage::NoDigest).1, "NoDigest");
-        assert_eq!(told(ImportStage::Importing("Pending")).0, "ImportScheduled");
-        assert_eq!(told(ImportStage::Importing("ImportInProgress")).0, "ImportProgressing");
-        assert_eq!(told(ImportStage::Importing("Failed")).0, "Failed");
-        let (progressing, current, status) = told(ImportStage::Imported);
+        assert_eq!(reported(ImportStage::NoDigest).1, "NoDigest");
+        assert_eq!(reported(ImportStage::Importing("Pending")).0, "ImportScheduled");
+        assert_eq!(reported(ImportStage::Importing("ImportInProgress")).0, "ImportProgressing");
+        assert_eq!(reported(ImportStage::Importing("Failed")).0, "Failed");
+        let (progressing, current, status) = reported(ImportStage::Imported);
         assert_eq!((progressing.as_str(), current.as_str()), ("NoImport", "UpToDate"));
         let status = &status["status"];
         assert_eq!(status["lastImportedPVC"]["name"], "debian-0123456789ab");

@@ -7,10 +7,13 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use virt::reason::FillFailure;
 
+use super::record::{ClaimTemplate, ClaimTemplateSpec, DataVolumeFields};
 use super::source::{CloneHold, DataVolumeSource};
 use crate::condition::{self, Condition};
-use crate::object::{self, annotation, copied_map, is_controlled_by, list, name, namespace, text};
+use crate::longhorn::volume_snapshot::record::VolumeSnapshotFields;
+use crate::object::{self, annotation, copied_map, is_controlled_by, name, namespace, read};
 use crate::populate::{CLONE_REQUEST, DRIVER_CLONE, IMMEDIATE, POD_PHASE, UPLOAD_TARGET};
+use crate::record::claim::{ClaimFields, ClaimSpec};
 use crate::storage_profile::Set;
 
 const POD_READY: &str = "cdi.kubevirt.io/storage.pod.ready";
@@ -69,7 +72,9 @@ pub(crate) fn annotations(content: &str, source: &DataVolumeSource) -> Map<Strin
 pub(super) fn claim(dv: &Value, source: &DataVolumeSource) -> Value {
     let mut annotations = copied_map(object::annotations(dv));
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    annotations.extend(self::annotations(text(dv, "/spec/contentType"), source));
+    annotations.retain(|key, _| !hci::is_internal_key(key));
+    annotations
+        .extend(self::annotations(read::<DataVolumeFields<'_>>(dv).spec.content_type, source));
     let mut labels = copied_map(object::labels(dv));
     labels.insert("app".into(), "containerized-data-importer".into());
     json!({
@@ -88,13 +93,13 @@ pub(super) fn claim(dv: &Value, source: &DataVolumeSource) -> Value {
 /// The class that a claim will have: the one it names, or the default.
 pub(super) fn class<'a>(claim: &Value, classes: &'a [Value]) -> Option<&'a Value> {
     const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-    match text(claim, "/spec/storageClassName") {
+    match read::<ClaimFields<'_>>(claim).spec.storage_class_name {
         "" => classes.iter().find(|own| annotation(own, DEFAULT) == Some("true")),
         wanted => classes.iter().find(|own| name(own) == wanted),
     }
 }
 
-/// Has the driver copy the source, so that nobody has to fill the claim.
+/// Has the driver copy the source, so that no importer has to fill the claim.
 pub(super) fn link(claim: &mut Value, source: &DataVolumeSource) {
     let Some((kind, there, name)) = source.copied() else { return };
     let is_here = there == namespace(claim);
@@ -116,42 +121,43 @@ pub(super) fn link(claim: &mut Value, source: &DataVolumeSource) {
 /// A copy that asks for no size gets that of its source.
 pub(super) fn default_size(claim: &mut Value, source: &DataVolumeSource, copied: &Value) {
     let size = match source {
-        DataVolumeSource::Clone { .. } => copied["status"]["capacity"].get("storage"),
-        DataVolumeSource::Snapshot { .. } => copied["status"].get("restoreSize"),
+        DataVolumeSource::Clone { .. } => read::<ClaimFields<'_>>(copied).status.capacity.storage,
+        DataVolumeSource::Snapshot { .. } => {
+            read::<VolumeSnapshotFields<'_>>(copied).status.restore_size
+        }
         _ => return,
     };
-    let asks = !claim["spec"]["resources"]["requests"]["storage"].is_null();
-    if let Some(size) = size.filter(|_| !asks) {
-        claim["spec"]["resources"] = json!({"requests": {"storage": size}});
+    let asks = !read::<ClaimFields<'_>>(claim).spec.storage().is_absent();
+    if !asks && !size.is_absent() {
+        claim["spec"]["resources"] = json!({"requests": {"storage": size.written()}});
     }
 }
 
 /// `spec.pvc` as it is, or `spec.storage`.
 fn claim_spec(dv: &Value) -> Value {
-    let exact = &dv["spec"]["pvc"];
-    let own = if exact.is_object() { exact } else { &dv["spec"]["storage"] };
-    if own.is_object() { own.clone() } else { json!({}) }
+    let ClaimTemplateSpec { pvc, storage } = read::<ClaimTemplate>(dv).spec;
+    pvc.unwrap_or(storage).into()
 }
 
 /// Fills in the modes that `spec.storage` leaves out, by what claims of its class can be.
 pub(super) fn default_modes(claim: &mut Value, dv: &Value, sets: &[Set]) {
-    if dv["spec"]["pvc"].is_object() {
+    if read::<ClaimTemplate>(dv).spec.pvc.is_some() {
         return;
     }
-    let spec = &mut claim["spec"];
-    let access = list(spec, "/accessModes").to_vec();
-    let mode = text(spec, "/volumeMode").to_owned();
+    let ClaimSpec { access_modes, volume_mode, .. } = read::<ClaimFields<'_>>(claim).spec;
     let fitting = sets.iter().find(|set| {
-        (mode.is_empty() || set.volume_mode == mode)
-            && access.iter().all(|own| set.access_modes.iter().any(|mode| own == mode))
+        (volume_mode.is_empty() || set.volume_mode == volume_mode)
+            && access_modes.iter().all(|own| set.access_modes.iter().any(|mode| mode == own))
     });
-    if access.is_empty() {
+    let (lacks_access, lacks_mode) = (access_modes.is_empty(), volume_mode.is_empty());
+    let spec = &mut claim["spec"];
+    if lacks_access {
         spec["accessModes"] = match fitting {
             Some(set) => json!(set.access_modes),
             None => json!(["ReadWriteOnce"]),
         };
     }
-    if let Some(set) = fitting.filter(|_| mode.is_empty()) {
+    if let Some(set) = fitting.filter(|_| lacks_mode) {
         spec["volumeMode"] = json!(set.volume_mode);
     }
 }
@@ -167,6 +173,10 @@ pub(super) struct DataVolumeInput<'a> {
     pub(super) waits_for_consumer: bool,
 }
 
+fn is_bound(claim: &Value) -> bool {
+    read::<ClaimFields<'_>>(claim).status.phase == "Bound"
+}
+
 pub(super) fn phase(seen: DataVolumeInput<'_>) -> &'static str {
     if matches!(seen.source, DataVolumeSource::Unsupported(_)) {
         return "Failed";
@@ -175,10 +185,10 @@ pub(super) fn phase(seen: DataVolumeInput<'_>) -> &'static str {
     if !is_controlled_by(claim, seen.dv) {
         return "Pending";
     }
-    if text(claim, "/status/phase") != "Bound" {
-        let told = annotation(claim, IMMEDIATE).is_some()
+    if !is_bound(claim) {
+        let placed = annotation(claim, IMMEDIATE).is_some()
             || annotation(claim, SELECTED_NODE).is_some_and(|node| !node.is_empty());
-        return if seen.waits_for_consumer && !told { "WaitForFirstConsumer" } else { "Pending" };
+        return if seen.waits_for_consumer && !placed { "WaitForFirstConsumer" } else { "Pending" };
     }
     let (scheduled, running) = match seen.source {
         DataVolumeSource::Clone { .. } | DataVolumeSource::Snapshot { .. } => {
@@ -232,9 +242,9 @@ fn conditions_for(
         Some(claim) if !is_controlled_by(claim, seen.dv) => Condition::new("Bound", "False")
             .because(
                 FillFailure::Claim.as_str(),
-                format!("claim {own} exists and belongs to somebody else"),
+                format!("claim {own} exists and belongs to another object"),
             ),
-        Some(claim) if text(claim, "/status/phase") == "Bound" => {
+        Some(claim) if is_bound(claim) => {
             Condition::new("Bound", "True").because("Bound", format!("PVC {own} Bound"))
         }
         Some(_) => {

@@ -3,9 +3,13 @@
 use serde_json::Value;
 use virt::reason::FillFailure;
 
+use super::record::{
+    CopiedSource, DataVolumeFields, DataVolumeSpec, HttpSource, NamedSources, RegistrySource,
+};
 use crate::longhorn;
-use crate::object::{annotation, is_deleting, namespace, strings, text};
+use crate::object::{annotation, is_deleting, namespace, read};
 use crate::populate;
+use crate::record::claim::{ClaimFields, StorageClassFields};
 
 /// Where the content of a data volume comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,54 +50,65 @@ pub(crate) enum DataVolumeSource {
 
 /// The source of a data volume; `data_source` is the one that `sourceRef` names, if it does.
 pub(crate) fn source(dv: &Value, data_source: Option<&Value>) -> DataVolumeSource {
-    let own = &dv["spec"]["source"];
-    let named = data_source.map(|found| &found["spec"]["source"]);
-    let source = if own.is_object() { own } else { named.unwrap_or(&Value::Null) };
-    let word = |kind: &str, key: &str| text(&source[kind], key).to_owned();
-    let words = |key: &str| strings(&source["http"], key).map(str::to_owned).collect();
-    let there = |kind: &str| match word(kind, "/namespace") {
-        from if from.is_empty() => namespace(dv).to_owned(),
-        from => from,
+    let DataVolumeSpec { source: own, source_ref, .. } = read::<DataVolumeFields<'_>>(dv).spec;
+    let named = || read::<DataVolumeFields<'_>>(data_source?).spec.source;
+    let holder = if own.is_some() { Some(dv) } else { data_source };
+    let found = own.or_else(named);
+    let is_given = found.is_some();
+    let source = found.unwrap_or_default();
+    let there = |own: &CopiedSource<'_>| match own.namespace {
+        "" => namespace(dv).to_owned(),
+        from => from.to_owned(),
     };
-    if source["http"].is_object() {
-        return DataVolumeSource::Http {
-            url: word("http", "/url"),
-            secret: word("http", "/secretRef"),
-            certificates: word("http", "/certConfigMap"),
-            checksum: word("http", "/checksum"),
-            headers: words("/extraHeaders"),
-            secret_headers: words("/secretExtraHeaders"),
-        };
+    if let Some(http) = source.http {
+        return http.into();
     }
-    if source["registry"].is_object() {
-        return DataVolumeSource::Registry {
-            url: word("registry", "/url"),
-            secret: word("registry", "/secretRef"),
-            certificates: word("registry", "/certConfigMap"),
-        };
+    if let Some(registry) = source.registry {
+        return registry.into();
     }
-    if source["pvc"].is_object() {
-        return DataVolumeSource::Clone { namespace: there("pvc"), name: word("pvc", "/name") };
+    if let Some(claim) = source.pvc {
+        return DataVolumeSource::Clone { namespace: there(&claim), name: claim.name.to_owned() };
     }
-    if source["snapshot"].is_object() {
-        return DataVolumeSource::Snapshot {
-            namespace: there("snapshot"),
-            name: word("snapshot", "/name"),
-        };
+    if let Some(own) = source.snapshot {
+        return DataVolumeSource::Snapshot { namespace: there(&own), name: own.name.to_owned() };
     }
-    if source["upload"].is_object() {
+    if source.upload.is_some() {
         return DataVolumeSource::Upload;
     }
-    let reference = text(dv, "/spec/sourceRef/name");
-    if source["blank"].is_object() || (source.is_null() && reference.is_empty()) {
+    let reference = source_ref.name;
+    if source.blank.is_some() || (!is_given && reference.is_empty()) {
         return DataVolumeSource::Blank;
     }
-    let kinds = source.as_object().map(|kinds| kinds.keys().cloned().collect::<Vec<_>>());
-    match kinds.unwrap_or_default() {
+    let sources = holder.map(|own| read::<NamedSources<'_>>(own).spec.source);
+    match sources.unwrap_or_default().into_keys().collect::<Vec<_>>() {
         kinds if kinds.is_empty() && !reference.is_empty() => {
             DataVolumeSource::Unresolved { name: reference.to_owned() }
         }
         kinds => DataVolumeSource::Unsupported(kinds.join(", ")),
+    }
+}
+
+impl From<HttpSource<'_>> for DataVolumeSource {
+    fn from(own: HttpSource<'_>) -> Self {
+        let words = |own: Vec<&str>| own.into_iter().map(str::to_owned).collect();
+        Self::Http {
+            url: own.url.to_owned(),
+            secret: own.secret_ref.to_owned(),
+            certificates: own.cert_config_map.to_owned(),
+            checksum: own.checksum.to_owned(),
+            headers: words(own.extra_headers),
+            secret_headers: words(own.secret_extra_headers),
+        }
+    }
+}
+
+impl From<RegistrySource<'_>> for DataVolumeSource {
+    fn from(own: RegistrySource<'_>) -> Self {
+        Self::Registry {
+            url: own.url.to_owned(),
+            secret: own.secret_ref.to_owned(),
+            certificates: own.cert_config_map.to_owned(),
+        }
     }
 }
 
@@ -175,7 +190,9 @@ pub(crate) fn start(source: &DataVolumeSource, copied: Copied<'_>) -> Start {
     let Some(object) = copied.object.filter(|object| !is_deleting(object)) else {
         return Start::Hold(CloneHold::Missing { kind, name: name.to_owned() });
     };
-    let by_driver = copied.class.is_some_and(|class| text(class, "/provisioner") == hci::DRIVER);
+    let by_driver = copied
+        .class
+        .is_some_and(|class| read::<StorageClassFields<'_>>(class).provisioner == hci::DRIVER);
     if kind == "snapshot" {
         return if by_driver { Start::Linked } else { Start::Hold(CloneHold::Driver) };
     }
@@ -183,7 +200,8 @@ pub(crate) fn start(source: &DataVolumeSource, copied: Copied<'_>) -> Start {
         return Start::Plain;
     }
     let not_ready = |why| Start::Hold(CloneHold::NotReady { kind, name: name.to_owned(), why });
-    let Some(volume) = copied.volume.filter(|_| text(object, "/status/phase") == "Bound") else {
+    let is_bound = read::<ClaimFields<'_>>(object).status.phase == "Bound";
+    let Some(volume) = copied.volume.filter(|_| is_bound) else {
         return not_ready("it is not bound to a volume");
     };
     if longhorn::handle(volume).is_none() {
@@ -206,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_told_apart() {
+    fn sources_are_distinguished() {
         let http = dv(json!({"source": {"http": {"url": "http://x"}}}));
         assert!(
             matches!(source(&http, None), DataVolumeSource::Http { url, .. } if url == "http://x")
@@ -259,7 +277,7 @@ mod tests {
         let file = json!({"spec": {"local": {}}});
         let claim = DataVolumeSource::Clone { namespace: "m".into(), name: "p".into() };
         let snapshot = DataVolumeSource::Snapshot { namespace: "n".into(), name: "s".into() };
-        let told = |start| match start {
+        let text_of = |start| match start {
             Start::Plain => "plain".to_owned(),
             Start::Linked => "linked".to_owned(),
             Start::Hold(hold) => hold.to_string(),
@@ -305,7 +323,7 @@ mod tests {
             ),
         ] {
             let copied = Copied { class: Some(class), object, volume };
-            assert_eq!(told(start(source, copied)), expected, "{source:?} {object:?}");
+            assert_eq!(text_of(start(source, copied)), expected, "{source:?} {object:?}");
         }
     }
 }

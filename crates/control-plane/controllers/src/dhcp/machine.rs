@@ -3,11 +3,14 @@
 use serde_json::{Value, json};
 
 use super::pooled_networks;
+use super::record::config_spec;
 use crate::copied_spec::items_mut;
 use crate::object::{
-    controlled_by, controller, is_controlled_by, is_deleting, is_merged, list, name, namespace,
-    text, version,
+    controlled_by, controller, is_controlled_by, is_deleting, is_merged, name, namespace, read,
+    version,
 };
+use crate::record::fields;
+use crate::record::instance::InstanceFields;
 
 /// As many interfaces as the schema allows.
 const MOST: usize = 32;
@@ -20,25 +23,48 @@ pub(super) enum ConfigChange {
     Foreign(String),
 }
 
-fn interfaces(machine: &Value) -> &[Value] {
-    list(machine, "/spec/template/spec/domain/devices/interfaces")
+fields! {
+    /// The spec of an instance.
+    struct TemplateSpec<'a> {
+        domain: DomainFields<'a>,
+    }
+
+    struct DomainFields<'a> {
+        devices: DeviceFields<'a>,
+    }
+
+    struct DeviceFields<'a> {
+        interfaces: Vec<InterfaceFields<'a>>,
+    }
+
+    struct InterfaceFields<'a> {
+        name: &'a str,
+        mac_address: &'a str,
+    }
+}
+
+/// The spec of a machine's instances, which is read as a whole by [`hci::dhcp`].
+pub(super) fn template(machine: &Value) -> &Value {
+    &machine["spec"]["template"]["spec"]
 }
 
 /// Whether the MAC address of an interface is known from the instance only.
 pub(super) fn lacks_mac(machine: &Value) -> bool {
-    interfaces(machine).iter().any(|own| text(own, "/macAddress").is_empty())
+    let devices = read::<TemplateSpec<'_>>(template(machine)).domain.devices;
+    devices.interfaces.iter().any(|own| own.mac_address.is_empty())
 }
 
 /// Interfaces on networks with a pool: network and MAC address.
 fn pooled(machine: &Value, vmi: Option<&Value>, pools: &[Value]) -> Vec<(String, String)> {
-    let mut spec = machine["spec"]["template"]["spec"].clone();
+    let mut spec = template(machine).clone();
+    let seen: InstanceFields<'_> = vmi.map(read).unwrap_or_default();
     for interface in items_mut(&mut spec, "/domain/devices/interfaces") {
-        let seen = vmi.map(|vmi| list(vmi, "/status/interfaces")).unwrap_or_default();
-        let seen = seen.iter().find(|seen| seen["name"] == interface["name"]);
-        if text(interface, "/macAddress").is_empty()
+        let own: InterfaceFields<'_> = read(interface);
+        let seen = seen.status.interfaces.iter().find(|seen| seen.name == own.name);
+        if own.mac_address.is_empty()
             && let Some(seen) = seen
         {
-            interface["macAddress"] = seen["mac"].clone();
+            interface["macAddress"] = json!(seen.mac);
         }
     }
     let networks = pooled_networks(pools);
@@ -52,8 +78,8 @@ fn pooled(machine: &Value, vmi: Option<&Value>, pools: &[Value]) -> Vec<(String,
     found
 }
 
-/// The change that makes the configuration of a machine follow its interfaces. An address that somebody wished
-/// for an interface stays.
+/// The change that makes the configuration of a machine follow its interfaces. An address that a
+/// user wished for an interface stays.
 pub(super) fn plan(
     machine: &Value,
     vmi: Option<&Value>,
@@ -63,18 +89,18 @@ pub(super) fn plan(
     if is_deleting(machine) {
         return None;
     }
+    let before = config.map(config_spec).unwrap_or_default();
     let wished = |network: &str, mac: &str| {
-        let mut entries = config.into_iter().flat_map(super::config_entries);
         let same = |entry: &str| hci::dhcp::is_same_network(entry, network);
-        let own = entries.find(|(entry, own, _)| same(entry) && own == mac)?;
-        own.2.get("ipAddress").cloned()
+        let mut entries = before.network_configs.iter();
+        entries.find(|own| same(own.network_name) && own.mac() == mac)?.ip_address
     };
     let entries: Vec<Value> = pooled(machine, vmi, pools)
         .into_iter()
         .map(|(network, mac)| {
             let mut entry = json!({"networkName": network, "macAddress": mac});
             if let Some(address) = wished(&network, &mac) {
-                entry["ipAddress"] = address;
+                entry["ipAddress"] = address.into();
             }
             entry
         })
@@ -82,6 +108,7 @@ pub(super) fn plan(
     let owner = || json!([controlled_by(machine, "kubevirt.io/v1", "VirtualMachine")]);
     let own = name(machine);
     let Some(config) = config else {
+        let is_needed = !entries.is_empty();
         let mut object = json!({
             "apiVersion": format!("{}/{}", hci::dhcp::GROUP, hci::dhcp::VERSION),
             "kind": "VirtualMachineNetworkConfig",
@@ -92,13 +119,10 @@ pub(super) fn plan(
         if own.len() <= 63 {
             object["metadata"]["labels"] = json!({hci::dhcp::VM_NAME_KEY: own});
         }
-        let is_needed = list(&object, "/spec/networkConfigs").is_empty();
-        return (!is_needed).then_some(ConfigChange::Create(object));
+        return is_needed.then_some(ConfigChange::Create(object));
     };
-    if text(config, "/spec/vmName") != own
-        || controller(config).is_some() && !is_controlled_by(config, machine)
-    {
-        let named = text(config, "/spec/vmName");
+    if before.vm_name != own || controller(config).is_some() && !is_controlled_by(config, machine) {
+        let named = before.vm_name;
         return (!entries.is_empty() && named != own).then(|| {
             ConfigChange::Foreign(format!(
                 "VirtualMachineNetworkConfig {own} is for the machine {named:?}, so that this \

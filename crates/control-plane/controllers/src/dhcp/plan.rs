@@ -9,17 +9,17 @@ use hci::dhcp::{
     EXCLUDED, POOL_NAME_KEY, POOL_NAMESPACE_KEY, PoolLayout, RESERVED, SERVER_KEY, SERVER_READY,
     network_of,
 };
-use hci::harvester::dhcp::Ipv4Config;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::config_entries;
+use super::machine::template;
+use super::record::{ConfigEntry, ConfigFields, PoolFields, config_spec, pool_spec};
 use crate::condition::{self, Condition};
 use crate::key::ObjectKey;
 use crate::object::{
-    annotation, copied_map, entries, is_deleting, is_merged, is_true, labels, list, name,
-    namespace, text, version,
+    annotation, copied_map, is_deleting, is_merged, labels, name, namespace, read, version,
 };
+use crate::record::metadata::metadata;
 
 #[derive(Debug, Default)]
 pub(super) struct DhcpState {
@@ -58,7 +58,7 @@ pub(super) fn plan(state: &DhcpState, now: Timestamp) -> Vec<DhcpChange> {
     let mut changes = network_labels(state);
     let mut results: BTreeMap<EntryId, EntryResult> = BTreeMap::new();
     for pool in state.pools.iter().filter(|pool| !is_deleting(pool)) {
-        let ids = entries_of(state, text(pool, "/spec/networkName"));
+        let ids = entries_of(state, pool_spec(pool).network_name);
         let (status, found) = pool_status(state, pool, &ids, now);
         changes.extend(pool_change(pool, status, now));
         results.extend(ids.into_iter().zip(found));
@@ -73,22 +73,20 @@ pub(super) fn plan(state: &DhcpState, now: Timestamp) -> Vec<DhcpChange> {
 fn network_labels(state: &DhcpState) -> Vec<DhcpChange> {
     let pools = state.pools.iter().filter(|pool| !is_deleting(pool));
     let pools: BTreeMap<(&str, &str), &Value> =
-        pools.map(|pool| (network_of(text(pool, "/spec/networkName")), pool)).collect();
+        pools.map(|pool| (network_of(pool_spec(pool).network_name), pool)).collect();
     let wanted = |network: &Value| match pools.get(&(namespace(network), name(network))) {
         Some(pool) => json!({POOL_NAMESPACE_KEY: namespace(pool), POOL_NAME_KEY: name(pool)}),
         None => json!({POOL_NAMESPACE_KEY: null, POOL_NAME_KEY: null}),
     };
     let changes = state.networks.iter().filter(|network| !is_deleting(network));
-    let changes =
-        changes.map(|network| (network, json!({"metadata": {"labels": wanted(network)}})));
-    let is_change = |(network, patch): &(&Value, Value)| {
-        let labels = Value::Object(copied_map(labels(network)));
-        !is_merged(&labels, &patch["metadata"]["labels"])
-    };
-    let changes = changes.filter(is_change);
-    changes
-        .map(|(network, patch)| DhcpChange::Network { key: ObjectKey::of(network), patch })
-        .collect()
+    let changes = changes.filter_map(|network| {
+        let (have, want) = (Value::Object(copied_map(labels(network))), wanted(network));
+        (!is_merged(&have, &want)).then(|| DhcpChange::Network {
+            key: ObjectKey::of(network),
+            patch: json!({"metadata": {"labels": want}}),
+        })
+    });
+    changes.collect()
 }
 
 /// The interfaces on a network, those first that a machine really has: of two with one MAC address
@@ -98,21 +96,23 @@ fn entries_of(state: &DhcpState, network: &str) -> Vec<EntryId> {
         state.machines.iter().map(|machine| (ObjectKey::of(machine), machine)).collect();
     let mut found = Vec::new();
     for (index, config) in state.configs.iter().enumerate() {
-        if is_deleting(config) || is_true(config, "/spec/paused") {
+        let spec = config_spec(config);
+        if is_deleting(config) || spec.paused {
             continue;
         }
-        let owner = ObjectKey::new(namespace(config), text(config, "/spec/vmName"));
-        let spec = machines.get(&owner).map(|own| &own["spec"]["template"]["spec"]);
-        let real = spec.map(|spec| hci::dhcp::interfaces(namespace(config), spec));
-        for (at, (entry, mac, _)) in config_entries(config).enumerate() {
-            if !hci::dhcp::is_same_network(entry, network) {
+        let owner = ObjectKey::new(namespace(config), spec.vm_name);
+        let machine = machines.get(&owner).map(|own| template(own));
+        let real = machine.map(|spec| hci::dhcp::interfaces(namespace(config), spec));
+        for (at, entry) in spec.network_configs.iter().enumerate() {
+            if !hci::dhcp::is_same_network(entry.network_name, network) {
                 continue;
             }
+            let mac = entry.mac();
             let is_real = real
                 .iter()
                 .flatten()
                 .any(|(own, real)| *real == mac && hci::dhcp::is_same_network(own, network));
-            let made = text(config, "/metadata/creationTimestamp");
+            let made = metadata(config).creation_timestamp;
             found.push(((!is_real, made, namespace(config), name(config)), (index, at)));
         }
     }
@@ -121,21 +121,19 @@ fn entries_of(state: &DhcpState, network: &str) -> Vec<EntryId> {
 }
 
 fn request(state: &DhcpState, (index, at): EntryId) -> AddressRequest {
-    let config = &state.configs[index];
-    let entry = config_entries(config).nth(at);
-    let (network, mac, entry) = entry.unwrap_or(("", String::new(), &Value::Null));
-    let previous = list(config, "/status/networkConfigs").iter().find(|own| {
-        hci::dhcp::mac_of(text(own, "/macAddress")) == mac
-            && hci::dhcp::is_same_network(text(own, "/networkName"), network)
-    });
-    let previous = previous.and_then(|own| text(own, "/allocatedIPAddress").parse().ok());
-    AddressRequest { wanted: text(entry, "/ipAddress").parse().ok(), previous, mac }
+    let ConfigFields { spec, status } = read(&state.configs[index]);
+    let none = ConfigEntry::default();
+    let entry = spec.network_configs.get(at).unwrap_or(&none);
+    let mac = entry.mac();
+    let previous = status.address(entry.network_name, &mac);
+    let wanted = entry.ip_address.and_then(|own| own.parse().ok());
+    AddressRequest { wanted, previous, mac }
 }
 
 /// The record of a pool without its marks.
-fn recorded(pool: &Value) -> Allocated {
-    let all = entries(pool, "/status/ipv4/allocated");
-    let all = all.filter_map(|(address, mac)| Some((address.parse().ok()?, mac.as_str()?)));
+fn recorded(pool: &PoolFields<'_>) -> Allocated {
+    let all = pool.status.ipv4.allocated.iter();
+    let all = all.filter_map(|(address, mac)| Some((address.parse().ok()?, *mac)));
     all.filter(|(_, mac)| ![RESERVED, EXCLUDED].contains(mac))
         .map(|(address, mac)| (address, hci::dhcp::mac_of(mac)))
         .collect()
@@ -149,9 +147,10 @@ fn pool_status(
     now: Timestamp,
 ) -> (Value, Vec<EntryResult>) {
     let own = format!("{}/{}", namespace(pool), name(pool));
-    let current = recorded(pool);
+    let fields: PoolFields<'_> = read(pool);
+    let current = recorded(&fields);
     let requests: Vec<AddressRequest> = ids.iter().map(|id| request(state, *id)).collect();
-    // A pool that does not work leaves everybody with what they have.
+    // A pool that does not work leaves all interfaces with what they have.
     let unchanged = |why: &str| {
         let held = |mac: &str| current.iter().find(|own| own.1 == mac).map(|own| *own.0);
         let result = |own: &AddressRequest| match held(&own.mac) {
@@ -160,16 +159,14 @@ fn pool_status(
         };
         requests.iter().map(result).collect::<Vec<_>>()
     };
-    if is_true(pool, "/spec/paused") {
+    if fields.spec.paused {
         let why = format!("ippool {own} was administratively disabled");
         let off = |kind| Condition::new(kind, "False").because("Paused", why.clone());
         let all = ["Registered", "CacheReady", "AgentReady"].map(off);
         let all = all.into_iter().chain([Condition::new("Stopped", "True")]).collect();
         return (json!({"conditions": conditions(pool, all, now)}), unchanged(&why));
     }
-    let config: Ipv4Config =
-        serde_json::from_value(pool["spec"]["ipv4Config"].clone()).unwrap_or_default();
-    let layout = match PoolLayout::parse(&config) {
+    let layout = match PoolLayout::parse(&fields.spec.ipv4_config) {
         Ok(layout) => layout,
         Err(error) => {
             let cache = Condition::new("CacheReady", "False").because("Invalid", error.to_string());
@@ -178,7 +175,7 @@ fn pool_status(
             return (status, unchanged(&format!("ippool {own} is invalid: {error}")));
         }
     };
-    let network = text(pool, "/spec/networkName");
+    let network = fields.spec.network_name;
     let Allocation { allocated, outcomes } = allocate(network, &layout, &current, &requests);
     let all = vec![
         registered(state, pool),
@@ -187,14 +184,14 @@ fn pool_status(
         not_stopped(),
     ];
     let status = json!({
-        "ipv4": ipv4_status(pool, &layout, &allocated),
+        "ipv4": ipv4_status(&fields, &layout, &allocated),
         "conditions": conditions(pool, all, now),
     });
-    let told = |own: Outcome| EntryResult {
+    let result = |own: Outcome| EntryResult {
         address: own.address,
         error: own.error.map(|error| error.to_string()).unwrap_or_default(),
     };
-    (status, outcomes.into_iter().map(told).collect())
+    (status, outcomes.into_iter().map(result).collect())
 }
 
 fn not_stopped() -> Condition {
@@ -202,9 +199,10 @@ fn not_stopped() -> Condition {
 }
 
 /// A patch of `status.ipv4`: addresses that are no longer allocated are removed.
-fn ipv4_status(pool: &Value, layout: &PoolLayout, allocated: &Allocated) -> Value {
-    let old = entries(pool, "/status/ipv4/allocated").map(|(address, _)| address.clone());
-    let mut record: Map<String, Value> = old.map(|address| (address, Value::Null)).collect();
+fn ipv4_status(pool: &PoolFields<'_>, layout: &PoolLayout, allocated: &Allocated) -> Value {
+    let old = pool.status.ipv4.allocated.keys();
+    let mut record: Map<String, Value> =
+        old.map(|&address| (address.to_owned(), Value::Null)).collect();
     for (address, mark) in layout.marked() {
         record.insert(address.to_string(), json!(mark));
     }
@@ -216,7 +214,7 @@ fn ipv4_status(pool: &Value, layout: &PoolLayout, allocated: &Allocated) -> Valu
 }
 
 fn registered(state: &DhcpState, pool: &Value) -> Condition {
-    let wanted = text(pool, "/spec/networkName");
+    let wanted = pool_spec(pool).network_name;
     let mut ids = state.networks.iter().map(|network| (namespace(network), name(network)));
     if ids.any(|id| id == network_of(wanted)) {
         return Condition::new("Registered", "True");
@@ -270,15 +268,17 @@ fn config_changes(
     if is_deleting(config) {
         return Vec::new();
     }
-    let paused = is_true(config, "/spec/paused");
+    let ConfigFields { spec, status: before } = read(config);
+    let paused = spec.paused;
     let mut statuses = Vec::new();
     let mut errors = BTreeSet::new();
-    for (at, (network, mac, _)) in config_entries(config).enumerate() {
+    for (at, entry) in spec.network_configs.iter().enumerate() {
+        let (network, mac) = (entry.network_name, entry.mac());
         let missing =
             || EntryResult { address: None, error: format!("network {network} has no IPPool") };
         let result = match paused {
-            // It gets the same address again, unless somebody else has it then.
-            true => EntryResult { address: held(config, network, &mac), error: String::new() },
+            // It gets the same address again, unless another machine has it then.
+            true => EntryResult { address: before.address(network, &mac), error: String::new() },
             false => results.get(&(index, at)).cloned().unwrap_or_else(missing),
         };
         let state = if result.address.is_some() && !paused { "Allocated" } else { "Pending" };
@@ -307,17 +307,8 @@ fn config_changes(
     let Some(patch) = status_patch(config, &status) else { return Vec::new() };
     let mut changes = vec![DhcpChange::Config { key: ObjectKey::of(config), patch }];
     if !error.is_empty() {
-        let machine = ObjectKey::new(namespace(config), text(config, "/spec/vmName"));
+        let machine = ObjectKey::new(namespace(config), spec.vm_name);
         changes.push(DhcpChange::Warn { machine, message: error });
     }
     changes
-}
-
-/// The address that a configuration shows for an interface.
-fn held(config: &Value, network: &str, mac: &str) -> Option<Ipv4Addr> {
-    let own = list(config, "/status/networkConfigs").iter().find(|own| {
-        hci::dhcp::mac_of(text(own, "/macAddress")) == mac
-            && hci::dhcp::is_same_network(text(own, "/networkName"), network)
-    });
-    own.and_then(|own| text(own, "/allocatedIPAddress").parse().ok())
 }

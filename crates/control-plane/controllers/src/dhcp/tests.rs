@@ -157,7 +157,7 @@ fn a_machine_has_a_configuration_of_its_interfaces() {
 }
 
 #[test]
-fn the_instance_tells_a_mac_address_that_the_machine_does_not() {
+fn the_instance_reports_a_mac_address_that_the_machine_does_not() {
     let machine = vm("vm", &[""]);
     assert!(machine::lacks_mac(&machine) && !machine::lacks_mac(&vm("vm", &[MAC])));
     let vmi = json!({"status": {"interfaces": [{"name": "n0", "mac": MAC}]}});
@@ -195,7 +195,7 @@ fn addresses_are_recorded_shown_and_released() {
     ] {
         assert_eq!(condition(&state.pools[0], kind).0, expected, "{kind}");
     }
-    // Nobody claims that requests are answered before a node says so.
+    // That requests are answered is not claimed before a node reports it.
     assert!(condition(&state.pools[0], "AgentReady").1.contains("no node answers DHCP requests"));
     node["metadata"]["annotations"] = json!({"sheaf.io/dhcp-server": "ready"});
     node["status"]["conditions"] = json!([{"type": "Ready", "status": "Unknown"}]);
@@ -226,7 +226,7 @@ fn addresses_are_recorded_shown_and_released() {
 }
 
 #[test]
-fn conflicts_and_exhausted_pools_are_told() {
+fn conflicts_and_exhausted_pools_are_reported() {
     let macs: Vec<String> = (1..=4).map(|last| format!("02:00:00:00:00:0{last}")).collect();
     let names = ["a", "b", "c", "d"];
     let mut state = DhcpState {
@@ -236,10 +236,10 @@ fn conflicts_and_exhausted_pools_are_told() {
         networks: vec![lan()],
         nodes: vec![],
     };
-    let told = "02:00:00:00:00:04 on network default/lan: no more ip addresses left in network \
+    let message = "02:00:00:00:00:04 on network default/lan: no more ip addresses left in network \
                 default/lan ipam";
-    assert_eq!(settle(&mut state), [format!("d: {told}")]);
-    assert_eq!(condition(&state.configs[3], "Allocated"), ("False".to_owned(), told.to_owned()));
+    assert_eq!(settle(&mut state), [format!("d: {message}")]);
+    assert_eq!(condition(&state.configs[3], "Allocated"), ("False".to_owned(), message.to_owned()));
     assert_eq!(state.configs[3]["status"]["networkConfigs"][0]["state"], "Pending");
     assert_eq!(state.pools[0]["status"]["ipv4"]["available"], 0);
 

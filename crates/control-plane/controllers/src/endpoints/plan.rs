@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::condition;
-use crate::object::{
-    self, controlled_by, copied_map, int, is_deleting, is_true, list, name, namespace, text, uid,
+use crate::object::{self, controlled_by, copied_map, is_deleting, name, namespace, read, uid};
+use crate::record::service::{
+    PodFields, ServiceFields, ServicePort, ServiceSpec, protocol_or_default,
 };
 
 pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
@@ -18,76 +19,71 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 /// As many addresses as a slice may have.
 const SLICE: usize = 1000;
 
-/// The labels of the pods behind a service; nothing if somebody else says what is behind it.
+/// The labels of the pods behind a service; nothing if its endpoints are managed elsewhere.
 pub(crate) fn selector(service: &Value) -> Option<String> {
-    let selector = service["spec"]["selector"].as_object()?;
-    if selector.is_empty() || text(service, "/spec/type") == "ExternalName" {
+    let spec = spec_of(service);
+    if spec.selector.is_empty() || spec.kind == "ExternalName" {
         return None;
     }
-    let pairs =
-        selector.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")));
+    let pairs = spec.selector.iter().map(|(key, value)| format!("{key}={value}"));
     Some(pairs.collect::<Vec<_>>().join(","))
+}
+
+fn spec_of(service: &Value) -> ServiceSpec<'_> {
+    read::<ServiceFields<'_>>(service).spec
 }
 
 /// One pod as a service sees it.
 struct Backend<'a> {
     pod: &'a Value,
+    fields: PodFields<'a>,
     ready: bool,
     ports: Vec<Value>,
 }
 
 /// Pods that answer or may answer soon.
-fn backends<'a>(service: &Value, pods: &'a [Value]) -> Vec<Backend<'a>> {
-    let always = is_true(service, "/spec/publishNotReadyAddresses");
-    let alive = |pod: &&Value| {
-        !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") && !is_deleting(pod)
+fn backends<'a>(service: &ServiceSpec<'_>, pods: &'a [Value]) -> Vec<Backend<'a>> {
+    let backend = |pod: &'a Value| {
+        let fields: PodFields<'_> = read(pod);
+        let has_ended = matches!(fields.status.phase, "Succeeded" | "Failed");
+        (!has_ended && !is_deleting(pod)).then(|| Backend {
+            pod,
+            ready: service.publish_not_ready_addresses || condition::is(pod, "Ready", "True"),
+            ports: ports(service, &fields),
+            fields,
+        })
     };
-    let backend = |pod: &'a Value| Backend {
-        pod,
-        ready: always || condition::is(pod, "Ready", "True"),
-        ports: ports(service, pod),
-    };
-    pods.iter().filter(alive).map(backend).collect()
+    pods.iter().filter_map(backend).collect()
 }
 
 /// The ports of a service as this pod answers them; a name is looked up in the pod.
-fn ports(service: &Value, pod: &Value) -> Vec<Value> {
+fn ports(service: &ServiceSpec<'_>, pod: &PodFields<'_>) -> Vec<Value> {
     let named = |wanted: &str, protocol: &str| {
-        let containers = list(pod, "/spec/containers").iter();
-        let mut all = containers.flat_map(|container| list(container, "/ports"));
-        let found = all.find(|own| {
-            let own_protocol = match text(own, "/protocol") {
-                "" => "TCP",
-                own => own,
-            };
-            text(own, "/name") == wanted && own_protocol == protocol
-        })?;
-        int(found, "/containerPort")
+        let mut all = pod.spec.containers.iter().flat_map(|container| &container.ports);
+        let found =
+            all.find(|own| own.name == wanted && protocol_or_default(own.protocol) == protocol)?;
+        found.container_port
     };
-    let port = |own: &Value| {
-        let protocol = match text(own, "/protocol") {
-            "" => "TCP",
-            protocol => protocol,
-        };
-        let number = match own.get("targetPort") {
+    let port = |own: &ServicePort<'_>| {
+        let protocol = protocol_or_default(own.protocol);
+        let number = match own.target_port.as_ref().map(|own| &own.0) {
             Some(Value::String(wanted)) => named(wanted, protocol)?,
             Some(target) if target.as_i64().is_some_and(|target| target > 0) => target.as_i64()?,
-            _ => int(own, "/port")?,
+            _ => own.port?,
         };
-        let mut port = json!({"name": text(own, "/name"), "protocol": protocol, "port": number});
-        if let Some(protocol) = own.get("appProtocol") {
-            port["appProtocol"] = protocol.clone();
+        let mut port = json!({"name": own.name, "protocol": protocol, "port": number});
+        if let Some(protocol) = own.app_protocol {
+            port["appProtocol"] = protocol.into();
         }
         Some(port)
     };
-    list(service, "/spec/ports").iter().filter_map(port).collect()
+    service.ports.iter().filter_map(port).collect()
 }
 
-fn addresses(pod: &Value) -> Vec<&str> {
-    let mut all: Vec<&str> =
-        list(pod, "/status/podIPs").iter().map(|own| text(own, "/ip")).collect();
+fn addresses<'a>(pod: &PodFields<'a>) -> Vec<&'a str> {
+    let mut all: Vec<&str> = pod.status.pod_ips.iter().map(|own| own.ip).collect();
     if all.is_empty() {
-        all.push(text(pod, "/status/podIP"));
+        all.push(pod.status.pod_ip);
     }
     all.retain(|address| !address.is_empty());
     all
@@ -102,38 +98,40 @@ fn target(pod: &Value) -> Value {
 }
 
 /// The name by which the pod is found below a headless service.
-fn hostname<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
-    let hostname = text(pod, "/spec/hostname");
-    let here = text(pod, "/spec/subdomain") == name(service);
-    (here && !hostname.is_empty()).then_some(hostname)
+fn hostname<'a>(service: &Value, pod: &PodFields<'a>) -> Option<&'a str> {
+    let here = pod.spec.subdomain == name(service);
+    (here && !pod.spec.hostname.is_empty()).then_some(pod.spec.hostname)
 }
 
-/// Ports and the addresses that answer them.
-type Group = (Vec<Value>, Vec<Value>);
+/// Ports and the endpoints that answer them, by their addresses.
+type Group<'a> = (Vec<Value>, Vec<(&'a str, Value)>);
+
+/// Ports and the addresses that answer them, those that are ready first.
+type OldGroup<'a> = (Vec<Value>, [Vec<(&'a str, Value)>; 2]);
 
 /// All slices that the service should have.
 pub(crate) fn slices(service: &Value, pods: &[Value]) -> Vec<Value> {
-    let mut groups: BTreeMap<(&str, String), Group> = BTreeMap::new();
-    let families = list(service, "/spec/ipFamilies");
-    for wanted in families {
-        // A service that nobody answers has an empty slice, so that one can be watched.
-        let wanted = if wanted == "IPv6" { "IPv6" } else { "IPv4" };
-        let ports = if pods.is_empty() { ports(service, &Value::Null) } else { Vec::new() };
+    let mut groups: BTreeMap<(&str, String), Group<'_>> = BTreeMap::new();
+    let spec = spec_of(service);
+    for wanted in &spec.ip_families {
+        // A service without backends has an empty slice, so that one can be watched.
+        let wanted = if *wanted == "IPv6" { "IPv6" } else { "IPv4" };
+        let ports = if pods.is_empty() { ports(&spec, &read(&Value::Null)) } else { Vec::new() };
         if pods.is_empty() {
             groups.entry((wanted, json!(ports).to_string())).or_insert((ports, Vec::new()));
         }
     }
-    for backend in backends(service, pods) {
-        for address in addresses(backend.pod) {
+    for backend in backends(&spec, pods) {
+        for address in addresses(&backend.fields) {
             let family = family(address);
-            if !families.is_empty() && !families.iter().any(|own| own == family) {
+            if !spec.ip_families.is_empty() && !spec.ip_families.contains(&family) {
                 continue;
             }
             let mut endpoint = json!({"addresses": [address],
                 "conditions": {"ready": backend.ready, "serving": backend.ready,
                     "terminating": false},
-                "nodeName": text(backend.pod, "/spec/nodeName"), "targetRef": target(backend.pod)});
-            if let Some(hostname) = hostname(service, backend.pod) {
+                "nodeName": backend.fields.spec.node_name, "targetRef": target(backend.pod)});
+            if let Some(hostname) = hostname(service, &backend.fields) {
                 endpoint["hostname"] = json!(hostname);
             }
             let key = (family, json!(backend.ports).to_string());
@@ -141,12 +139,13 @@ pub(crate) fn slices(service: &Value, pods: &[Value]) -> Vec<Value> {
                 .entry(key)
                 .or_insert_with(|| (backend.ports.clone(), Vec::new()))
                 .1
-                .push(endpoint);
+                .push((address, endpoint));
         }
     }
     let mut slices = Vec::new();
     for ((family, _), (ports, mut endpoints)) in groups {
-        endpoints.sort_by(|a, b| text(a, "/addresses/0").cmp(text(b, "/addresses/0")));
+        endpoints.sort_by_key(|(address, _)| *address);
+        let endpoints: Vec<Value> = endpoints.into_iter().map(|(_, own)| own).collect();
         let parts: Vec<&[Value]> =
             if endpoints.is_empty() { vec![&[]] } else { endpoints.chunks(SLICE).collect() };
         for part in parts {
@@ -178,7 +177,7 @@ fn slice(
 
 fn labels(service: &Value) -> Map<String, Value> {
     let mut labels = copied_map(object::labels(service));
-    if text(service, "/spec/clusterIP") == "None" {
+    if spec_of(service).cluster_ip == "None" {
         labels.insert(HEADLESS.into(), json!(""));
     }
     labels
@@ -188,29 +187,30 @@ fn labels(service: &Value) -> Map<String, Value> {
 pub(crate) fn endpoints(service: &Value, pods: &[Value]) -> Value {
     let mut labels = labels(service);
     labels.insert(ENDPOINTS_OF.into(), json!(ENDPOINTS_BY));
-    let families = list(service, "/spec/ipFamilies");
-    let wanted = families.first().and_then(Value::as_str).unwrap_or("IPv4");
-    let mut groups: BTreeMap<String, (Vec<Value>, [Vec<Value>; 2])> = BTreeMap::new();
-    for backend in backends(service, pods) {
-        let Some(ip) = addresses(backend.pod).into_iter().find(|own| family(own) == wanted) else {
+    let spec = spec_of(service);
+    let wanted = spec.ip_families.first().copied().unwrap_or("IPv4");
+    let mut groups: BTreeMap<String, OldGroup<'_>> = BTreeMap::new();
+    for backend in backends(&spec, pods) {
+        let Some(ip) = addresses(&backend.fields).into_iter().find(|own| family(own) == wanted)
+        else {
             continue;
         };
-        let mut address = json!({"ip": ip, "nodeName": text(backend.pod, "/spec/nodeName"),
+        let mut address = json!({"ip": ip, "nodeName": backend.fields.spec.node_name,
             "targetRef": target(backend.pod)});
-        if let Some(hostname) = hostname(service, backend.pod) {
+        if let Some(hostname) = hostname(service, &backend.fields) {
             address["hostname"] = json!(hostname);
         }
         let group = groups
             .entry(json!(backend.ports).to_string())
             .or_insert_with(|| (backend.ports.clone(), Default::default()));
-        group.1[usize::from(!backend.ready)].push(address);
+        group.1[usize::from(!backend.ready)].push((ip, address));
     }
-    let subset = |(ports, [ready, unready]): (Vec<Value>, [Vec<Value>; 2])| {
+    let subset = |(ports, [ready, unready]): OldGroup<'_>| {
         let mut subset = json!({});
         for (field, mut list) in [("addresses", ready), ("notReadyAddresses", unready)] {
-            list.sort_by(|a, b| text(a, "/ip").cmp(text(b, "/ip")));
+            list.sort_by_key(|(ip, _)| *ip);
             if !list.is_empty() {
-                subset[field] = json!(list);
+                subset[field] = list.into_iter().map(|(_, own)| own).collect();
             }
         }
         if !ports.is_empty() {
@@ -237,6 +237,7 @@ fn unnamed(mut port: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::list;
 
     fn service(changes: Value) -> Value {
         let mut spec = json!({"selector": {"app": "a"}, "ipFamilies": ["IPv4"],
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_services_that_select_are_looked_after() {
+    fn only_services_with_a_selector_are_managed() {
         assert_eq!(selector(&service(json!({}))).as_deref(), Some("app=a"));
         assert_eq!(selector(&service(json!({"selector": {}}))), None);
         assert_eq!(selector(&service(json!({"type": "ExternalName"}))), None);
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_nobody_answers_has_an_empty_slice() {
+    fn a_service_without_backends_has_an_empty_slice() {
         let found = slices(&service(json!({})), &[]);
         assert_eq!((found.len(), &found[0]["endpoints"]), (1, &json!([])));
     }

@@ -33,6 +33,7 @@ pub(super) const KINDS: &[FakeKind] = &[
     ("k8s.cni.cncf.io", "v1", "network-attachment-definitions", "Network", true),
     ("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance", true),
     ("kubevirt.io", "v1", "virtualmachineinstancereplicasets", "Set", true),
+    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true),
     ("pool.kubevirt.io", "v1beta1", "virtualmachinepools", "VirtualMachinePool", true),
     ("kubevirt.io", "v1", "kubevirts", "KubeVirt", true),
     ("instancetype.kubevirt.io", "v1beta1", "virtualmachineclusterinstancetypes", "I", false),

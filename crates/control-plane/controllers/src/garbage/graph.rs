@@ -3,7 +3,7 @@
 //! Objects are known by uid; owners that were not observed yet are only keys of the
 //! dependents index. Each change answers with the work that follows from it. The graph
 //! may lag behind the server and kinds may be observed in any order, so that work is
-//! always a reason to look, never a decision: those are in [`super::plan`].
+//! always a reason to check, never a decision: those are in [`super::plan`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -41,9 +41,9 @@ pub(crate) enum GarbageWork {
     /// The same for an owner that waits for its dependents, once those created shortly
     /// before have had time to be observed.
     Release(Uid),
-    /// Take this owner out of its dependents' references, then let it go.
+    /// Take this owner out of its dependents' references, then release it.
     Orphan(Uid),
-    /// Tell the user that `owner` cannot own this object from another namespace.
+    /// Notify the user that `owner` cannot own this object from another namespace.
     Report { uid: Uid, place: ObjectLocation, owner: Owner },
 }
 
@@ -167,7 +167,7 @@ impl Graph {
     }
 
     /// Whether anything about the object is in doubt, so that it is worth asking the server.
-    pub(crate) fn needs_look(&self, uid: &Uid) -> bool {
+    pub(crate) fn needs_check(&self, uid: &Uid) -> bool {
         let Some(node) = self.nodes.get(uid) else { return false };
         if node.deleting {
             return node.foreground;
@@ -244,8 +244,8 @@ impl Graph {
         }
     }
 
-    /// An owner that was only heard of is seen now: those whose references say something
-    /// else about it have to be looked at.
+    /// An owner that was known from references only is seen now: dependents whose references
+    /// differ from it have to be examined.
     fn doubt_dependents(&self, uid: &Uid, work: &mut Vec<GarbageWork>) {
         for dependent in self.dependents_of(uid) {
             let Some(node) = self.nodes.get(dependent) else { continue };

@@ -17,7 +17,7 @@ pub(crate) enum OwnerLookup {
     Foreground,
     Absent,
     /// A cluster-scoped object names an owner that lives in a namespace: there is no place
-    /// to look for it, and no retry will help.
+    /// to search for it, and no retry will help.
     Impossible,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum DeletionPropagation {
     Orphan,
 }
 
-/// One write, valid only for the version of the object that was looked at.
+/// One write, valid only for the version of the object that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GarbageAction {
     Delete(DeletionPropagation),
@@ -41,7 +41,7 @@ pub(crate) enum GarbageAction {
 pub(crate) enum GarbageVerdict {
     /// Nothing to do until something changes.
     Settled,
-    /// Look again later: an owner exists that was not observed, and its deletion might
+    /// Check again later: an owner exists that was not observed, and its deletion might
     /// never be.
     Poll,
     /// The object itself is gone.
@@ -113,7 +113,7 @@ pub(crate) fn without_finalizer(latest: &Meta, finalizer: &str) -> Option<Garbag
     })
 }
 
-/// Where to look for an owner of an object in `namespace`, or why there is no such place.
+/// Where to search for an owner of an object in `namespace`, or why there is no such place.
 pub(crate) fn owner_namespace(namespaced: bool, namespace: &str) -> Result<&str, OwnerLookup> {
     match (namespaced, namespace) {
         (false, _) => Ok(""),
@@ -182,7 +182,7 @@ fn classify(
     Ok(owners)
 }
 
-/// An object that waits for its dependents: let it go, or send them away.
+/// An object that waits for its dependents: release it, or delete them.
 fn release(graph: &Graph, latest: &Meta) -> GarbageVerdict {
     let blocking = graph.blocking_dependents(&latest.uid);
     if blocking.is_empty() {

@@ -34,7 +34,7 @@ impl CollectError {
     }
 }
 
-/// An owner the server was asked about: where it was looked for and what was found.
+/// An owner the server was asked about: where it was searched and what was found.
 pub(crate) struct OwnerQuery {
     pub(crate) owner: Owner,
     pub(crate) place: ObjectLocation,
@@ -152,7 +152,7 @@ impl Server {
     }
 
     pub(crate) async fn report(&self, uid: &Uid, place: &ObjectLocation, owner: &Owner) {
-        let about = event::About {
+        let regarding = event::Regarding {
             api_version: &place.api_version,
             kind: &place.kind,
             namespace: &place.namespace,
@@ -161,6 +161,6 @@ impl Server {
         };
         let message = plan::misplaced_owner(place, owner);
         let source = "garbage-collector-controller";
-        event::warn(&self.client, source, &about, "OwnerRefInvalidNamespace", message).await;
+        event::warn(&self.client, source, &regarding, "OwnerRefInvalidNamespace", message).await;
     }
 }

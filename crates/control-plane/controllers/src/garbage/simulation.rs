@@ -31,7 +31,7 @@ struct SimulatedCluster {
     version: u64,
     graph: Graph,
     tasks: BTreeSet<SimulatedTask>,
-    /// Looked at, not yet decided.
+    /// Read, not yet decided.
     stale: Vec<(Uid, Option<Meta>)>,
     polls: BTreeSet<Uid>,
     /// Orphaned by their only owner: nothing but a user may remove them.
@@ -62,7 +62,7 @@ impl SimulatedCluster {
             2 => self.user_deletes(),
             3..=5 => self.relist(),
             6..=9 => self.deliver(),
-            10 | 11 => self.look(),
+            10 | 11 => self.read(),
             _ => self.conclude(),
         }
     }
@@ -216,7 +216,7 @@ impl SimulatedCluster {
     }
 
     /// First half of a task: see what the server has.
-    fn look(&mut self) {
+    fn read(&mut self) {
         if self.tasks.is_empty() {
             return;
         }
@@ -224,7 +224,7 @@ impl SimulatedCluster {
         let task = self.tasks.iter().nth(nth).cloned().unwrap();
         self.tasks.remove(&task);
         match task {
-            SimulatedTask::Examine(uid) if self.graph.needs_look(&uid) => {
+            SimulatedTask::Examine(uid) if self.graph.needs_check(&uid) => {
                 let latest = self.objects.get(&uid).map(|(_, meta)| meta.clone());
                 self.stale.push((uid, latest));
             }
@@ -278,18 +278,18 @@ impl SimulatedCluster {
         answers
     }
 
-    fn write(&mut self, looked_at: &Meta, action: GarbageAction) {
-        let again = SimulatedTask::Examine(Arc::clone(&looked_at.uid));
+    fn write(&mut self, observed: &Meta, action: GarbageAction) {
+        let again = SimulatedTask::Examine(Arc::clone(&observed.uid));
         self.tasks.insert(again);
-        let Some((kind, current)) = self.objects.get(&looked_at.uid).cloned() else { return };
-        if current.resource_version != looked_at.resource_version {
+        let Some((kind, current)) = self.objects.get(&observed.uid).cloned() else { return };
+        if current.resource_version != observed.resource_version {
             return;
         }
         match action {
             GarbageAction::Delete(policy) => {
                 let held =
                     current.owner_references.iter().any(|owner| self.is_solid(&current, owner));
-                assert!(!held, "{current:?} was deleted although somebody holds it");
+                assert!(!held, "{current:?} was deleted although an owner holds it");
                 self.delete(&current.uid, policy);
             }
             GarbageAction::SetOwners(owner_references) => {
@@ -347,7 +347,7 @@ impl SimulatedCluster {
             }
             match self.dice.index(3) {
                 0 => self.deliver(),
-                1 => self.look(),
+                1 => self.read(),
                 _ => self.conclude(),
             }
         }

@@ -69,17 +69,17 @@ fn an_object_without_owners_is_no_work() {
 }
 
 #[test]
-fn an_unseen_owner_is_a_reason_to_look_until_it_is_seen() {
+fn an_unseen_owner_is_a_reason_to_check_until_it_is_seen() {
     let mut graph = Graph::default();
     let work = graph.apply(&kind("Pod"), &object("n", "p", &[owner("Set", "s")]));
     assert_eq!(work, [examine("p")]);
-    assert!(graph.needs_look(&uid("p")));
+    assert!(graph.needs_check(&uid("p")));
     assert_eq!(graph.apply(&kind("Set"), &object("n", "s", &[])), []);
-    assert!(!graph.needs_look(&uid("p")));
+    assert!(!graph.needs_check(&uid("p")));
 }
 
 #[test]
-fn dependents_are_looked_at_when_their_owner_goes() {
+fn dependents_are_examined_when_their_owner_goes() {
     let mut graph = Graph::default();
     graph.apply(&kind("Set"), &object("n", "s", &[]));
     assert_eq!(graph.apply(&kind("Pod"), &object("n", "p", &[owner("Set", "s")])), []);
@@ -134,7 +134,7 @@ fn a_cluster_scoped_owner_may_own_in_any_namespace() {
 }
 
 #[test]
-fn foreground_deletion_looks_at_dependents_once_and_at_itself() {
+fn foreground_deletion_examines_dependents_once_and_itself() {
     let mut graph = Graph::default();
     graph.apply(&kind("Set"), &object("n", "s", &[]));
     graph.apply(&kind("Pod"), &object("n", "p", &[blocking("Set", "s")]));
@@ -146,7 +146,7 @@ fn foreground_deletion_looks_at_dependents_once_and_at_itself() {
 }
 
 #[test]
-fn an_owner_is_looked_at_when_it_is_no_longer_blocked() {
+fn an_owner_is_examined_when_it_is_no_longer_blocked() {
     for owners in [vec![], vec![owner("Set", "s")]] {
         let mut graph = Graph::default();
         graph.apply(&kind("Set"), &deleting(object("n", "s", &[]), FOREGROUND));
@@ -297,7 +297,7 @@ fn orphaning_takes_one_owner_out_and_keeps_the_others() {
 }
 
 #[test]
-fn owners_are_looked_for_where_they_can_be() {
+fn owners_are_searched_where_they_can_be() {
     assert_eq!(plan::owner_namespace(true, "n"), Ok("n"));
     assert_eq!(plan::owner_namespace(false, "n"), Ok(""));
     assert_eq!(plan::owner_namespace(true, ""), Err(OwnerLookup::Impossible));

@@ -8,12 +8,14 @@ use hci::guest_network::{
 };
 use serde_json::{Value, json};
 
-use crate::object::{self, list, text};
+use crate::object::{self, read};
+use crate::record::instance::{InstanceFields, InstanceSpec, InstanceStatus};
+use crate::record::metadata::OwnerFields;
 
 /// One change of the claims of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AddressAction {
-    /// Nobody holds it any more.
+    /// It no longer has a holder.
     Release(Ipv4Addr),
     /// Gives an address that a guest already has to its holder.
     Adopt(Ipv4Addr, AddressHolder),
@@ -33,7 +35,7 @@ pub(super) struct GuestState<'a> {
 /// Holder of the address of an instance.
 pub(super) fn holder(vmi: &Value) -> AddressHolder {
     let (namespace, name) = (object::namespace(vmi).to_owned(), object::name(vmi).to_owned());
-    let owner = object::controller(vmi).map(|owner| text(owner, "/kind"));
+    let owner = object::controller(vmi).map(|owner| read::<OwnerFields<'_>>(owner).kind);
     match owner {
         Some("VirtualMachine") => AddressHolder::Machine { namespace, name },
         _ => AddressHolder::Instance { namespace, name },
@@ -41,33 +43,31 @@ pub(super) fn holder(vmi: &Value) -> AddressHolder {
 }
 
 /// The name of the network on which an instance gets an address from us.
-fn pod_network(vmi: &Value) -> Option<&str> {
-    let networks = list(vmi, "/spec/networks").iter();
-    let mut pods = networks.filter(|network| network["pod"].is_object());
-    pods.find_map(|network| network["name"].as_str())
+fn pod_network<'a>(spec: &InstanceSpec<'a>) -> Option<&'a str> {
+    spec.networks.iter().find(|network| network.pod.is_some()).map(|network| network.name)
 }
 
 /// Whether an instance is on the guest network.
 pub(super) fn wants_address(vmi: &Value) -> bool {
-    pod_network(vmi).is_some()
+    pod_network(&read::<InstanceFields<'_>>(vmi).spec).is_some()
 }
 
 /// The address that the node gave to a running guest.
 fn reported_address(vmi: &Value) -> Option<Ipv4Addr> {
-    let network = pod_network(vmi)?;
-    let mut interfaces = list(vmi, "/status/interfaces").iter();
-    let own = interfaces.find(|interface| text(interface, "/name") == network)?;
-    text(own, "/ipAddress").parse().ok()
+    let InstanceFields { spec, status } = read(vmi);
+    let network = pod_network(&spec)?;
+    let own = status.interfaces.iter().find(|interface| interface.name == network)?;
+    own.ip_address.parse().ok()
 }
 
-fn is_placed(vmi: &Value) -> bool {
-    !matches!(text(vmi, "/status/phase"), "" | "Pending" | "Scheduling" | "Succeeded" | "Failed")
-        && !text(vmi, "/status/nodeName").is_empty()
+fn is_placed(status: &InstanceStatus<'_>) -> bool {
+    !matches!(status.phase, "" | "Pending" | "Scheduling" | "Succeeded" | "Failed")
+        && !status.node_name.is_empty()
 }
 
 /// Changes of the claims of one guest, all of which are `claims`.
 pub(super) fn actions(guest: GuestState<'_>, claims: &[AddressClaim]) -> Vec<AddressAction> {
-    let placed = guest.vmi.filter(|vmi| is_placed(vmi));
+    let placed = guest.vmi.filter(|vmi| is_placed(&read::<InstanceFields<'_>>(vmi).status));
     let is_held = |claim: &&AddressClaim| match &claim.holder {
         AddressHolder::Machine { .. } => guest.has_machine || placed.is_some(),
         held => guest.vmi.is_some_and(|vmi| placed.is_some() || holder(vmi) == *held),
@@ -105,16 +105,17 @@ fn annotations(placed: Option<&Value>) -> Value {
         return json!({LOCATION: null, TARGET: null, HOSTNAME: null, SUBDOMAIN: null});
     };
     let some = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
-    let migration = &vmi["status"]["migrationState"];
-    let is_moving = migration["completed"] != true && migration["failed"] != true;
-    let target = if is_moving { text(migration, "/targetNode") } else { "" };
-    let hostname = match text(vmi, "/spec/hostname") {
+    let InstanceFields { spec, status } = read(vmi);
+    let migration = status.migration_state;
+    let is_moving = !migration.completed && !migration.failed;
+    let target = if is_moving { migration.target_node } else { "" };
+    let hostname = match spec.hostname {
         "" => object::name(vmi),
         hostname => hostname,
     };
     json!({
-        LOCATION: text(vmi, "/status/nodeName"), TARGET: some(target),
-        HOSTNAME: hostname, SUBDOMAIN: some(text(vmi, "/spec/subdomain")),
+        LOCATION: status.node_name, TARGET: some(target),
+        HOSTNAME: hostname, SUBDOMAIN: some(spec.subdomain),
     })
 }
 

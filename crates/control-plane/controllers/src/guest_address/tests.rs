@@ -55,22 +55,22 @@ async fn nodes_hold_an_address_while_they_have_guests_on_the_network() {
     let reconciler = reconciler(&fake);
     fake.create("/nodes", "", node("one", "10.52.0.0/24"));
     let key = AddressKey::Node("one".into());
-    let look = || reconciler.reconcile(&key);
-    look().await.unwrap();
-    look().await.unwrap();
+    let reconcile = || reconciler.reconcile(&key);
+    reconcile().await.unwrap();
+    reconcile().await.unwrap();
     assert_eq!(fake.names(CLAIMS).len(), 1);
     let moved = json!({"metadata": {"annotations": {NETWORK: "10.60.0.0/24"}}});
     fake.merge("/nodes", "", "one", &moved);
-    look().await.unwrap();
+    reconcile().await.unwrap();
     let names = fake.names(CLAIMS);
     assert!(names.len() == 1 && names[0].starts_with("10.60.0."), "{names:?}");
     fake.delete("/nodes", "", "one", "Background");
-    look().await.unwrap();
+    reconcile().await.unwrap();
     assert!(fake.names(CLAIMS).is_empty());
 }
 
 #[tokio::test]
-async fn a_claim_follows_its_guest_and_is_made_again_when_somebody_deletes_it() {
+async fn a_claim_follows_its_guest_and_is_made_again_when_a_user_deletes_it() {
     let fake = Fake::new();
     let reconciler = reconciler(&fake);
     fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));

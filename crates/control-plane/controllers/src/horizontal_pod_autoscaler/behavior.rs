@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_in_the_period_counts() {
+    fn scalings_in_the_period_count() {
         let slow = json!({"scaleUp": {"policies":
             [{"type": "Pods", "value": 4, "periodSeconds": 60}]}});
         let mut history = ScaleHistory::default();

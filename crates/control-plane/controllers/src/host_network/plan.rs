@@ -8,7 +8,31 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{entries, is_deleting, is_merged, name, text};
+use crate::object::{self, is_deleting, is_merged, name, read};
+use crate::record::condition::{ConditionFields, of_type};
+use crate::record::fields;
+
+fields! {
+    struct ConfigFields<'a> {
+        spec: ConfigSpec<'a>,
+        status: ConfigStatus<'a>,
+    }
+
+    struct ConfigSpec<'a> {
+        cluster_network: &'a str,
+        underlay: bool,
+    }
+
+    struct ConfigStatus<'a> {
+        node_status: BTreeMap<&'a str, NodeEntry<'a>>,
+    }
+
+    /// The report of a node.
+    struct NodeEntry<'a> {
+        observed_generation: i64,
+        conditions: Vec<ConditionFields<'a>>,
+    }
+}
 
 /// No more nodes than this are named in a message.
 const MOST_NAMED: usize = 5;
@@ -43,13 +67,13 @@ pub(super) fn plan(state: &HostNetworkState, now: Timestamp) -> Vec<(String, Val
 /// Entries of nodes that are gone, to be removed.
 fn gone(config: &Value, state: &HostNetworkState) -> Map<String, Value> {
     let exists = |node: &str| state.nodes.iter().any(|own| name(own) == node);
-    let reported = entries(config, "/status/nodeStatus").map(|(node, _)| node);
-    reported.filter(|node| !exists(node)).map(|node| (node.clone(), Value::Null)).collect()
+    let reported = read::<ConfigFields<'_>>(config).status.node_status.into_keys();
+    reported.filter(|node| !exists(node)).map(|node| (node.to_owned(), Value::Null)).collect()
 }
 
 fn ready(config: &Value, state: &HostNetworkState) -> Condition {
     const KIND: &str = "ready";
-    let network = text(config, "/spec/clusterNetwork");
+    let network = read::<ConfigFields<'_>>(config).spec.cluster_network;
     let mut networks = state.cluster_networks.iter().filter(|own| name(own) == network);
     if !networks.any(|own| condition::is(own, KIND, "True")) {
         let why = "cluster network is down, global host network status is unready";
@@ -78,25 +102,23 @@ fn selected<'a>(config: &Value, state: &'a HostNetworkState) -> Vec<&'a str> {
     let Ok(config) = serde_json::from_value::<HostNetworkConfig>(config.clone()) else {
         return Vec::new();
     };
-    let labels = |node: &Value| -> BTreeMap<String, String> {
-        serde_json::from_value(node["metadata"]["labels"].clone()).unwrap_or_default()
-    };
+    let labels = |node: &Value| -> BTreeMap<String, String> { read(object::labels(node)) };
     let nodes = state.nodes.iter().filter(|node| selects_host(&config, &labels(node)));
     nodes.map(name).collect()
 }
 
 /// Why a node is not ready, with its name.
 fn problem(config: &Value, node: &str) -> Option<String> {
-    let entry = &config["status"]["nodeStatus"][node];
-    let conditions = entry["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let Some(ready) = condition::find(conditions, "ready") else {
+    let reports = read::<ConfigFields<'_>>(config).status.node_status;
+    let found = reports.get(node).and_then(|own| Some((own, of_type(&own.conditions, "ready")?)));
+    let Some((entry, ready)) = found else {
         return Some(format!("{node}: the node has not reported yet"));
     };
-    let is_current = entry["observedGeneration"] == config["metadata"]["generation"];
-    match (text(ready, "/status"), is_current) {
+    let is_current = entry.observed_generation == object::generation(config);
+    match (ready.status, is_current) {
         ("True", true) => None,
         ("True", false) => Some(format!("{node}: the node has not seen the last change yet")),
-        _ => Some(format!("{node}: {}", text(ready, "/message"))),
+        _ => Some(format!("{node}: {}", ready.message)),
     }
 }
 
@@ -106,13 +128,16 @@ const UNDERLAY: &str = "underlay";
 fn underlay(config: &Value) -> Option<Condition> {
     let why = "overlay networks use the addresses by which nodes reach each other; \
                spec.underlay has no effect";
-    (config["spec"]["underlay"] == true)
+    read::<ConfigFields<'_>>(config)
+        .spec
+        .underlay
         .then(|| Condition::new(UNDERLAY, "False").because("NotSupported", why))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::text;
 
     fn config(underlay: bool, status: Value) -> Value {
         json!({"metadata": {"name": "storage", "generation": 2},
@@ -174,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_nodes_that_are_gone_are_removed_and_a_second_look_changes_nothing() {
+    fn entries_of_nodes_that_are_gone_are_removed_and_a_second_reconciliation_changes_nothing() {
         let nodes = json!({"one": entry(2, "True", ""), "two": entry(2, "True", ""),
             "gone": entry(2, "True", "")});
         let mut state = state(config(true, json!({"nodeStatus": nodes})), "True");

@@ -1,101 +1,129 @@
 //! The disk for the data of an image. Pure.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::condition;
-use crate::object::{entries, int, is_true, list, name, text};
+use crate::longhorn::record::{
+    BackingImageFields, BackingImageSpec, DiskSpec, DiskStatus, StorageNodeFields,
+};
+use crate::object::{name, read};
+use crate::record::condition::of_type;
 
-/// Complaints that are told of a choice that failed.
-const MOST_TOLD: usize = 4;
+/// Complaints that are reported of a choice that failed.
+const MAX_COMPLAINTS: usize = 4;
+
+/// Why no disk can take the data of an image.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoDisk {
+    #[error("no disk can take the image: no node has one")]
+    NoneThere,
+    #[error("no disk can take the image: {}{}", complaints.join("; "), and_more(*more))]
+    NoneFits {
+        complaints: Vec<String>,
+        /// The number of complaints that are left out.
+        more: usize,
+    },
+}
+
+fn and_more(count: usize) -> String {
+    if count == 0 { String::new() } else { format!("; and {count} more") }
+}
 
 /// The disk with the most free space among those that are schedulable and have the wanted tags. An
-/// image that is made from another is placed on that one's disk. If there is none, returns why.
+/// image that is made from another is placed on that one's disk.
 pub(super) fn choose(
     backing: &Value,
     origin: Option<&Value>,
     nodes: &[Value],
-) -> Result<String, String> {
+) -> Result<String, NoDisk> {
     let (mut fitting, mut complaints) = (Vec::new(), Vec::new());
+    let wanted = read::<BackingImageFields<'_>>(backing).spec;
+    let unknown = DiskSpec::default();
     for node in nodes {
-        if let Some(why) = unusable(backing, origin, node) {
+        let fields: StorageNodeFields<'_> = read(node);
+        if let Some(why) = unusable(&wanted, origin, node, &fields) {
             complaints.push(format!("node {} {why}", name(node)));
             continue;
         }
-        for (disk, told) in entries(node, "/status/diskStatus") {
-            match unfit(backing, &node["spec"]["disks"][disk], told) {
+        for (disk, status) in &fields.status.disk_status {
+            match unfit(&wanted, fields.spec.disks.get(disk).unwrap_or(&unknown), status) {
                 Some(why) => complaints.push(format!("disk {disk} of node {} {why}", name(node))),
-                None => {
-                    let room = int(told, "/storageAvailable").unwrap_or(0);
-                    fitting.push((room, text(told, "/diskUUID")));
-                }
+                None => fitting.push((status.storage_available, status.uuid)),
             }
         }
     }
     let best = fitting.into_iter().max().map(|(_, uuid)| uuid.to_owned());
     best.ok_or_else(|| {
-        let more = complaints.len().saturating_sub(MOST_TOLD);
-        complaints.truncate(MOST_TOLD);
-        match (complaints.is_empty(), more) {
-            (true, _) => "no disk can take the image: no node has one".to_owned(),
-            (false, 0) => format!("no disk can take the image: {}", complaints.join("; ")),
-            (false, _) => {
-                format!("no disk can take the image: {}; and {more} more", complaints.join("; "))
-            }
+        let more = complaints.len().saturating_sub(MAX_COMPLAINTS);
+        complaints.truncate(MAX_COMPLAINTS);
+        if complaints.is_empty() {
+            NoDisk::NoneThere
+        } else {
+            NoDisk::NoneFits { complaints, more }
         }
     })
 }
 
-fn unusable(backing: &Value, origin: Option<&Value>, node: &Value) -> Option<String> {
+fn unusable(
+    backing: &BackingImageSpec<'_>,
+    origin: Option<&Value>,
+    node: &Value,
+    fields: &StorageNodeFields<'_>,
+) -> Option<String> {
     let has_origin = origin.is_none_or(|origin| is_somewhere(origin, std::slice::from_ref(node)));
     if !condition::is(node, "Ready", "True") {
         Some("is not ready".into())
-    } else if !is_true(node, "/spec/allowScheduling") {
-        Some("takes no more: its spec.allowScheduling is false".into())
-    } else if is_true(node, "/spec/evictionRequested") {
+    } else if fields.spec.allow_scheduling != Some(true) {
+        Some("is not schedulable: its spec.allowScheduling is false".into())
+    } else if fields.spec.eviction_requested {
         Some("is being emptied".into())
     } else if !has_origin {
         Some("does not have the image that this one is made of".into())
     } else {
-        missing(backing, "/spec/nodeSelector", &node["spec"])
+        missing(&backing.node_selector, &fields.spec.tags)
     }
 }
 
-fn unfit(backing: &Value, disk: &Value, told: &Value) -> Option<String> {
-    let told = json!({"status": told});
-    if text(&told, "/status/diskUUID").is_empty() {
+fn unfit(
+    backing: &BackingImageSpec<'_>,
+    disk: &DiskSpec<'_>,
+    status: &DiskStatus<'_>,
+) -> Option<String> {
+    let schedulable = of_type(&status.conditions, "Schedulable");
+    if status.uuid.is_empty() {
         Some("is not ready".into())
-    } else if !is_true(disk, "/allowScheduling") {
-        Some("takes no more: its allowScheduling is false".into())
-    } else if is_true(disk, "/evictionRequested") {
+    } else if disk.allow_scheduling != Some(true) {
+        Some("is not schedulable: its allowScheduling is false".into())
+    } else if disk.eviction_requested {
         Some("is being emptied".into())
-    } else if !condition::is(&told, "Schedulable", "True") {
-        let all = condition::of(&told);
-        let why = condition::find(&all, "Schedulable").map_or("", |own| text(own, "/message"));
-        let why = if why.is_empty() { "nobody says why" } else { why };
-        Some(format!("takes no more: {why}"))
+    } else if schedulable.is_none_or(|own| own.status != "True") {
+        let why = schedulable.map_or("", |own| own.message);
+        let why = if why.is_empty() { "no reason is reported" } else { why };
+        Some(format!("is not schedulable: {why}"))
     } else {
-        missing(backing, "/spec/diskSelector", disk)
+        missing(&backing.disk_selector, &disk.tags)
     }
 }
 
 /// The tags that are wanted and not there.
-fn missing(backing: &Value, wanted: &str, place: &Value) -> Option<String> {
-    let absent = list(backing, wanted).iter().filter(|tag| !list(place, "/tags").contains(tag));
-    let absent: Vec<&str> = absent.filter_map(Value::as_str).collect();
+fn missing(wanted: &[&str], tags: &[&str]) -> Option<String> {
+    let absent: Vec<&str> = wanted.iter().copied().filter(|tag| !tags.contains(tag)).collect();
     (!absent.is_empty()).then(|| format!("does not have the tag {}", absent.join(", ")))
 }
 
 /// Whether a node has one of the disks that the data is said to be on.
 pub(super) fn is_somewhere(backing: &Value, nodes: &[Value]) -> bool {
-    let known = |uuid: &String| {
-        let mut disks = nodes.iter().flat_map(|node| entries(node, "/status/diskStatus"));
-        disks.any(|(_, disk)| text(disk, "/diskUUID") == uuid)
-    };
-    entries(backing, "/spec/diskFileSpecMap").any(|(uuid, _)| known(uuid))
+    let wanted = read::<BackingImageFields<'_>>(backing).spec.disk_file_spec_map;
+    nodes.iter().any(|node| {
+        let disks = read::<StorageNodeFields<'_>>(node).status.disk_status;
+        disks.values().any(|disk| wanted.contains_key(disk.uuid))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn node(disks: &[(&str, i64, &str, bool)]) -> Value {
@@ -131,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_disk_says_why() {
+    fn an_image_without_a_disk_says_why() {
         let mut full = node(&[("a", 1, "ssd", false)]);
         full["status"]["diskStatus"]["a"]["conditions"][0]["message"] = json!("it is full");
         let good = || node(&[("a", 1, "ssd", true)]);
@@ -148,11 +176,16 @@ mod tests {
         let shut = changed("/spec/disks/a/allowScheduling", json!(false));
         let down = changed("/status/conditions/0/status", json!("False"));
         for (backing, origin, node, expected) in [
-            (&any, None, full, "disk a of node one takes no more: it is full"),
+            (&any, None, full, "disk a of node one is not schedulable: it is full"),
             (&any, None, emptied, "disk a of node one is being emptied"),
-            (&any, None, shut, "disk a of node one takes no more: its allowScheduling is false"),
+            (
+                &any,
+                None,
+                shut,
+                "disk a of node one is not schedulable: its allowScheduling is false",
+            ),
             (&any, None, down, "node one is not ready"),
-            (&any, None, closed, "node one takes no more: its spec.allowScheduling is false"),
+            (&any, None, closed, "node one is not schedulable: its spec.allowScheduling is false"),
             (&tagged, None, good(), "disk a of node one does not have the tag big"),
             (&wish(&[], &["slow"]), None, good(), "node one does not have the tag slow"),
             (
@@ -163,14 +196,14 @@ mod tests {
             ),
         ] {
             let expected = format!("no disk can take the image: {expected}");
-            assert_eq!(choose(backing, origin, &[node]), Err(expected));
+            assert_eq!(choose(backing, origin, &[node]).unwrap_err().to_string(), expected);
         }
         let none = "no disk can take the image: no node has one";
-        assert_eq!(choose(&any, None, &[]), Err(none.to_owned()));
+        assert_eq!(choose(&any, None, &[]).unwrap_err().to_string(), none);
         let disks: Vec<_> =
             ["a", "b", "c", "d", "e", "f"].map(|disk| (disk, 1, "ssd", false)).into();
-        let told = choose(&any, None, &[node(&disks)]).unwrap_err();
-        assert!(told.ends_with("; and 2 more"), "{told}");
+        let message = choose(&any, None, &[node(&disks)]).unwrap_err().to_string();
+        assert!(message.ends_with("; and 2 more"), "{message}");
     }
 
     #[test]

@@ -24,7 +24,11 @@ use self::data::{ImageData, damage, data};
 use self::made::{backing, class, copy};
 use self::status::ImageStatus;
 use crate::condition::{self, Condition};
-use crate::object::{int, is_deleting, is_true, text, uid};
+use crate::image::record;
+use crate::longhorn::record::{BackingImageFields, VolumeFields};
+use crate::object::{is_deleting, read, uid};
+use crate::record::condition::{ConditionFields, condition};
+use crate::record::metadata::metadata;
 
 /// Holds an image until its data is gone; Harvester's name for it.
 pub(super) const HELD: &str = "wrangler.cattle.io/vm-image-controller";
@@ -45,7 +49,7 @@ pub(super) struct ImageInput<'a> {
     pub(super) image: &'a Value,
     pub(super) backing: Option<&'a Value>,
     pub(super) class: Option<&'a Value>,
-    /// The volume that it is exported from, if it is, and the copy that is read instead: nobody
+    /// The volume that it is exported from, if it is, and the copy that is read instead: nothing
     /// writes to that meanwhile.
     pub(super) source: Option<&'a Value>,
     pub(super) copy: Option<&'a Value>,
@@ -86,11 +90,12 @@ pub(super) fn copy_name(image: &Value) -> String {
 /// Why there is no use in trying.
 fn refusal(seen: ImageInput<'_>) -> Option<String> {
     let image = seen.image;
-    if text(image, "/spec/backend") == "cdi" {
+    let spec = record::spec(image);
+    if spec.backend == "cdi" {
         return Some("spec.backend cdi is not supported: it must be backingimage".into());
     }
-    let kind = text(image, "/spec/sourceType");
-    if kind != "clone" && text(image, "/spec/storageClassParameters/encrypted") == "true" {
+    let kind = spec.source_type;
+    if kind != "clone" && spec.parameter("encrypted") == "true" {
         return Some(
             "the storage class is encrypted: import the image with another, then clone it with \
              cryptoOperation encrypt"
@@ -102,13 +107,13 @@ fn refusal(seen: ImageInput<'_>) -> Option<String> {
         "clone" if seen.backing.is_some() => None,
         "clone" => clone::refusal(image, seen.origin),
         "export-from-volume" => {
-            let (space, claim) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
+            let (space, claim) = (spec.pvc_namespace, spec.pvc_name);
             match seen.source {
                 None => Some(format!(
                     "claim {space}/{claim} is not bound to a volume of {}",
                     hci::DRIVER
                 )),
-                Some(volume) if is_true(volume, "/spec/encrypted") => {
+                Some(volume) if read::<VolumeFields<'_>>(volume).spec.encrypted => {
                     Some(format!("the volume of claim {space}/{claim} is encrypted"))
                 }
                 Some(_) => None,
@@ -122,11 +127,11 @@ pub(super) fn plan(seen: ImageInput<'_>, now: Timestamp) -> ImagePlan {
     let image = seen.image;
     let mut status = ImageStatus::of(image, now);
     if condition::is(image, "Imported", "True") {
-        // Somebody took the data away, or brought it back.
+        // The data was removed, or restored.
         if seen.backing.is_none() {
             let missing = format!("backing image {} is not found", backing_name(image));
             status.set(Condition::new("BackingImageMissing", "True").because("", missing));
-        } else if condition::find(&condition::of(image), "BackingImageMissing").is_some() {
+        } else if condition(image, "BackingImageMissing").is_some() {
             status.set(Condition::new("BackingImageMissing", "False"));
         }
         match seen.backing.and_then(damage) {
@@ -174,7 +179,7 @@ fn begin(seen: ImageInput<'_>, plan: &mut ImagePlan, status: &mut ImageStatus, n
     if let Some(source) = seen.source {
         match seen.copy {
             None => plan.copy = Some(copy(image, source)),
-            Some(copy) if text(copy, "/status/cloneStatus/state") == "completed" => {}
+            Some(copy) if is_copied(copy) => {}
             Some(_) => return,
         }
     }
@@ -183,17 +188,18 @@ fn begin(seen: ImageInput<'_>, plan: &mut ImagePlan, status: &mut ImageStatus, n
     }
     plan.class = seen.class.is_none().then(|| class(image));
     plan.backing = Some(backing(seen));
+    let spec = record::spec(image);
     for (field, value) in [
         ("storageClassName", json!(class_name(image))),
-        ("targetStorageClassName", image["spec"]["targetStorageClassName"].clone()),
-        ("appliedUrl", image["spec"]["url"].clone()),
+        ("targetStorageClassName", json!(spec.target_storage_class_name)),
+        ("appliedUrl", json!(spec.url)),
         ("progress", json!(0)),
     ] {
         if !value.is_null() {
             status.fields.insert(field.into(), value);
         }
     }
-    if text(image, "/spec/sourceType") != "download" {
+    if spec.source_type != "download" {
         status.set(Condition::new("Initialized", "True"));
     }
 }
@@ -205,8 +211,9 @@ fn follow(
     status: &mut ImageStatus,
     now: Timestamp,
 ) {
-    for (field, pointer) in [("size", "/status/size"), ("virtualSize", "/status/virtualSize")] {
-        if let Some(bytes) = int(backing, pointer).filter(|bytes| *bytes > 0) {
+    let reported = read::<BackingImageFields<'_>>(backing).status;
+    for (field, bytes) in [("size", reported.size), ("virtualSize", reported.virtual_size)] {
+        if let Some(bytes) = bytes.filter(|bytes| *bytes > 0) {
             status.fields.insert(field.into(), json!(bytes));
         }
     }
@@ -244,8 +251,8 @@ fn follow(
 
 /// Nothing has failed: the disk may come, or become free.
 fn wait(seen: ImageInput<'_>, status: &mut ImageStatus) {
-    let told = condition::find(&status.conditions, "Initialized");
-    let had_none = told.is_some_and(|told| text(told, "/reason") == NO_DISK);
+    let before = condition::find(&status.conditions, "Initialized");
+    let had_none = before.is_some_and(|own| read::<ConditionFields<'_>>(own).reason == NO_DISK);
     match seen.obstacle {
         Some(why) => {
             status.set(Condition::new("Initialized", "Unknown").because(NO_DISK, why));
@@ -266,8 +273,9 @@ fn fail(
     now: Timestamp,
 ) {
     let image = seen.image;
-    let counted = time(image, "/status/lastFailedTime")
-        .zip(time(backing, "/metadata/creationTimestamp"))
+    let before = record::status(image);
+    let counted = time(before.last_failed_time)
+        .zip(time(metadata(backing).creation_timestamp))
         .is_some_and(|(failed, began)| failed >= began);
     if counted {
         let due = due(image).filter(|due| *due > now);
@@ -275,8 +283,8 @@ fn fail(
         plan.again = due;
         return;
     }
-    let failed = int(image, "/status/failed").unwrap_or(0) + 1;
-    let retry = int(image, "/spec/retry").unwrap_or(3);
+    let failed = before.failed.unwrap_or(0) + 1;
+    let retry = record::spec(image).retry.unwrap_or(3);
     status.fields.insert("failed".into(), json!(failed));
     status.fields.insert("lastFailedTime".into(), json!(clock::rfc3339(now)));
     let text = match failed {
@@ -307,12 +315,18 @@ fn pause(failed: i64) -> SignedDuration {
 
 /// When the next attempt may begin.
 fn due(image: &Value) -> Option<Timestamp> {
-    let failed = int(image, "/status/failed").filter(|failed| *failed > 0)?;
-    time(image, "/status/lastFailedTime")?.checked_add(pause(failed)).ok()
+    let status = record::status(image);
+    let failed = status.failed.filter(|failed| *failed > 0)?;
+    time(status.last_failed_time)?.checked_add(pause(failed)).ok()
 }
 
-fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
-    text(object, pointer).parse().ok()
+fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// Whether the copy of a volume is complete.
+fn is_copied(copy: &Value) -> bool {
+    read::<VolumeFields<'_>>(copy).status.clone_status.state == "completed"
 }
 
 #[cfg(test)]

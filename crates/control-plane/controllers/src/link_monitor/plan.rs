@@ -1,12 +1,25 @@
-//! Which LinkMonitors have to be created, and which nodes they report no more. Pure.
+//! The LinkMonitors to create, and the nodes that they no longer report. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hci::link_monitor::{card_monitor, network_monitor};
 use hci::network::{GROUP, VERSION};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use crate::object::{entries, is_deleting, list, name, uid};
+use crate::condition;
+use crate::object::{is_deleting, name, read, uid};
+use crate::record::fields;
+
+fields! {
+    struct MonitorFields<'a> {
+        status: MonitorStatus<'a>,
+    }
+
+    struct MonitorStatus<'a> {
+        link_status: BTreeMap<&'a str, IgnoredAny>,
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct MonitorState {
@@ -28,11 +41,8 @@ pub(super) enum MonitorChange {
 /// Every cluster has a LinkMonitor for network cards and one for each cluster network that is ready;
 /// the latter is removed with its network.
 pub(super) fn plan(state: &MonitorState) -> Vec<MonitorChange> {
-    let is_ready = |network: &&Value| {
-        let conditions = list(network, "/status/conditions").iter();
-        let mut ready = conditions.filter(|own| own["type"] == "ready" && own["status"] == "True");
-        ready.next().is_some() && !is_deleting(network)
-    };
+    let is_ready =
+        |network: &&Value| condition::is(network, "ready", "True") && !is_deleting(network);
     let networks = state.cluster_networks.iter().filter(is_ready).map(|network| {
         let mut monitor = network_monitor(name(network));
         monitor["metadata"]["ownerReferences"] = json!([{
@@ -48,9 +58,9 @@ pub(super) fn plan(state: &MonitorState) -> Vec<MonitorChange> {
 }
 
 fn forget(monitor: &Value, state: &MonitorState) -> Option<MonitorChange> {
-    let reported = entries(monitor, "/status/linkStatus").map(|(node, _)| node);
+    let reported = read::<MonitorFields<'_>>(monitor).status.link_status.into_keys();
     let gone = reported.filter(|node| !state.nodes.contains(*node));
-    let gone: Map<String, Value> = gone.map(|node| (node.clone(), Value::Null)).collect();
+    let gone: Map<String, Value> = gone.map(|node| (node.to_owned(), Value::Null)).collect();
     let patch = json!({"status": {"linkStatus": gone.clone()}});
     (!gone.is_empty()).then(|| MonitorChange::Forget { name: name(monitor).to_owned(), patch })
 }

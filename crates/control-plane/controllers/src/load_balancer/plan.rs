@@ -3,6 +3,7 @@
 mod address;
 mod service;
 
+use hci::backend_health::ReservedAddresses;
 use hci::harvester::load_balancer::LoadBalancer;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -20,6 +21,10 @@ pub(super) struct BalancerState {
     pub(super) balancers: Vec<Value>,
     pub(super) pools: Vec<Value>,
     pub(super) instances: Vec<Value>,
+    /// Their addresses and networks are not those of machines on other networks.
+    pub(super) nodes: Vec<Value>,
+    /// Leases of the namespace of the virtual address of the API.
+    pub(super) leases: Vec<Value>,
     /// Made here earlier.
     pub(super) services: Vec<Value>,
     pub(super) slices: Vec<Value>,
@@ -57,11 +62,12 @@ pub(super) fn plan(state: &BalancerState, now: Timestamp) -> Vec<BalancerChange>
     for pool in &mut pools {
         address::release(pool, &live);
     }
+    let reserved = ReservedAddresses::of(&state.nodes, &state.leases);
     let mut later = Vec::new();
     for balancer in live {
         let Ok(typed) = serde_json::from_value::<LoadBalancer>(balancer.clone()) else { continue };
         let allocation = address::allocate(&mut pools, balancer, &typed);
-        let backends = service::backends(balancer, &typed, &state.instances);
+        let backends = service::backends(balancer, &typed, &state.instances, &reserved);
         let servers = &backends.servers;
         later.extend(service::serve(state, balancer, &typed, &allocation, servers));
         let shown = service::shown_address(state, balancer);

@@ -34,9 +34,12 @@ fn balancer(name: &str) -> Value {
 fn instance(name: &str, app: &str, address: &str) -> Value {
     json!({
         "metadata": {"namespace": "default", "name": name, "labels": {"app": app}},
+        "spec": {"networks": [{"name": "lan", "multus": {"networkName": "lan"}},
+            {"name": "other", "multus": {"networkName": "other"}}]},
         "status": {
             "phase": "Running", "nodeName": "one",
-            "interfaces": [{"ipAddress": "fd00::1"}, {"ipAddress": address}],
+            "interfaces": [{"name": "lan", "ipAddress": "fd00::1"},
+                {"name": "other", "ipAddress": address}],
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     })
@@ -120,7 +123,7 @@ fn a_load_balancer_gets_an_address_and_leads_to_its_machines() {
         ],
         ..BalancerState::default()
     };
-    // The address is the pool's before anybody else sees it.
+    // The address is the pool's before other clients see it.
     let first = plan(&state, Timestamp::UNIX_EPOCH).into_iter().next();
     assert!(matches!(first, Some(BalancerChange::Patch { kind: ManagedKind::Pool, .. })));
     settle(&mut state);
@@ -142,6 +145,36 @@ fn a_load_balancer_gets_an_address_and_leads_to_its_machines() {
     assert_eq!(slice["metadata"]["labels"]["kubernetes.io/service-name"], "lb");
     assert_eq!(slice["ports"], json!([{"name": "web", "port": 8080, "protocol": "TCP"}]));
     assert_eq!(slice["endpoints"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_machine_that_reports_an_address_of_the_cluster_is_not_behind_a_load_balancer() {
+    let node = json!({
+        "metadata": {"name": "one", "annotations": {
+            hci::guest_network::NETWORK: "10.52.0.0/24",
+            hci::cluster::HOST_ADDRESSES: "203.0.113.1",
+        }},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]},
+    });
+    let lease = json!({"metadata": {"name": hci::cluster::VIP_LEASE,
+        "annotations": {hci::announcement::ADDRESS: "192.0.2.9"}}});
+    for address in ["192.0.2.1", "203.0.113.1", "192.0.2.9", "10.52.0.2", "127.0.0.1"] {
+        let mut state = BalancerState {
+            balancers: vec![balancer("lb")],
+            pools: vec![pool("p", "10.0.0.10", "10.0.0.11")],
+            instances: vec![instance("liar", "web", address)],
+            nodes: vec![node.clone()],
+            leases: vec![lease.clone()],
+            ..BalancerState::default()
+        };
+        settle(&mut state);
+        assert_eq!(state.slices[0]["endpoints"], json!([]), "{address}");
+        let message = "running backend servers have no IP";
+        assert_eq!(ready(&state.balancers[0]), ("False", message), "{address}");
+        state.instances = vec![instance("honest", "web", "198.51.100.7")];
+        settle(&mut state);
+        assert_eq!(state.balancers[0]["status"]["backendServers"], json!(["198.51.100.7"]));
+    }
 }
 
 #[test]

@@ -11,11 +11,13 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use self::plan::{BackupInput, BackupStep};
+use super::record::{BackupFields, SnapshotFields};
 use super::{BACKUP_TARGETS, BACKUPS, LONGHORN_VOLUMES, REPLICAS, SETTINGS, SNAPSHOTS};
-use crate::object::{self, text};
+use crate::object::{self, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
+use crate::record::setting;
 use crate::resource::{Objects, is_refused};
 
 /// Snapshots, copies and targets change without a word to the backup.
@@ -45,10 +47,11 @@ impl Reconciler for BackupReconciler {
         let found = self.0.get(BACKUPS, NAMESPACE, name).await.doing("get the backup")?;
         let Some(backup) = found else { return Ok(ReconcileResult::Done) };
         let source = backup_source(object::uid(&backup));
-        let snapshot = text(&backup, "/spec/snapshotName");
+        let snapshot = read::<BackupFields<'_>>(&backup).spec.snapshot_name;
         let snapshot = self.0.get(SNAPSHOTS, NAMESPACE, snapshot).await;
         let snapshot = snapshot.doing("get the snapshot")?;
-        let volume = snapshot.as_ref().map_or("", |own| text(own, "/spec/volume"));
+        let volume =
+            snapshot.as_ref().map_or("", |own| read::<SnapshotFields<'_>>(own).spec.volume);
         let volume = self.0.get(LONGHORN_VOLUMES, NAMESPACE, volume).await;
         let copy = self.0.get(LONGHORN_VOLUMES, NAMESPACE, &source).await;
         let labels = format!("{VOLUME_LABEL}={source}");
@@ -67,7 +70,7 @@ impl Reconciler for BackupReconciler {
             copy: copy.as_ref(),
             replicas: &replicas,
             target: target.as_ref(),
-            compression: method.as_ref().map_or("", |own| text(own, "/value")),
+            compression: method.as_ref().map_or("", setting::value),
         };
         self.carry_out(&backup, plan::step(&input)).await
     }
@@ -93,7 +96,7 @@ impl BackupReconciler {
                     written => written.map(|_| ReconcileResult::Done).doing("change a backup"),
                 }
             }
-            BackupStep::Tell(status) => {
+            BackupStep::PatchStatus(status) => {
                 let patch = json!({"status": status});
                 if object::is_merged(backup, &patch) {
                     return Ok(ReconcileResult::Again(RECHECK_INTERVAL));

@@ -1,7 +1,7 @@
 //! Harvester's setting `backup-target` becomes Longhorn's BackupTarget `default` with its Secret,
 //! and the setting says whether the target can be reached.
 //!
-//! A node that is ready looks after the target: `status.ownerID` names it.
+//! A node that is ready manages the target: `status.ownerID` names it.
 
 mod plan;
 
@@ -13,16 +13,17 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::BACKUP_TARGETS;
-use crate::object::{self, is_merged, text};
+use crate::object::{self, is_merged};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
+use crate::record::setting;
 use crate::resource::{NODES, Objects, Resource, SECRETS, is_refused};
 
 const HARVESTER_SETTINGS: Resource = Resource::new("harvesterhci.io", "v1beta1", "settings");
 const SETTING: &str = "backup-target";
 
-/// The setting, the target, and nodes that may look after it.
+/// The setting, the target, and nodes that may manage it.
 #[derive(Debug, Default)]
 pub(crate) struct BackupTargetMapper;
 
@@ -78,7 +79,7 @@ impl BackupTargetReconciler {
 
     /// The secret first: a target that is seen has its keys. The keys leave the setting last.
     async fn follow(&self, setting: &Value, target: Value) -> Result<Value, ReconcileError> {
-        let Some(wanted) = plan::target(text(setting, "/value")) else { return Ok(target) };
+        let Some(wanted) = plan::target(setting::value(setting)) else { return Ok(target) };
         if let Some(data) = &wanted.secret {
             self.write_secret(data).await?;
         }

@@ -1,5 +1,5 @@
 //! Disks and nodes that are to be emptied: their replicas are marked, and `volume` builds
-//! copies elsewhere before it lets them go.
+//! copies elsewhere before it releases them.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use hci::longhorn::NAMESPACE;
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::record::{ReplicaFields, StorageNodeFields};
 use super::{REPLICAS, STORAGE_NODES};
-use crate::object::{self, entries, is_true, text};
+use crate::object::{self, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
@@ -61,17 +62,19 @@ impl Reconciler for EvictionReconciler {
 
 /// Replicas that are marked otherwise than their node and disk say, with what is right.
 fn wrong<'a>(node: &Value, replicas: &'a [Value]) -> Vec<(&'a str, bool)> {
-    let all = is_true(node, "/spec/evictionRequested");
-    let emptied: Vec<&str> = entries(node, "/status/diskStatus")
-        .filter(|(disk, _)| is_true(&node["spec"]["disks"][disk.as_str()], "/evictionRequested"))
-        .map(|(_, status)| text(status, "/diskUUID"))
-        .collect();
-    replicas
+    let StorageNodeFields { spec, status } = read(node);
+    let emptied: Vec<&str> = status
+        .disk_status
         .iter()
-        .map(|own| (own, all || emptied.contains(&text(own, "/spec/diskID"))))
-        .filter(|(own, leaves)| is_true(own, "/spec/evictionRequested") != *leaves)
-        .map(|(own, leaves)| (object::name(own), leaves))
-        .collect()
+        .filter(|(disk, _)| spec.disks.get(*disk).is_some_and(|own| own.eviction_requested))
+        .map(|(_, status)| status.uuid)
+        .collect();
+    let wrong = |own: &'a Value| {
+        let replica = read::<ReplicaFields<'_>>(own).spec;
+        let leaves = spec.eviction_requested || emptied.contains(&replica.disk_id);
+        (replica.eviction_requested != leaves).then(|| (object::name(own), leaves))
+    };
+    replicas.iter().filter_map(wrong).collect()
 }
 
 #[cfg(test)]

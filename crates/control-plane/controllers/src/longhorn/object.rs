@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::object::{quantity, text};
+use crate::object::read;
+use crate::record::claim::PersistentVolumeFields;
+use crate::record::quantity::WrittenQuantity;
 
 /// Volumes grow in steps of this many bytes.
 const STEP: i64 = 2 << 20;
@@ -20,8 +22,8 @@ pub(super) fn volume_of<'a>(instance: &'a str, mark: &str) -> Option<&'a str> {
 }
 
 /// Bytes of a volume that is asked for by a quantity.
-pub(super) fn volume_bytes(object: &Value, pointer: &str) -> Option<i64> {
-    let asked = quantity(object, pointer)?.units();
+pub(super) fn volume_bytes(asked: &WrittenQuantity) -> Option<i64> {
+    let asked = asked.amount()?.units();
     if asked <= 0 {
         return None;
     }
@@ -29,15 +31,15 @@ pub(super) fn volume_bytes(object: &Value, pointer: &str) -> Option<i64> {
     steps.checked_mul(STEP)
 }
 
-/// A size that is told as a text of bytes.
-pub(super) fn bytes(object: &Value, pointer: &str) -> i64 {
-    text(object, pointer).parse().unwrap_or_default()
+/// A size that is reported as a text, in bytes.
+pub(super) fn bytes(size: &str) -> i64 {
+    size.parse().unwrap_or_default()
 }
 
 /// The driver's name of the volume behind a persistent volume, if it is the driver's.
 pub(crate) fn handle(volume: &Value) -> Option<&str> {
-    let ours = text(volume, "/spec/csi/driver") == hci::DRIVER;
-    Some(text(volume, "/spec/csi/volumeHandle")).filter(|handle| ours && !handle.is_empty())
+    let csi = read::<PersistentVolumeFields<'_>>(volume).spec.csi;
+    Some(csi.volume_handle).filter(|handle| csi.driver == hci::DRIVER && !handle.is_empty())
 }
 
 #[cfg(test)]
@@ -65,7 +67,7 @@ mod tests {
             (json!("x"), None),
             (json!("9223372036854775807"), None),
         ] {
-            assert_eq!(volume_bytes(&json!({"s": asked}), "/s"), expected, "{asked}");
+            assert_eq!(volume_bytes(&read(&asked)), expected, "{asked}");
         }
     }
 }

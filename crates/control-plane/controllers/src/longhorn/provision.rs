@@ -21,16 +21,20 @@ use serde_json::{Value, json};
 use self::origin::{Content, Origin};
 use self::plan::{Fate, ProvisionError, ProvisionRequest};
 use super::object::handle;
+use super::record::VolumeFields;
+use super::volume_snapshot::record::VolumeSnapshotFields;
 use super::volume_snapshot::{CONTENTS, VOLUME_SNAPSHOTS};
 use super::{BACKING_IMAGES, BACKUPS, LONGHORN_VOLUMES};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
-use crate::object::{self, annotation, is_merged, text};
+use crate::object::{self, annotation, is_merged, read};
 use crate::populate;
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::claim::{ClaimFields, PersistentVolumeFields};
+use crate::record::metadata::OwnerFields;
 use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, VOLUMES, is_refused};
 
 const SOURCE: &str = hci::DRIVER;
@@ -77,7 +81,7 @@ pub(crate) struct Provisioner {
     objects: Objects,
     waiting: Dependents,
     /// The last event of each claim, so that it is recorded once.
-    told: Mutex<BTreeMap<ObjectKey, String>>,
+    reported: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
 impl Reconciler for Provisioner {
@@ -94,7 +98,7 @@ impl Reconciler for Provisioner {
 
 impl Provisioner {
     pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
-        Self { objects: Objects(client), waiting, told: Mutex::default() }
+        Self { objects: Objects(client), waiting, reported: Mutex::default() }
     }
 
     async fn claim(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
@@ -103,11 +107,12 @@ impl Provisioner {
             self.forget(key);
             return Ok(ReconcileResult::Done);
         };
-        if !text(&claim, "/spec/volumeName").is_empty() {
+        let spec = read::<ClaimFields<'_>>(&claim).spec;
+        if !spec.volume_name.is_empty() {
             self.forget(key);
             return self.grow(&claim).await;
         }
-        let class = text(&claim, "/spec/storageClassName");
+        let class = spec.storage_class_name;
         self.waiting.set(key, [ObjectKey::new("", class)].into());
         let found = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
         let Some(class) = found else { return Ok(ReconcileResult::Done) };
@@ -127,15 +132,16 @@ impl Provisioner {
         }
     }
 
-    /// The claim is looked at again when the object changes, besides its class.
+    /// The claim is checked again when the object changes, besides its class.
     fn wait_for(&self, claim: &Value, namespace: &str, name: &str) {
-        let class = ObjectKey::new("", text(claim, "/spec/storageClassName"));
+        let class = read::<ClaimFields<'_>>(claim).spec.storage_class_name;
+        let class = ObjectKey::new("", class);
         self.waiting.set(&ObjectKey::of(claim), [class, ObjectKey::new(namespace, name)].into());
     }
 
     fn forget(&self, key: &ObjectKey) {
         self.waiting.forget(key);
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Longhorn's volume first: one that the API refuses must not be bound.
@@ -171,7 +177,7 @@ impl Provisioner {
             }
             Err(failure) => return Err(failure).doing("create the volume"),
         };
-        if text(&backing, "/status/cloneStatus/state") == "failed" {
+        if read::<VolumeFields<'_>>(&backing).status.clone_status.state == "failed" {
             return Ok(Err(ProvisionError::NotCopied { volume: name.to_owned() }));
         }
         if !plan::is_filled(&backing) {
@@ -205,7 +211,7 @@ impl Provisioner {
         claim: &Value,
     ) -> Result<Result<Option<Content>, ProvisionError>, ReconcileError> {
         let controller = match annotation(claim, populate::DRIVER_CLONE) {
-            Some(_) => object::controller(claim).map_or("", |owner| text(owner, "/name")),
+            Some(_) => controller_name(claim),
             None => "",
         };
         let dv = self.objects.get(DATA_VOLUMES, object::namespace(claim), controller).await;
@@ -228,7 +234,7 @@ impl Provisioner {
                 let snapshot = snapshot.doing("get the source snapshot")?;
                 let bound = snapshot
                     .as_ref()
-                    .map_or("", |own| text(own, "/status/boundVolumeSnapshotContentName"));
+                    .map_or("", |own| read::<VolumeSnapshotFields<'_>>(own).status.content_name);
                 let content = self.objects.get(CONTENTS, "", bound).await;
                 let content = content.doing("get the content of a snapshot")?;
                 let backup = origin::backup_of(content.as_ref()).unwrap_or_default();
@@ -279,7 +285,7 @@ impl Provisioner {
                 let patch = json!({"metadata": meta});
                 match self.objects.merge(VOLUMES, "", name, &patch).await {
                     Err(failure) if is_refused(&failure, 404) => {}
-                    written => drop(written.doing("let go of the persistent volume")?),
+                    written => drop(written.doing("release the persistent volume")?),
                 }
             }
             _ => {}
@@ -292,21 +298,15 @@ impl Provisioner {
         volume: &Value,
         backing: &Value,
     ) -> Result<(), ReconcileError> {
-        let claim = self
-            .objects
-            .get(
-                CLAIMS,
-                text(volume, "/spec/claimRef/namespace"),
-                text(volume, "/spec/claimRef/name"),
-            )
-            .await
-            .doing("get the claim")?;
-        let claim = claim.filter(|own| object::uid(own) == text(volume, "/spec/claimRef/uid"));
+        let to = read::<PersistentVolumeFields<'_>>(volume).spec.claim_ref;
+        let claim = self.objects.get(CLAIMS, to.namespace, to.name).await.doing("get the claim")?;
+        let claim = claim.filter(|own| object::uid(own) == to.uid);
         let mut patch = plan::kubernetes_status(volume, claim.as_ref());
         if is_merged(backing, &patch) {
             return Ok(());
         }
-        if claim.is_none() && text(backing, "/status/kubernetesStatus/lastPVCRefAt").is_empty() {
+        let before = read::<VolumeFields<'_>>(backing).status.kubernetes_status;
+        if claim.is_none() && before.last_pvc_ref_at.is_empty() {
             patch["status"]["kubernetesStatus"]["lastPVCRefAt"] = clock::now_rfc3339().into();
         }
         let name = object::name(backing);
@@ -320,8 +320,9 @@ impl Provisioner {
     async fn backing(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(LONGHORN_VOLUMES, NAMESPACE, name).await;
         let backing = found.doing("get the volume behind a claim")?;
-        let told = backing.as_ref().map_or("", |own| text(own, "/status/kubernetesStatus/pvName"));
-        let called = if told.is_empty() { name } else { told };
+        let status = backing.as_ref().map(|own| read::<VolumeFields<'_>>(own).status);
+        let pv_name = status.map_or("", |own| own.kubernetes_status.pv_name);
+        let called = if pv_name.is_empty() { name } else { pv_name };
         let volume = self.objects.get(VOLUMES, "", called).await.doing("get the volume")?;
         let Some(volume) = volume else {
             return match backing {
@@ -330,10 +331,11 @@ impl Provisioner {
             };
         };
         if handle(&volume) == Some(name) {
-            let namespace = text(&volume, "/spec/claimRef/namespace");
-            let claim = text(&volume, "/spec/claimRef/name");
-            let claim = self.objects.get(CLAIMS, namespace, claim).await.doing("get the claim")?;
-            if let Some(claim) = claim.filter(|own| text(own, "/spec/volumeName") == called) {
+            let to = read::<PersistentVolumeFields<'_>>(&volume).spec.claim_ref;
+            let claim = self.objects.get(CLAIMS, to.namespace, to.name).await;
+            let claim = claim.doing("get the claim")?;
+            let is_bound = |own: &Value| read::<ClaimFields<'_>>(own).spec.volume_name == called;
+            if let Some(claim) = claim.filter(is_bound) {
                 self.grow(&claim).await?;
             }
         }
@@ -358,14 +360,14 @@ impl Provisioner {
             _ => {
                 let (own, uid) = (object::name(backing), object::uid(backing));
                 let deleted = self.objects.delete(LONGHORN_VOLUMES, NAMESPACE, own, uid).await;
-                deleted.map(|()| ReconcileResult::Done).doing("delete a volume that nobody claims")
+                deleted.map(|()| ReconcileResult::Done).doing("delete an unclaimed volume")
             }
         }
     }
 
     async fn complain(&self, key: &ObjectKey, claim: &Value, message: String) {
         let before = self
-            .told
+            .reported
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key.clone(), message.clone());
@@ -375,15 +377,20 @@ impl Provisioner {
     }
 
     async fn record_event(&self, claim: &Value, tone: EventType, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: "v1",
             kind: "PersistentVolumeClaim",
             namespace: object::namespace(claim),
             name: object::name(claim),
             uid: object::uid(claim),
         };
-        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
+}
+
+/// The name of the object that controls a claim; empty if none does.
+fn controller_name(claim: &Value) -> &str {
+    object::controller(claim).map_or("", |owner| read::<OwnerFields<'_>>(owner).name)
 }
 
 #[cfg(test)]

@@ -27,12 +27,12 @@ use uuid::Uuid;
 
 use self::plan::{JOB_LABEL, RecurringTask, SOURCE_LABEL};
 use super::{API, BACKUPS, LONGHORN_VOLUMES, SETTINGS, SNAPSHOTS, snapshot};
-use crate::event::{self, About, EventType};
-use crate::object::text;
+use crate::event::{self, EventType, Regarding};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
+use crate::record::setting;
 use crate::resource::{CLAIMS, Objects, Resource, VMIS, is_refused};
 
 const JOBS: Resource = Resource::new("longhorn.io", "v1beta2", "recurringjobs");
@@ -142,7 +142,7 @@ impl JobReconciler {
     async fn volumes(&self, job: &RecurringJob) -> Result<Vec<String>, ReconcileError> {
         let found = self.0.get(SETTINGS, NAMESPACE, WHILE_DETACHED).await;
         let found = found.doing("get a setting")?;
-        let while_detached = found.is_some_and(|setting| text(&setting, "/value") == "true");
+        let while_detached = found.is_some_and(|setting| setting::value(&setting) == "true");
         let label = format!("{SOURCE_LABEL}=enabled");
         let claims = self.0.list(CLAIMS, "", &label).await.doing("list claims")?;
         let claims: BTreeMap<_, _> = claims
@@ -304,14 +304,14 @@ impl JobReconciler {
     }
 
     async fn complain(&self, job: &RecurringJob, reason: &str, message: String) {
-        let about = About {
+        let regarding = Regarding {
             api_version: API,
             kind: "RecurringJob",
             namespace: NAMESPACE,
             name: job.metadata.name.as_deref().unwrap_or_default(),
             uid: job.metadata.uid.as_deref().unwrap_or_default(),
         };
-        event::record(&self.0.0, SOURCE, &about, EventType::Warning, reason, message).await;
+        event::record(&self.0.0, SOURCE, &regarding, EventType::Warning, reason, message).await;
     }
 }
 

@@ -14,8 +14,10 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use self::plan::SnapshotStep;
+use super::record::SnapshotFields;
+use super::volume::ticket::tickets;
 use super::{ATTACHMENTS, LONGHORN_VOLUMES, REPLICAS, SNAPSHOTS};
-use crate::object::{self, entries, text};
+use crate::object::{self, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
 };
@@ -71,7 +73,7 @@ impl SnapshotReconciler {
     async fn snapshot(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(SNAPSHOTS, NAMESPACE, name).await.doing("get the snapshot")?;
         let Some(snapshot) = found else { return self.gone(name).await };
-        let volume = text(&snapshot, "/spec/volume");
+        let volume = read::<SnapshotFields<'_>>(&snapshot).spec.volume;
         let found =
             self.0.get(LONGHORN_VOLUMES, NAMESPACE, volume).await.doing("get the volume")?;
         match plan::step(&snapshot, found.as_ref()) {
@@ -88,7 +90,7 @@ impl SnapshotReconciler {
             SnapshotStep::Release(patch) => {
                 match self.0.merge(SNAPSHOTS, NAMESPACE, name, &patch).await {
                     Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
-                    written => written.map(|_| ReconcileResult::Done).doing("let go of a snapshot"),
+                    written => written.map(|_| ReconcileResult::Done).doing("release a snapshot"),
                 }
             }
             SnapshotStep::Attach => self.attach(name, volume).await,
@@ -131,7 +133,7 @@ impl SnapshotReconciler {
         }
     }
 
-    /// Nothing tells of which volume it was.
+    /// No record is left of the volume that it was of.
     async fn gone(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let all = self.0.list(ATTACHMENTS, NAMESPACE, "").await.doing("list attachments")?;
         for attachment in all.iter().filter(|own| plan::has_ticket(own, name)) {
@@ -145,9 +147,9 @@ impl SnapshotReconciler {
         let Some(attachment) = found.doing("get the attachment")? else {
             return Ok(ReconcileResult::Done);
         };
-        let own = entries(&attachment, "/spec/attachmentTickets");
-        let names: Vec<String> = own
-            .filter(|(_, ticket)| text(ticket, "/type") == plan::KIND)
+        let names: Vec<String> = tickets(&attachment)
+            .iter()
+            .filter(|(_, ticket)| ticket.kind == plan::KIND)
             .filter_map(|(id, _)| plan::snapshot_of(id))
             .map(str::to_owned)
             .collect();

@@ -34,7 +34,7 @@ use super::object::{engine_name, volume_of};
 use super::{
     API, ATTACHMENTS, ENGINES, LONGHORN_VOLUMES, REPLICAS, SETTINGS, SNAPSHOTS, STORAGE_NODES,
 };
-use crate::event::{self, About};
+use crate::event::{self, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::object;
 use crate::reconcile::{
@@ -44,10 +44,10 @@ use crate::reconcile::{
 use crate::resource::{NODES, Objects, Resource, is_refused};
 
 const SOURCE: &str = "longhorn-volume-controller";
-/// When somebody else is looking at the same volume.
+/// The retry interval while another task reconciles the same volume.
 const BUSY: Duration = Duration::from_millis(50);
 
-/// Volumes, and all by which they are told how they are.
+/// Volumes, and the objects that report their state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
     /// Copies wait for snapshots and volumes of others.
@@ -60,7 +60,7 @@ struct VolumeMemory {
     volumes: BTreeSet<Arc<str>>,
     /// Those that would take a place if there were one.
     homeless: BTreeSet<Arc<str>>,
-    /// Those that are being looked at.
+    /// Those that are being reconciled.
     busy: BTreeSet<Arc<str>>,
     /// The last seen offer of each node.
     offers: BTreeMap<Arc<str>, String>,
@@ -73,7 +73,7 @@ pub(crate) enum VolumeKey {
     Node(Arc<str>),
 }
 
-/// A volume that nobody else looks at meanwhile: two looks at once would make parts twice.
+/// The exclusive right to reconcile a volume: two passes at once would create its parts twice.
 struct VolumeLock<'a> {
     watched: &'a Watched,
     name: Arc<str>,
@@ -109,7 +109,7 @@ impl Watched {
         free.then(|| VolumeLock { watched: self, name: Arc::clone(name) })
     }
 
-    /// The next look at this node concerns everybody.
+    /// The next check of this node concerns all volumes.
     fn forget_offer(&self, node: &Arc<str>) {
         self.lock().offers.remove(node);
     }
@@ -191,14 +191,14 @@ impl VolumeReconciler {
         let offer = node.as_ref().map(place::offer);
         let mut next = Ok(ReconcileResult::Done);
         for volume in self.watched.concerned(name, offer) {
-            let looked = self.volume(&volume).await;
-            if matches!(looked, Ok(result) if result != ReconcileResult::Again(BUSY)) {
+            let result = self.volume(&volume).await;
+            if matches!(result, Ok(result) if result != ReconcileResult::Again(BUSY)) {
                 continue;
             }
             // The volume may have been judged by the node as it was.
             self.watched.forget_offer(name);
             // An error is retried with a back-off, not as often as a volume that is busy.
-            next = next.and(looked);
+            next = next.and(result);
         }
         next
     }
@@ -321,7 +321,7 @@ impl VolumeReconciler {
                     written => written.map(drop).doing("change a part of a volume"),
                 }
             }
-            VolumeAction::Tell(resource, name, patch) => {
+            VolumeAction::PatchStatus(resource, name, patch) => {
                 match objects.merge_status(*resource, NAMESPACE, name, patch).await {
                     Err(failure) if is_refused(&failure, 404) => Ok(()),
                     written => written.map(drop).doing("say how a volume is"),
@@ -333,7 +333,7 @@ impl VolumeReconciler {
                 deleted.doing("delete a part of a volume")
             }
             VolumeAction::Event(tone, reason, message) => {
-                let about = About {
+                let regarding = Regarding {
                     api_version: API,
                     kind: "Volume",
                     namespace: NAMESPACE,
@@ -341,7 +341,7 @@ impl VolumeReconciler {
                     uid: object::uid(volume),
                 };
                 info!(volume = object::name(volume), reason, "volume changes");
-                event::record(&objects.0, SOURCE, &about, *tone, reason, message.clone()).await;
+                event::record(&objects.0, SOURCE, &regarding, *tone, reason, message.clone()).await;
                 Ok(())
             }
         }

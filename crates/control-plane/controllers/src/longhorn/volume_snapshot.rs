@@ -1,9 +1,10 @@
 //! Snapshots of claims, as clients of any storage driver ask for them: each gets its content,
 //! and that a snapshot of Longhorn's.
 //!
-//! Only snapshots of this driver's volumes are looked at.
+//! Only snapshots of this driver's volumes are handled.
 
 mod plan;
+pub(crate) mod record;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +17,11 @@ use serde_json::{Value, json};
 
 use self::plan::SnapshotError;
 pub(crate) use self::plan::longhorn_name;
+use self::record::{VolumeSnapshotContentFields, VolumeSnapshotFields};
 use super::{BACKUPS, SNAPSHOTS, snapshot};
-use crate::event::{self, About, EventType};
+use crate::event::{self, EventType, Regarding};
 use crate::key::ObjectKey;
-use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
+use crate::object::{self, has_finalizer, is_deleting, is_merged, read};
 use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
@@ -111,9 +113,8 @@ impl VolumeSnapshotReconciler {
             let written = self.0.merge(CONTENTS, "", object::name(&content), &patch).await;
             written.doing("bind the content to its snapshot")?;
         }
-        if text(&content, "/spec/volumeSnapshotRef/name") != &*key.name
-            || text(&content, "/spec/volumeSnapshotRef/namespace") != &*key.namespace
-        {
+        let to = plan::bound_to(&content);
+        if to.name != &*key.name || to.namespace != &*key.namespace {
             let name = object::name(&content).to_owned();
             return self.complain(&snapshot, &SnapshotError::Misbound { content: name }).await;
         }
@@ -126,14 +127,14 @@ impl VolumeSnapshotReconciler {
         &self,
         snapshot: &Value,
     ) -> Result<Result<Option<Value>, SnapshotError>, ReconcileError> {
-        let prepared = text(snapshot, "/spec/source/volumeSnapshotContentName");
-        if !prepared.is_empty() {
-            let content = prepared.to_owned();
+        let source = read::<VolumeSnapshotFields<'_>>(snapshot).spec.source;
+        if !source.content_name.is_empty() {
+            let content = source.content_name.to_owned();
             return Ok(Err(SnapshotError::NoContent { content }));
         }
         let namespace = object::namespace(snapshot);
-        let claim = text(snapshot, "/spec/source/persistentVolumeClaimName");
-        let found = self.0.get(CLAIMS, namespace, claim).await.doing("get the claim")?;
+        let found =
+            self.0.get(CLAIMS, namespace, source.claim_name).await.doing("get the claim")?;
         let volume = self.0.volume_of(found.as_ref()).await.doing("get the volume")?;
         let classes = self.0.list(SNAPSHOT_CLASSES, "", "").await;
         let classes = classes.doing("list snapshot classes")?;
@@ -144,7 +145,7 @@ impl VolumeSnapshotReconciler {
         };
         if !has_finalizer(snapshot, plan::BOUND) {
             let mut meta = object::version(snapshot);
-            let mut all = object::list(snapshot, "/metadata/finalizers").to_vec();
+            let mut all = object::finalizers_without(snapshot, &[]);
             all.push(json!(plan::BOUND));
             meta.insert("finalizers".into(), all.into());
             let patch = json!({"metadata": meta});
@@ -170,7 +171,7 @@ impl VolumeSnapshotReconciler {
             return Ok(ReconcileResult::Again(Duration::from_secs(1)));
         }
         let own = content.filter(|own| plan::belongs(own, snapshot));
-        if let Some(content) = own.filter(|own| text(own, "/spec/deletionPolicy") == "Delete") {
+        if let Some(content) = own.filter(is_dropped) {
             if !is_deleting(&content) {
                 let (name, uid) = (object::name(&content), object::uid(&content));
                 let deleted = self.0.delete(CONTENTS, "", name, uid).await;
@@ -196,7 +197,7 @@ impl VolumeSnapshotReconciler {
         meta.insert("finalizers".into(), object::finalizers_without(own, &[finalizer]).into());
         match self.0.merge(resource, namespace, name, &json!({"metadata": meta})).await {
             Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
-            written => written.map(|_| ReconcileResult::Done).doing("let go of a snapshot"),
+            written => written.map(|_| ReconcileResult::Done).doing("release a snapshot"),
         }
     }
 
@@ -206,7 +207,7 @@ impl VolumeSnapshotReconciler {
             // Objects that waited for its deletion get an event of their own.
             return Ok(ReconcileResult::Done);
         };
-        if text(&content, "/spec/driver") != hci::DRIVER {
+        if read::<VolumeSnapshotContentFields<'_>>(&content).spec.driver != hci::DRIVER {
             return Ok(ReconcileResult::Done);
         }
         if let Some(backup) = plan::backup_of(&content) {
@@ -218,11 +219,7 @@ impl VolumeSnapshotReconciler {
             return self.remove_content(&content, taken).await;
         }
         let next = self.fill(&content, &own, taken).await?;
-        let key = ObjectKey::new(
-            text(&content, "/spec/volumeSnapshotRef/namespace"),
-            text(&content, "/spec/volumeSnapshotRef/name"),
-        );
-        self.snapshot(&key).await?;
+        self.snapshot(&bound_key(&content)).await?;
         Ok(next)
     }
 
@@ -240,11 +237,7 @@ impl VolumeSnapshotReconciler {
         let found = self.0.get(BACKUPS, NAMESPACE, backup).await.doing("get the backup")?;
         let patch = plan::backup_status(content, backup, found.as_ref(), clock::now());
         self.write_status(CONTENTS, content, &patch).await?;
-        let key = ObjectKey::new(
-            text(content, "/spec/volumeSnapshotRef/namespace"),
-            text(content, "/spec/volumeSnapshotRef/name"),
-        );
-        self.snapshot(&key).await
+        self.snapshot(&bound_key(content)).await
     }
 
     /// Has the snapshot taken, and repeats what is said of it.
@@ -254,12 +247,12 @@ impl VolumeSnapshotReconciler {
         own: &str,
         taken: Option<Value>,
     ) -> Result<ReconcileResult, ReconcileError> {
-        let volume = text(content, "/spec/source/volumeHandle");
-        let begun = !text(content, "/status/snapshotHandle").is_empty();
+        let VolumeSnapshotContentFields { spec, status } = read(content);
+        let volume = spec.source.volume_handle;
+        let begun = !status.snapshot_handle.is_empty();
         let taken = match taken {
             None if !volume.is_empty() && !begun => {
-                let class = text(content, "/spec/volumeSnapshotClassName");
-                let class = self.0.get(SNAPSHOT_CLASSES, "", class).await;
+                let class = self.0.get(SNAPSHOT_CLASSES, "", spec.class_name).await;
                 let class = class.doing("get the snapshot class")?;
                 if let Err(complaint) = plan::check_class(class.as_ref()) {
                     let patch = plan::content_fault(&complaint, clock::now());
@@ -288,25 +281,20 @@ impl VolumeSnapshotReconciler {
         taken: Option<Value>,
     ) -> Result<ReconcileResult, ReconcileError> {
         let name = object::name(content);
-        let dropped = text(content, "/spec/deletionPolicy") == "Delete";
-        if let Some(taken) = taken.filter(|_| dropped) {
+        if let Some(taken) = taken.filter(|_| is_dropped(content)) {
             if !is_deleting(&taken) {
                 let (own, uid) = (object::name(&taken), object::uid(&taken));
                 let deleted = self.0.delete(SNAPSHOTS, NAMESPACE, own, uid).await;
                 deleted.doing("delete the snapshot")?;
             }
-            // Gone is told by name, where the name tells.
+            // Its deletion event names the content, if the snapshot's name contains it.
             return Ok(match plan::content_of(object::name(&taken)) {
                 Some(_) => ReconcileResult::Done,
                 None => ReconcileResult::Again(RECHECK_INTERVAL),
             });
         }
         self.release(CONTENTS, "", name, content, plan::CONTENT_BOUND).await?;
-        let key = ObjectKey::new(
-            text(content, "/spec/volumeSnapshotRef/namespace"),
-            text(content, "/spec/volumeSnapshotRef/name"),
-        );
-        self.snapshot(&key).await
+        self.snapshot(&bound_key(content)).await
     }
 
     async fn write_status(
@@ -331,13 +319,14 @@ impl VolumeSnapshotReconciler {
         why: &SnapshotError,
     ) -> Result<ReconcileResult, ReconcileError> {
         let message = Chain(why).to_string();
-        if text(snapshot, "/status/error/message") != message {
+        let before = read::<VolumeSnapshotFields<'_>>(snapshot).status.error;
+        if before.is_none_or(|own| own.message != message) {
             let patch = json!({"status": {
                 "readyToUse": false,
                 "error": {"time": clock::now_rfc3339(), "message": message},
             }});
             self.write_status(VOLUME_SNAPSHOTS, snapshot, &patch).await?;
-            let about = About {
+            let regarding = Regarding {
                 api_version: "snapshot.storage.k8s.io/v1",
                 kind: "VolumeSnapshot",
                 namespace: object::namespace(snapshot),
@@ -345,10 +334,21 @@ impl VolumeSnapshotReconciler {
                 uid: object::uid(snapshot),
             };
             let reason = "SnapshotContentCreationFailed";
-            event::record(&self.0.0, SOURCE, &about, EventType::Warning, reason, message).await;
+            event::record(&self.0.0, SOURCE, &regarding, EventType::Warning, reason, message).await;
         }
         Ok(ReconcileResult::Again(RECHECK_INTERVAL))
     }
+}
+
+/// The snapshot that a content names.
+fn bound_key(content: &Value) -> ObjectKey {
+    let to = plan::bound_to(content);
+    ObjectKey::new(to.namespace, to.name)
+}
+
+/// Whether the snapshot behind a content goes with it.
+fn is_dropped(content: &Value) -> bool {
+    read::<VolumeSnapshotContentFields<'_>>(content).spec.deletion_policy == "Delete"
 }
 
 #[cfg(test)]

@@ -18,7 +18,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{annotation, text};
+use crate::object::{annotation, read};
+use crate::record::condition::condition;
+use crate::record::fields;
 
 /// Remembers how a machine ran before it was stopped, as Harvester does.
 const RUN_STRATEGY: &str = "harvesterhci.io/vmRunStrategy";
@@ -116,11 +118,25 @@ fn named(mut ids: Vec<String>) -> String {
     if more == 0 { list } else { format!("{list} and {more} more") }
 }
 
+fields! {
+    struct MachineFields<'a> {
+        spec: MachineSpec<'a>,
+        status: MachineStatus<'a>,
+    }
+
+    struct MachineSpec<'a> {
+        run_strategy: &'a str,
+    }
+
+    struct MachineStatus<'a> {
+        printable_status: &'a str,
+    }
+}
+
 /// When maintenance of a node began.
 pub(super) fn since(node: &Value) -> Option<Timestamp> {
-    let conditions = condition::of(node);
-    let own = condition::find(&conditions, CONDITION).filter(|own| text(own, "/status") == "True");
-    own.and_then(|own| text(own, "/lastTransitionTime").parse().ok())
+    let own = condition(node, CONDITION).filter(|own| own.status == "True");
+    own.and_then(|own| own.last_transition_time.parse().ok())
 }
 
 /// Cordons the node and marks it.
@@ -160,7 +176,7 @@ pub(super) fn report(node: &Value, wanted: &Condition, now: Timestamp) -> Option
 /// Whether a machine that maintenance of `node` shut down is to be started now.
 pub(super) fn is_start_due(machine: &Value, node: &str, phase: MaintenancePhase) -> bool {
     let is_marked = annotation(machine, STRATEGY_NODE) == Some(node);
-    let is_down = text(machine, "/status/printableStatus") == "Stopped";
+    let is_down = read::<MachineFields<'_>>(machine).status.printable_status == "Stopped";
     let is_early = MaintainStrategy::of(machine) == MaintainStrategy::ShutdownAndRestartAfterEnable;
     is_marked && (is_early && is_down || phase == MaintenancePhase::Ended)
 }
@@ -181,7 +197,7 @@ pub(super) fn stop(machine: &Value, node: &str) -> PowerChange {
     if is_restarted {
         notes[STRATEGY_NODE] = node.into();
     }
-    match text(machine, "/spec/runStrategy") {
+    match read::<MachineFields<'_>>(machine).spec.run_strategy {
         "Halted" => PowerChange::Nothing,
         strategy @ ("Always" | "RerunOnFailure" | "Once") => {
             notes[RUN_STRATEGY] = strategy.into();
@@ -196,7 +212,7 @@ pub(super) fn stop(machine: &Value, node: &str) -> PowerChange {
 /// Starts a machine as it ran before.
 pub(super) fn start(machine: &Value) -> PowerChange {
     let notes = json!({STRATEGY_NODE: null});
-    if text(machine, "/spec/runStrategy") != "Halted" {
+    if read::<MachineFields<'_>>(machine).spec.run_strategy != "Halted" {
         return PowerChange::Act("start", json!({"metadata": {"annotations": notes}}));
     }
     let before = annotation(machine, RUN_STRATEGY).filter(|own| !matches!(*own, "" | "Halted"));

@@ -1,10 +1,10 @@
 //! The life cycle of a node that falls silent. Pure: one state, one transition function.
 //!
 //! ```text
-//!            no renewal for its lease        nobody reaches it, not a mass outage
+//!            no renewal for its lease        no observer reaches it, no mass outage
 //!  Alive ──────────────────────► Suspected ────────────────────────────► Lost
 //!    ▲  ▲                            │                                     │
-//!    │  └───── a renewal ────────────┤ somebody reaches it, or too many    │ renewals, and no guest
+//!    │  └───── a renewal ────────────┤ an observer reaches it, or too many │ renewals, and no guest
 //!    │                               ▼ are silent at once                  │ of a finished instance
 //!    └────────── a renewal ───── Unreachable                               │
 //!    └─────────────────────────────────────────────────────────────────────┘
@@ -20,7 +20,7 @@ use hci::failover::{PortState, Sighting};
 /// How long after the last renewal the lease is over, at the earliest: a second more than guests need
 /// to be paused on a node that is cut off.
 const LEAST_LEASE: Duration = Duration::from_secs(6);
-/// So long before the end of its lease observers begin to look at a node.
+/// So long before the end of its lease observers begin to probe a node.
 const ASK_BEFORE: Duration = Duration::from_secs(4);
 /// How long no observer may have reached a node that is declared lost. The node may have lost the
 /// API long before it lost its storage peers, and only then its guests are paused: after 5 s, and
@@ -33,8 +33,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_secs(4);
 /// The same for a node that was reached: nothing has to be done in a hurry.
 const ASK_REACHED_AGAIN: Duration = Duration::from_secs(30);
-/// A node that renews its lease was heard at most this long ago.
-pub(crate) const HEARD: Duration = Duration::from_secs(3);
+/// A node that renews its lease did so at most this long ago.
+pub(crate) const RENEWED_WITHIN: Duration = Duration::from_secs(3);
 /// A lost node stays lost for so long: the actions that follow from the declaration are in
 /// progress.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -122,7 +122,7 @@ pub(crate) struct NodeEvidence<'a> {
     pub(crate) is_mass: bool,
     /// Whether machines may be started elsewhere at all.
     pub(crate) may_restart: bool,
-    /// How long a node has to be silent at least, if somebody chose that.
+    /// How long a node has to be silent at least, if the settings say so.
     pub(crate) period: Option<Duration>,
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn ask_after(lease: Duration) -> Duration {
 pub(crate) fn transition(seen: &NodeEvidence<'_>) -> NodeLife {
     let lease = seen.lease.max(LEAST_LEASE);
     if let Some(lost_for) = seen.lost_for {
-        let is_back = seen.silence <= HEARD && seen.has_rejoined && lost_for >= SETTLE;
+        let is_back = seen.silence <= RENEWED_WITHIN && seen.has_rejoined && lost_for >= SETTLE;
         return if is_back { NodeLife::Alive } else { NodeLife::Lost };
     }
     let may_be_lost = seen.may_restart && !seen.is_management;

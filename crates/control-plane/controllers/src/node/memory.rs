@@ -1,4 +1,4 @@
-//! The state of nodes between two looks: their silence, the questions about them, and the
+//! The state of nodes between two checks: their silence, the questions about them, and the
 //! declarations. Pure: time is given. All of it is lost with the process, which gives every node a
 //! fresh window.
 
@@ -9,7 +9,9 @@ use std::time::Duration;
 use hci::failover::{Sighting, Suspicion};
 use tokio::time::Instant;
 
-use super::lifecycle::{HEARD, NodeEvidence, NodeLife, ask_after, is_mass_outage, transition};
+use super::lifecycle::{
+    NodeEvidence, NodeLife, RENEWED_WITHIN, ask_after, is_mass_outage, transition,
+};
 use super::silence::{LeaseReading, SilenceWindow};
 
 /// A node, as its objects describe it.
@@ -31,14 +33,14 @@ pub(super) struct NodeFacts {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RestartPolicy {
     pub(super) may_restart: bool,
-    /// How long a node has to be silent at least, if somebody chose that.
+    /// How long a node has to be silent at least, if the settings say so.
     pub(super) period: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct NodeMemory {
     window: SilenceWindow,
-    last_look: Option<(Instant, Duration)>,
+    last_check: Option<(Instant, Duration)>,
     asked: BTreeMap<Arc<str>, (Suspicion, Instant)>,
     declared: BTreeMap<Arc<str>, Instant>,
 }
@@ -46,12 +48,12 @@ pub(super) struct NodeMemory {
 impl NodeMemory {
     /// Whether the store has to prove that it takes writes before silence is counted.
     pub(super) fn is_doubtful(&self, nodes: &[NodeFacts], now: Instant) -> bool {
-        let elapsed = self.last_look.map_or(Duration::ZERO, |(at, _)| now.duration_since(at));
+        let elapsed = self.last_check.map_or(Duration::ZERO, |(at, _)| now.duration_since(at));
         nodes.iter().any(|node| self.window.is_doubtful(&node.name, &node.renewed, elapsed))
     }
 
-    /// Counts the silence of all nodes since the last look. `interval`: until the next one.
-    pub(super) fn look(
+    /// Counts the silence of all nodes since the last check. `interval`: until the next one.
+    pub(super) fn count_silence(
         &mut self,
         nodes: &[NodeFacts],
         store_is_writable: bool,
@@ -60,7 +62,7 @@ impl NodeMemory {
     ) {
         let renewals =
             nodes.iter().map(|node| (Arc::clone(&node.name), node.renewed.clone())).collect();
-        let before = self.last_look.replace((now, interval));
+        let before = self.last_check.replace((now, interval));
         let (elapsed, interval) = before.map_or((Duration::ZERO, interval), |(at, interval)| {
             (now.duration_since(at), interval)
         });
@@ -110,8 +112,8 @@ impl NodeMemory {
     }
 
     /// Whether a node renewed its lease lately.
-    pub(super) fn is_heard(&self, node: &str) -> bool {
-        self.window.of(node) <= HEARD
+    pub(super) fn renews_lease(&self, node: &str) -> bool {
+        self.window.of(node) <= RENEWED_WITHIN
     }
 
     /// Whether a node can be an observer: its lease is valid.

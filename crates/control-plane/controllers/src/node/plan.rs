@@ -16,7 +16,23 @@ use virt::reason::NotReady;
 
 use super::lifecycle::NodeLife;
 use crate::condition::{self, Condition};
-use crate::object::{self, annotation, int, list, name, text};
+use crate::object::{self, annotation, name, read};
+use crate::record::condition::ConditionFields;
+use crate::record::fields;
+use crate::record::instance::InstanceFields;
+use crate::record::lease as record;
+use crate::record::node::TaintFields;
+
+fields! {
+    struct TaintedNode {
+        spec: TaintedSpec,
+    }
+
+    struct TaintedSpec {
+        /// Those of others are copied with fields that this version does not know.
+        taints: Vec<Value>,
+    }
+}
 
 /// The duration of a lease without `leaseDurationSeconds`, and of a node without a lease.
 const GRACE: Duration = Duration::from_secs(40);
@@ -28,6 +44,8 @@ const NODE_LOST: (&str, &str) = (
      are started elsewhere where their disks allow it.",
 );
 
+/// The field of a condition of a node that [`condition::set`] does not know.
+const HEARTBEAT: &str = "lastHeartbeatTime";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// How many nodes observe one that does not renew its lease. In most clusters these are all others,
@@ -36,8 +54,7 @@ pub(super) const OBSERVERS: usize = 8;
 
 /// How long the lease of a node is valid.
 pub(crate) fn lease_duration(lease: Option<&Value>) -> Duration {
-    let seconds = lease.and_then(|lease| int(lease, "/spec/leaseDurationSeconds"));
-    let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let seconds = lease.and_then(|lease| record::lease(lease).lease_duration_seconds);
     seconds.map_or(GRACE, Duration::from_secs)
 }
 
@@ -73,11 +90,15 @@ pub(crate) fn sightings(
     suspect: &str,
 ) -> Vec<Option<Sighting>> {
     let of = |observer: &String| {
-        let told = annotation(nodes.get(observer.as_str())?, SIGHTINGS)?;
-        let mut seen = Sightings::parse(told).0;
+        let report = annotation(nodes.get(observer.as_str())?, SIGHTINGS)?;
+        let mut seen = Sightings::parse(report).0;
         seen.remove(suspect).filter(|seen| seen.token == asked.token)
     };
     asked.observers.iter().map(of).collect()
+}
+
+fn is_of_type(condition: &Value, kind: &str) -> bool {
+    read::<ConditionFields<'_>>(condition).kind == kind
 }
 
 /// The patch that requests reports about a node from its observers.
@@ -96,14 +117,17 @@ pub(crate) fn status(node: &Value, life: NodeLife, now: Timestamp) -> Option<Val
     let mut conditions = condition::of(node);
     let before = conditions.clone();
     for kind in UNKNOWN_CONDITIONS {
-        let Some(index) = conditions.iter().position(|own| text(own, "/type") == kind) else {
+        let Some(heartbeat) =
+            condition::find(&conditions, kind).map(|own| own.get(HEARTBEAT).cloned())
+        else {
             continue;
         };
-        let heartbeat = conditions[index].get("lastHeartbeatTime").cloned();
         let unknown = Condition::new(kind, "Unknown").because(reason, message);
         condition::set(&mut conditions, &unknown, now);
-        if let Some(heartbeat) = heartbeat {
-            conditions[index]["lastHeartbeatTime"] = heartbeat;
+        if let Some(heartbeat) = heartbeat
+            && let Some(own) = conditions.iter_mut().find(|own| is_of_type(own, kind))
+        {
+            own[HEARTBEAT] = heartbeat;
         }
     }
     (conditions != before)
@@ -121,15 +145,16 @@ pub(crate) fn taints(node: &Value, life: NodeLife, now: Timestamp) -> Option<Val
         NodeLife::Alive if condition::is(node, "Ready", "False") => &[NOT_READY],
         NodeLife::Alive | NodeLife::Suspected { .. } => return None,
     };
-    let have = list(node, "/spec/taints");
-    let ours = |taint: &&Value| [UNREACHABLE, NOT_READY, LOST].contains(&text(taint, "/key"));
+    let have = read::<TaintedNode>(node).spec.taints;
+    let ours = |taint: &&Value| {
+        [UNREACHABLE, NOT_READY, LOST].contains(&read::<TaintFields<'_>>(taint).key)
+    };
     let mut taints: Vec<Value> = have.iter().filter(|taint| !ours(taint)).cloned().collect();
     for (key, effect) in
         wanted.iter().flat_map(|key| ["NoSchedule", "NoExecute"].map(|effect| (*key, effect)))
     {
-        let known = have
-            .iter()
-            .find(|taint| text(taint, "/key") == key && text(taint, "/effect") == effect);
+        let wanted = TaintFields { key, effect };
+        let known = have.iter().find(|taint| read::<TaintFields<'_>>(taint) == wanted);
         taints.push(known.cloned().unwrap_or_else(
             || json!({"key": key, "effect": effect, "timeAdded": clock::rfc3339(now)}),
         ));
@@ -167,7 +192,9 @@ fn marks(node: &Value, life: NodeLife, now: Timestamp) -> Map<String, Value> {
 
 /// The patch that makes an instance not ready, since the state of its node is unknown.
 pub(crate) fn instance(vmi: &Value, node: &str, now: Timestamp) -> Option<Value> {
-    if text(vmi, "/status/phase") != "Running" || condition::is(vmi, "Ready", "False") {
+    if read::<InstanceFields<'_>>(vmi).status.phase != "Running"
+        || condition::is(vmi, "Ready", "False")
+    {
         return None;
     }
     let mut conditions = condition::of(vmi);
@@ -181,6 +208,7 @@ pub(crate) fn instance(vmi: &Value, node: &str, now: Timestamp) -> Option<Value>
 mod tests {
     use super::*;
     use crate::node::lifecycle::Unreachable;
+    use crate::object::{list, text};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -273,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn observers_are_those_that_are_heard_the_management_node_first() {
+    fn observers_renew_their_leases_the_management_node_first() {
         let named = |name: &str, ready: &str, labels: Value| {
             let mut own = node(ready, &[]);
             own["metadata"] = json!({"name": name, "labels": labels});
@@ -290,9 +318,9 @@ mod tests {
         assert_eq!(observers(&all, "c"), ["m", "a", "z"]);
         let asked = Suspicion { token: "t".into(), observers: vec!["m".into(), "a".into()] };
         let seen = |token: &str| {
-            let told =
+            let report =
                 format!(r#"{{"c":{{"token":"{token}","agent":"open","storage":"silent"}}}}"#);
-            json!({"metadata": {"annotations": {SIGHTINGS: told}}})
+            json!({"metadata": {"annotations": {SIGHTINGS: report}}})
         };
         let (new, old) = (seen("t"), seen("before"));
         let nodes = BTreeMap::from([("m", &new), ("a", &old)]);

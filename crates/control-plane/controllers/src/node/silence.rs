@@ -2,17 +2,17 @@
 //!
 //! Only time counts in which a renewal would have been seen: while the controller ran and its store
 //! took writes. After any other time all nodes have a fresh window, so that a management node that
-//! was down, suspended or had a stalled disk declares nobody lost.
+//! was down, suspended or had a stalled disk declares no node lost.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A longer time between two looks means that the controller did not run.
+/// A longer time between two checks means that the controller did not run.
 const LONGEST_GAP: Duration = Duration::from_secs(3);
 
-/// Of the time between two looks, at most so much more than the interval counts: renewals may have
+/// Of the time between two checks, at most so much more than the interval counts: renewals may have
 /// been impossible in the rest.
 const COUNTED_GAP: Duration = Duration::from_millis(500);
 
@@ -33,12 +33,12 @@ struct Renewal {
     silence: Duration,
 }
 
-/// One look at all leases.
+/// One reading of all leases.
 #[derive(Debug)]
 pub(crate) struct LeaseReading<'a> {
-    /// Since the look before.
+    /// Since the check before.
     pub(crate) elapsed: Duration,
-    /// How far two looks may be apart.
+    /// How far two checks may be apart.
     pub(crate) interval: Duration,
     /// Whether the store took writes since then.
     pub(crate) store_is_writable: bool,
@@ -47,7 +47,7 @@ pub(crate) struct LeaseReading<'a> {
 }
 
 impl SilenceWindow {
-    /// Takes a look into account.
+    /// Takes a check into account.
     pub(crate) fn read(&mut self, reading: &LeaseReading<'_>) {
         let longest = reading.interval + LONGEST_GAP;
         let counts = reading.store_is_writable && reading.elapsed <= longest;
@@ -70,8 +70,8 @@ impl SilenceWindow {
         self.nodes.get(node).map_or(Duration::ZERO, |known| known.silence)
     }
 
-    /// Whether a node with this `renewTime` would have fallen silent lately, by a look `elapsed` after
-    /// the last one.
+    /// Whether a node with this `renewTime` would have fallen silent lately, by a check `elapsed`
+    /// after the last one.
     pub(crate) fn is_doubtful(&self, node: &str, renewed: &str, elapsed: Duration) -> bool {
         self.nodes
             .get(node)
@@ -85,10 +85,10 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Silence of node `n` after looks of (elapsed seconds, store is writable, renewTime).
-    fn after(looks: &[(u64, bool, &str)]) -> u64 {
+    /// Silence of node `n` after checks of (elapsed seconds, store is writable, renewTime).
+    fn after(checks: &[(u64, bool, &str)]) -> u64 {
         let mut window = SilenceWindow::default();
-        for (elapsed, store_is_writable, time) in looks {
+        for (elapsed, store_is_writable, time) in checks {
             let renewals = BTreeMap::from([(Arc::from("n"), (*time).to_owned())]);
             window.read(&LeaseReading {
                 elapsed: Duration::from_secs(*elapsed),
@@ -98,7 +98,7 @@ mod tests {
             });
         }
         let silence = window.of("n");
-        let last = looks.last().map_or("", |(_, _, time)| *time);
+        let last = checks.last().map_or("", |(_, _, time)| *time);
         let is_doubtful = window.is_doubtful("n", last, Duration::ZERO);
         assert_eq!(is_doubtful, silence >= Duration::from_secs(2));
         assert!(!window.is_doubtful("n", "renewed", Duration::from_secs(3)));
@@ -107,13 +107,13 @@ mod tests {
 
     #[test]
     fn only_time_in_which_a_renewal_would_have_been_seen_counts() {
-        for (looks, silence) in [
+        for (checks, silence) in [
             (&[][..], 0),
             // The first check after a start: earlier time does not count.
             (&[(0, true, "a")], 0),
             (&[(0, true, "a"), (1, true, "a"), (1, true, "a")], 2),
             (&[(0, true, "a"), (1, true, "a"), (1, true, "b")], 0),
-            // The store was stalled: everybody gets a fresh window.
+            // The store was stalled: all nodes get a fresh window.
             (&[(0, true, "a"), (4, true, "a"), (1, false, "a"), (1, true, "a")], 1),
             // The controller did not run.
             (&[(0, true, "a"), (3, true, "a"), (20, true, "a")], 0),
@@ -122,20 +122,20 @@ mod tests {
             // The controller was late: only a part counts.
             (&[(0, true, "a"), (3, true, "a"), (1, true, "a")], 2),
         ] {
-            assert_eq!(after(looks), silence, "{looks:?}");
+            assert_eq!(after(checks), silence, "{checks:?}");
         }
     }
 
     #[test]
     fn a_node_that_is_gone_is_forgotten() {
         let mut window = SilenceWindow::default();
-        let look = |names: &[&str]| -> BTreeMap<Arc<str>, String> {
+        let read = |names: &[&str]| -> BTreeMap<Arc<str>, String> {
             names.iter().map(|name| (Arc::from(*name), String::new())).collect()
         };
         for (names, silence) in
             [(&["a", "b"][..], 0), (&["a", "b"], 1), (&["b"], 0), (&["a", "b"], 0)]
         {
-            let renewals = look(names);
+            let renewals = read(names);
             window.read(&LeaseReading {
                 elapsed: SECOND,
                 interval: SECOND,

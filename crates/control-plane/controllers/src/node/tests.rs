@@ -8,6 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::fake::Fake;
 use crate::object::annotation;
+use crate::object::text;
 
 struct Cluster {
     fake: Fake,
@@ -151,7 +152,7 @@ async fn nodes_that_fall_silent_together_are_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_store_takes_no_writes_nobody_is_silent() {
+async fn while_the_store_takes_no_writes_no_node_is_silent() {
     let cluster = Cluster::new(&["a", "b"]);
     cluster.second(0, &["a", "b"]).await;
     cluster.fake.refuse("coordination.k8s.io/leases", 503);

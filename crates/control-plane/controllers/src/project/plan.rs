@@ -1,15 +1,18 @@
 //! Roles and quotas that projects give to their namespaces. Pure.
 
+use hci::machine_quota::{MIGRATING, MachineLimits, NO_SCALING, PROJECT_QUOTA, raised};
 use hci::project::{self, CLUSTER, LIMIT_NAMES};
 use serde_json::{Map, Value, json};
 
-use crate::object::{is_merged, text};
+use super::record::{MemberFields, ProjectFields, hard_limits, is_external, rules};
+use crate::object::{self, is_merged, name, namespace, read};
 
 /// The label of everything that is made here.
 pub(super) const OWNED: &str = "management.cattle.io/project";
 const RBAC: &str = "rbac.authorization.k8s.io";
+const QUOTA_NAME: &str = "default-project-quota";
 
-/// Templates that stand for roles that every cluster has.
+/// Templates that represent roles that every cluster has.
 const BUILT_IN: [(&str, &str); 3] =
     [("project-owner", "admin"), ("project-member", "edit"), ("read-only", "view")];
 
@@ -23,6 +26,15 @@ pub(super) struct ProjectState {
     pub(super) bindings: Vec<Value>,
     pub(super) roles: Vec<Value>,
     pub(super) quotas: Vec<Value>,
+    pub(super) moving: Vec<MovingInstance>,
+}
+
+/// An instance that is being migrated: it has two launcher pods for a moment.
+#[derive(Debug, Clone)]
+pub(super) struct MovingInstance {
+    pub(super) namespace: String,
+    pub(super) uid: String,
+    pub(super) limits: MachineLimits,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -37,27 +49,41 @@ pub(super) fn plan(state: &ProjectState) -> Vec<ProjectChange> {
     changes.extend(template_roles(state));
     let wanted = wanted_bindings(state);
     changes.extend(differences("RoleBinding", &wanted, &state.bindings, |_, _| None));
-    changes.extend(differences(
-        "ResourceQuota",
-        &wanted_quotas(state),
-        &state.quotas,
-        |want, have| {
-            let differs = want["spec"]["hard"] != have["spec"]["hard"];
-            // ProjectLimits that are gone have to be removed by name.
-            let mut hard = have["spec"]["hard"].as_object().cloned().unwrap_or_default();
-            hard.values_mut().for_each(|value| *value = Value::Null);
-            hard.extend(want["spec"]["hard"].as_object().cloned().unwrap_or_default());
-            differs.then(|| json!({"spec": {"hard": hard}}))
-        },
-    ));
+    changes.extend(differences("ResourceQuota", &wanted_quotas(state), &state.quotas, quota_patch));
     changes.extend(used_limits(state));
     changes
+}
+
+/// The difference of two quotas: their limits, and the machines that these are raised for.
+fn quota_patch(want: &Value, have: &Value) -> Option<Value> {
+    let (wanted, mut hard) = (hard_limits(want), hard_limits(have));
+    let (marks, mut known) = (migration_marks(want), migration_marks(have));
+    if wanted == hard && marks == known {
+        return None;
+    }
+    // Limits that are gone have to be removed by name.
+    for map in [&mut hard, &mut known] {
+        map.values_mut().for_each(|value| *value = Value::Null);
+    }
+    hard.extend(wanted);
+    known.extend(marks);
+    let mut patch = json!({"spec": {"hard": hard}});
+    if !known.is_empty() {
+        patch["metadata"] = json!({"annotations": known});
+    }
+    Some(patch)
+}
+
+/// The annotations of a quota about machines that move.
+fn migration_marks(quota: &Value) -> Map<String, Value> {
+    let all = object::copied_map(object::annotations(quota)).into_iter();
+    all.filter(|(key, _)| key.starts_with(MIGRATING)).collect()
 }
 
 /// The sums over the namespaces of each project with a quota.
 fn used_limits(state: &ProjectState) -> Vec<ProjectChange> {
     let limited = state.projects.iter().filter(|project| {
-        is_live(project) && project["spec"]["resourceQuota"]["limit"].is_object()
+        is_live(project) && read::<ProjectFields>(project).spec.resource_quota.limit.is_some()
     });
     let changed = limited.filter_map(|project| {
         let namespaces = state
@@ -65,14 +91,13 @@ fn used_limits(state: &ProjectState) -> Vec<ProjectChange> {
             .iter()
             .filter(|own| is_live(own) && project::project_of(own) == Some(name(project)));
         let used = project::used(project, namespaces);
-        let have = project["spec"]["resourceQuota"]["usedLimit"].as_object();
-        let mut fields: Map<String, Value> = have.cloned().unwrap_or_default();
+        let mut fields = read::<ProjectFields>(project).spec.resource_quota.used_limit;
         fields.values_mut().for_each(|value| *value = Value::Null);
         fields.extend(used.iter().map(|(name, amount)| (name.clone(), amount.to_string().into())));
         let patch = json!({"spec": {"resourceQuota": {"usedLimit": fields}}});
         (!is_merged(project, &patch)).then(|| ProjectChange::Patch {
             kind: "Project",
-            namespace: text(project, "/metadata/namespace").to_owned(),
+            namespace: namespace(project).to_owned(),
             name: name(project).to_owned(),
             patch,
         })
@@ -80,12 +105,8 @@ fn used_limits(state: &ProjectState) -> Vec<ProjectChange> {
     changed.collect()
 }
 
-fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
 fn is_live(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_null()
+    !object::is_deleting(object)
 }
 
 /// Members of a project are objects in the namespace of its name.
@@ -108,11 +129,11 @@ fn project_namespaces(state: &ProjectState) -> Vec<ProjectChange> {
 /// Templates with rules of their own become roles.
 fn template_roles(state: &ProjectState) -> Vec<ProjectChange> {
     let own = state.templates.iter().filter(|template| {
-        is_live(template) && template["external"] != true && built_in(name(template)).is_none()
+        is_live(template) && !is_external(template) && built_in(name(template)).is_none()
     });
     let wanted: Vec<Value> = own
         .map(|template| {
-            let rules = template["rules"].as_array().cloned().unwrap_or_default();
+            let rules = rules(template);
             json!({
                 "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole",
                 "metadata": {"name": role_of(state, name(template)), "labels": {OWNED: CLUSTER}},
@@ -121,7 +142,8 @@ fn template_roles(state: &ProjectState) -> Vec<ProjectChange> {
         })
         .collect();
     differences("ClusterRole", &wanted, &state.roles, |want, have| {
-        (want["rules"] != have["rules"]).then(|| json!({"rules": want["rules"]}))
+        let (want, have) = (rules(want), rules(have));
+        (want != have).then(|| json!({"rules": want}))
     })
 }
 
@@ -129,14 +151,14 @@ fn built_in(template: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(own, _)| *own == template).map(|(_, role)| *role)
 }
 
-/// The cluster role that a template stands for.
+/// The cluster role that a template represents.
 fn role_of(state: &ProjectState, template: &str) -> String {
     if let Some(role) = built_in(template) {
         return role.to_owned();
     }
     let found = state.templates.iter().find(|own| name(own) == template);
     match found {
-        Some(found) if found["external"] == true => template.to_owned(),
+        Some(found) if is_external(found) => template.to_owned(),
         _ => format!("project:{template}"),
     }
 }
@@ -150,20 +172,23 @@ fn project_of<'a>(state: &'a ProjectState, namespace: &Value) -> Option<&'a Valu
 fn subjects(member: &Value) -> Vec<Value> {
     let subject = |kind: &str, name: &str| json!({"apiGroup": RBAC, "kind": kind, "name": name});
     let mut subjects = Vec::new();
-    for (field, kind) in [("/userName", "User"), ("/groupName", "Group")] {
-        if !text(member, field).is_empty() {
-            subjects.push(subject(kind, text(member, field)));
+    let member: MemberFields<'_> = read(member);
+    for (name, kind) in [(member.user_name, "User"), (member.group_name, "Group")] {
+        if !name.is_empty() {
+            subjects.push(subject(kind, name));
         }
     }
-    for (field, kind) in [("/userPrincipalName", "User"), ("/groupPrincipalName", "Group")] {
+    for (name, kind) in
+        [(member.user_principal_name, "User"), (member.group_principal_name, "Group")]
+    {
         // `local://jane` names the local user jane.
-        let (_, name) = text(member, field).split_once("://").unwrap_or_default();
+        let (_, name) = name.split_once("://").unwrap_or_default();
         let own = subject(kind, name);
         if !name.is_empty() && !subjects.contains(&own) {
             subjects.push(own);
         }
     }
-    if let Some((namespace, name)) = text(member, "/serviceAccount").split_once(':') {
+    if let Some((namespace, name)) = member.service_account.split_once(':') {
         subjects.push(json!({"kind": "ServiceAccount", "namespace": namespace, "name": name}));
     }
     subjects
@@ -176,11 +201,12 @@ fn wanted_bindings(state: &ProjectState) -> Vec<Value> {
         let own = format!("{CLUSTER}:{}", name(project));
         let members = state.members.iter().filter(|member| {
             is_live(member)
-                && text(member, "/metadata/namespace") == name(project)
-                && text(member, "/projectName") == own
+                && object::namespace(member) == name(project)
+                && read::<MemberFields<'_>>(member).project_name == own
         });
         for member in members {
-            let (template, subjects) = (text(member, "/roleTemplateName"), subjects(member));
+            let template = read::<MemberFields<'_>>(member).role_template_name;
+            let subjects = subjects(member);
             if template.is_empty() || subjects.is_empty() {
                 continue;
             }
@@ -215,21 +241,44 @@ fn wanted_quotas(state: &ProjectState) -> Vec<Value> {
         if hard.is_empty() {
             continue;
         }
+        let hard = Value::Object(hard);
+        let marks = marks(state, name(namespace), &hard);
+        let amounts: Vec<String> =
+            marks.values().filter_map(Value::as_str).map(str::to_owned).collect();
         wanted.push(json!({
             "apiVersion": "v1", "kind": "ResourceQuota",
             "metadata": {
-                "name": "default-project-quota", "namespace": name(namespace),
-                "labels": {OWNED: name(project)},
+                "name": QUOTA_NAME, "namespace": name(namespace),
+                "labels": {OWNED: name(project), PROJECT_QUOTA: "true"}, "annotations": marks,
             },
-            "spec": {"hard": hard},
+            "spec": {"hard": raised(&hard, &amounts)},
         }));
     }
     wanted
 }
 
+/// The machines of a namespace that move, as annotations of its quota. Those that users have fixed
+/// get none.
+fn marks(state: &ProjectState, own: &str, hard: &Value) -> Map<String, Value> {
+    let is_fixed = |quota: &Value| {
+        namespace(quota) == own
+            && name(quota) == QUOTA_NAME
+            && object::annotation(quota, NO_SCALING) == Some("true")
+    };
+    if state.quotas.iter().any(is_fixed) {
+        return Map::new();
+    }
+    let moving = state.moving.iter().filter(|instance| instance.namespace == own);
+    let mark = |instance: &MovingInstance| {
+        let amounts = instance.limits.annotation(hard)?;
+        Some((format!("{MIGRATING}{}", instance.uid), amounts.into()))
+    };
+    moving.filter_map(mark).collect()
+}
+
 /// Whether an object was made here; what others made is never touched.
 fn is_owned(object: &Value) -> bool {
-    object["metadata"]["labels"][OWNED].is_string()
+    object::label(object, OWNED).is_some()
 }
 
 /// The changes from `have` to `want`; `patch` gives the difference of two objects of one name.
@@ -239,8 +288,7 @@ fn differences(
     have: &[Value],
     patch: fn(&Value, &Value) -> Option<Value>,
 ) -> Vec<ProjectChange> {
-    let key =
-        |object: &Value| (text(object, "/metadata/namespace").to_owned(), name(object).to_owned());
+    let key = |object: &Value| (namespace(object).to_owned(), name(object).to_owned());
     let mut changes = Vec::new();
     for object in want {
         let (namespace, own) = key(object);
@@ -258,7 +306,7 @@ fn differences(
     for object in have.iter().filter(|object| is_live(object) && is_owned(object)) {
         if !want.iter().any(|other| key(other) == key(object)) {
             let (namespace, own) = key(object);
-            let uid = text(object, "/metadata/uid").to_owned();
+            let uid = object::uid(object).to_owned();
             changes.push(ProjectChange::Delete { kind, namespace, name: own, uid });
         }
     }
@@ -266,123 +314,4 @@ fn differences(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(namespace: &str, name: &str, rest: Value) -> Value {
-        let mut object = json!({"metadata": {"namespace": namespace, "name": name, "uid": "u"}});
-        for (key, value) in rest.as_object().unwrap() {
-            object[key] = value.clone();
-        }
-        object
-    }
-
-    fn state() -> ProjectState {
-        let limit = json!({"limit": {"limitsCpu": "4", "unknown": "1"}});
-        let mut shop = object("", "shop", json!({}));
-        shop["metadata"]["annotations"] = json!({"field.cattle.io/projectId": "local:p-1"});
-        ProjectState {
-            projects: vec![object(
-                "local",
-                "p-1",
-                json!({"spec": {"namespaceDefaultResourceQuota": limit}}),
-            )],
-            members: vec![
-                object(
-                    "p-1",
-                    "jane",
-                    json!({"projectName": "local:p-1",
-                    "roleTemplateName": "read-only", "userPrincipalName": "local://jane"}),
-                ),
-                object(
-                    "p-1",
-                    "ops",
-                    json!({"projectName": "local:p-1",
-                    "roleTemplateName": "operator", "groupName": "ops"}),
-                ),
-            ],
-            templates: vec![object("", "operator", json!({"rules": [{"verbs": ["get"]}]}))],
-            namespaces: vec![shop, object("", "other", json!({}))],
-            ..ProjectState::default()
-        }
-    }
-
-    fn brief(changes: &[ProjectChange]) -> Vec<String> {
-        let line = |change: &ProjectChange| match change {
-            ProjectChange::Create { kind, namespace, object } => {
-                format!("+{kind} {namespace}/{}", name(object))
-            }
-            ProjectChange::Patch { kind, namespace, name, .. } => {
-                format!("~{kind} {namespace}/{name}")
-            }
-            ProjectChange::Delete { kind, namespace, name, .. } => {
-                format!("-{kind} {namespace}/{name}")
-            }
-        };
-        changes.iter().map(line).collect()
-    }
-
-    #[test]
-    fn namespaces_of_a_project_get_its_members_and_quota() {
-        let mut state = state();
-        let changes = plan(&state);
-        let expected = [
-            "+Namespace /p-1",
-            "+ClusterRole /project:operator",
-            "+RoleBinding shop/p-1-jane-view",
-            "+RoleBinding shop/p-1-ops-project-operator",
-            "+ResourceQuota shop/default-project-quota",
-        ];
-        assert_eq!(brief(&changes), expected);
-        // Once everything is there, nothing is to be done.
-        for change in changes {
-            let ProjectChange::Create { kind, object, .. } = change else { panic!("{change:?}") };
-            match kind {
-                "Namespace" => state.namespaces.push(object),
-                "ClusterRole" => state.roles.push(object),
-                "ResourceQuota" => state.quotas.push(object),
-                _ => state.bindings.push(object),
-            }
-        }
-        assert_eq!(state.bindings[0]["subjects"][0]["name"], "jane");
-        assert_eq!(state.quotas[0]["spec"]["hard"], json!({"limits.cpu": "4"}));
-        assert_eq!(plan(&state), []);
-        // A member that leaves loses the binding, and a namespace that leaves loses all.
-        state.members.remove(0);
-        assert_eq!(brief(&plan(&state)), ["-RoleBinding shop/p-1-jane-view"]);
-        state.namespaces[0]["metadata"]["annotations"] = json!({});
-        let left = [
-            "-RoleBinding shop/p-1-jane-view",
-            "-RoleBinding shop/p-1-ops-project-operator",
-            "-ResourceQuota shop/default-project-quota",
-        ];
-        assert_eq!(brief(&plan(&state)), left);
-    }
-
-    #[test]
-    fn a_quota_of_the_namespace_comes_before_that_of_the_project() {
-        let mut state = state();
-        state.namespaces[0]["metadata"]["annotations"]["field.cattle.io/resourceQuota"] =
-            r#"{"limit":{"pods":"3"}}"#.into();
-        let quotas = wanted_quotas(&state);
-        assert_eq!(quotas[0]["spec"]["hard"], json!({"pods": "3"}));
-        let hard = json!({"spec": {"hard": {"limits.cpu": "4"}}});
-        let mut quota = object("shop", "default-project-quota", hard);
-        let others = object("shop", "theirs", json!({}));
-        quota["metadata"]["labels"] = json!({OWNED: "p-1"});
-        state.quotas = vec![quota, others];
-        let patch = json!({"spec": {"hard": {"limits.cpu": null, "pods": "3"}}});
-        assert!(plan(&state).iter().any(|change| matches!(change,
-            ProjectChange::Patch { patch: own, .. } if *own == patch)));
-        let theirs = |change: &ProjectChange| matches!(change, ProjectChange::Delete { name, .. } if name == "theirs");
-        assert!(!plan(&state).iter().any(theirs), "a quota of somebody else is touched");
-    }
-
-    #[test]
-    fn members_of_another_project_are_not_bound() {
-        let mut state = state();
-        state.members[0]["projectName"] = "local:p-2".into();
-        state.members[1]["metadata"]["namespace"] = "p-2".into();
-        assert!(wanted_bindings(&state).is_empty());
-    }
-}
+mod tests;

@@ -1,16 +1,44 @@
 //! The usage of a quota, and whether its status is correct: pure. [`kinds::quota`] has the usage
 //! of one object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use client::{Catalog, CatalogKind, Verb};
 use jiff::Timestamp;
 use kinds::quota::{self, Amounts};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use types::Quantity;
 
-use crate::object::entries;
+use crate::object::read;
+use crate::record::fields;
+
+fields! {
+    /// The names that a quota limits.
+    struct LimitFields<'a> {
+        spec: LimitSpec<'a>,
+    }
+
+    struct LimitSpec<'a> {
+        hard: BTreeMap<&'a str, IgnoredAny>,
+    }
+
+    /// Amounts, which [`kinds::quota`] reads, and which are copied.
+    struct QuotaFields {
+        spec: QuotaSpec,
+        status: QuotaStatus,
+    }
+
+    struct QuotaSpec {
+        hard: Value,
+    }
+
+    struct QuotaStatus {
+        hard: Value,
+        used: Value,
+    }
+}
 
 /// Whether more than the existence of an object counts, so that metadata is not enough.
 pub(crate) fn is_read_whole(group: &str, plural: &str) -> bool {
@@ -28,12 +56,12 @@ pub(crate) fn counted_kinds(quotas: &[Value], catalog: &Catalog) -> Vec<Arc<Cata
 /// Nothing used of each name that can be counted here.
 pub(crate) fn zero(quota: &Value, catalog: &Catalog) -> Amounts {
     let tracked = limited_names(quota).filter(|name| counted(name, catalog).is_some());
-    tracked.map(|name| (name.clone(), Quantity::ZERO)).collect()
+    tracked.map(|name| (name.to_owned(), Quantity::ZERO)).collect()
 }
 
 /// The names in `spec.hard`.
-fn limited_names(quota: &Value) -> impl Iterator<Item = &String> {
-    entries(quota, "/spec/hard").map(|(name, _)| name)
+fn limited_names(quota: &Value) -> impl Iterator<Item = &str> {
+    read::<LimitFields<'_>>(quota).spec.hard.into_keys()
 }
 
 /// Adds what `object` uses of the names in `used`.
@@ -54,22 +82,22 @@ pub(crate) fn charge(
 
 /// Whether less is used of something than the quota's status says.
 pub(crate) fn gives_back(quota: &Value, used: &Amounts) -> bool {
-    let known = quota::amounts(Some(&quota["status"]["used"]));
+    let known = quota::amounts(Some(&read::<QuotaFields>(quota).status.used));
     known.iter().any(|(name, amount)| used.get(name).is_some_and(|own| own < amount))
 }
 
 /// The quota with its status as it should be; nothing if it is so already.
 pub(crate) fn updated(mut quota: Value, used: &Amounts) -> Option<Value> {
     let amounts = |part: &Value| quota::amounts(Some(part));
-    let (spec, status) = (&quota["spec"], &quota["status"]);
-    let hard = amounts(&spec["hard"]);
-    if amounts(&status["hard"]) == hard && amounts(&status["used"]) == *used {
+    let QuotaFields { spec, status } = read(&quota);
+    let hard = amounts(&spec.hard);
+    if amounts(&status.hard) == hard && amounts(&status.used) == *used {
         return None;
     }
     let text = |amounts: &Amounts| -> Value {
         amounts.iter().map(|(name, own)| (name.clone(), json!(own.to_string()))).collect()
     };
-    let hard = spec.get("hard").cloned().unwrap_or_else(|| text(&hard));
+    let hard = if spec.hard.is_null() { text(&hard) } else { spec.hard };
     quota.as_object_mut()?.insert("status".into(), json!({"hard": hard, "used": text(used)}));
     Some(quota)
 }

@@ -11,8 +11,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::object;
+use crate::record::metadata::metadata;
 
-/// Longer than the store takes for one write, shorter than anybody waits.
+/// Longer than the store takes for one write, shorter than clients wait.
 pub(crate) const SETTLE: Duration = Duration::from_millis(500);
 
 /// Which quotas are to be lowered: their version, and since when it is known.
@@ -22,7 +23,7 @@ pub(crate) struct PendingQuotas(BTreeMap<String, (String, Instant)>);
 impl PendingQuotas {
     /// Whether `quota`, which counts too much, has not changed for long enough.
     pub(crate) fn is_over(&mut self, quota: &Value, now: Instant) -> bool {
-        let (uid, version) = (object::uid(quota), object::text(quota, "/metadata/resourceVersion"));
+        let (uid, version) = (object::uid(quota), metadata(quota).resource_version);
         match self.0.get(uid) {
             Some((known, since)) if known == version => {
                 let over = now.duration_since(*since) >= SETTLE;

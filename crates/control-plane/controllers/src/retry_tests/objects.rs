@@ -38,6 +38,7 @@ pub(super) const WRITTEN: &[&str] = &[
     "network.harvesterhci.io/ippools",
     "network.harvesterhci.io/linkmonitors",
     "network.harvesterhci.io/virtualmachinenetworkconfigs",
+    "policy/poddisruptionbudgets",
     "pool.kubevirt.io/virtualmachinepools",
     "snapshot.kubevirt.io/virtualmachinesnapshots",
     "snapshot.storage.k8s.io/volumesnapshots",
@@ -163,6 +164,9 @@ fn populate_cluster(fake: &Fake) {
         "metrics": [{"type": "Resource", "resource": {"name": "cpu",
             "target": {"type": "Utilization", "averageUtilization": 50}}}]}});
     fake.create("autoscaling/horizontalpodautoscalers", "n", scaler);
+    let budget = json!({"metadata": {"name": "budget", "generation": 1}, "spec":
+        {"minAvailable": 1, "selector": {}}});
+    fake.create("policy/poddisruptionbudgets", "n", budget);
     let node = json!({"metadata": {"name": "two",
         "annotations": {"harvesterhci.io/maintain-status": "running"}},
         "spec": {"unschedulable": true}, "status": {

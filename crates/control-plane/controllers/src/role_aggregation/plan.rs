@@ -81,7 +81,7 @@ mod tests {
     }
 
     /// `name: verbs` of each role that has to change.
-    fn told(roles: &[ClusterRole]) -> Vec<String> {
+    fn changes(roles: &[ClusterRole]) -> Vec<String> {
         let verbs = |rules: Vec<PolicyRule>| {
             rules.into_iter().flat_map(|rule| rule.verbs).collect::<Vec<_>>().join(" ")
         };
@@ -94,9 +94,9 @@ mod tests {
             gathering("all", json!([{"matchLabels": {"to": "admin"}}]), &["own"]),
             role("b", json!({"to": "admin"}), &["get", "list"]),
             role("a", json!({"to": "admin"}), &["list", "watch"]),
-            role("c", json!({"to": "nobody"}), &["delete"]),
+            role("c", json!({"to": "other"}), &["delete"]),
         ];
-        assert_eq!(told(&roles), ["all: list watch get"]);
+        assert_eq!(changes(&roles), ["all: list watch get"]);
     }
 
     #[test]
@@ -108,22 +108,22 @@ mod tests {
             role("a", json!({"to": "a"}), &["get"]),
             role("b", json!({"to": "b"}), &["list"]),
         ];
-        assert_eq!(told(&roles), ["all: list get"]);
+        assert_eq!(changes(&roles), ["all: list get"]);
     }
 
     #[test]
-    fn what_is_right_is_left_alone() {
+    fn correct_roles_are_not_written() {
         let roles = [
             gathering("all", json!([{"matchLabels": {"to": "x"}}]), &["get"]),
             role("a", json!({"to": "x"}), &["get"]),
         ];
-        assert_eq!(told(&roles), [""; 0]);
+        assert_eq!(changes(&roles), [""; 0]);
     }
 
     #[test]
-    fn rules_that_nobody_gives_any_more_are_taken_away() {
+    fn rules_without_a_source_are_removed() {
         let roles = [gathering("all", json!([{"matchLabels": {"to": "x"}}]), &["get"])];
-        assert_eq!(told(&roles), ["all: "]);
+        assert_eq!(changes(&roles), ["all: "]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_stays() {
+    fn a_correct_object_stays() {
         assert_eq!(step(Some(created("ca")), "ca"), RootCaStep::Nothing);
     }
 
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_restored() {
+    fn a_changed_object_is_restored() {
         let changes: [fn(&mut ConfigMap); 4] = [
             |map| map.data = None,
             |map| map.metadata.annotations = None,

@@ -1,7 +1,7 @@
 //! The controllers of replicated volumes: Longhorn's, and those that capture and copy whole
 //! machines by them.
 
-use super::Started;
+use super::{ControllerGroup, Started};
 use crate::hub::ChangeOutlet;
 use crate::{image, longhorn, vm_backup, vm_backup_schedule, vm_clone, vm_restore, vm_snapshot};
 
@@ -9,7 +9,7 @@ impl Started<'_> {
     /// Those that make replicated volumes. Another cluster may have Longhorn itself, which
     /// would not share them.
     pub(super) fn storage(&self, outlets: &mut Vec<ChangeOutlet>) {
-        let client = || self.client.clone();
+        let client = || self.clients.of(ControllerGroup::Storage);
         let claimed = longhorn::provision::Claimed::default();
         let provisioner = longhorn::provision::Provisioner::new(client(), claimed.0.clone());
         outlets.push(self.add("volume-provision", claimed, provisioner));

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use virt::api::cdi::StorageProfileSpec;
 
-use crate::object::{annotation, name, text};
+use crate::longhorn::volume_snapshot::record::SnapshotClassFields;
+use crate::object::{annotation, name, read};
+use crate::record::claim::StorageClassFields;
 
 /// An access mode and a volume mode that go together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +25,12 @@ pub(crate) fn sets(class: &Value, spec: &StorageProfileSpec) -> Vec<Set> {
             })
             .collect();
     }
-    let parameter = |key: &str| class["parameters"][key].as_str().unwrap_or_default();
-    let known: &[(&str, &str)] = match text(class, "/provisioner") {
-        hci::DRIVER if parameter("migratable") == "true" => {
+    let class: StorageClassFields<'_> = read(class);
+    let known: &[(&str, &str)] = match class.provisioner {
+        hci::DRIVER if class.parameter("migratable") == "true" => {
             &[("ReadWriteMany", "Block"), ("ReadWriteOnce", "Block")]
         }
-        hci::DRIVER if !parameter("fsType").is_empty() => &[("ReadWriteOnce", "Filesystem")],
+        hci::DRIVER if !class.parameter("fsType").is_empty() => &[("ReadWriteOnce", "Filesystem")],
         hci::DRIVER => &[("ReadWriteOnce", "Block")],
         "sheaf.io/local" => &[("ReadWriteOnce", "Filesystem"), ("ReadWriteOnce", "Block")],
         _ => &[],
@@ -52,19 +54,25 @@ pub(super) fn status(
         .into_iter()
         .map(|set| json!({"accessModes": set.access_modes, "volumeMode": set.volume_mode}))
         .collect();
-    let snapshot_class = spec.snapshot_class.clone().or_else(|| {
-        snapshot_class(text(class, "/provisioner"), snapshot_classes).map(str::to_owned)
-    });
+    let provisioner = provisioner(class);
+    let snapshot_class = spec
+        .snapshot_class
+        .clone()
+        .or_else(|| snapshot_class(provisioner, snapshot_classes).map(str::to_owned));
     let strategy = spec.clone_strategy.as_deref().unwrap_or_else(|| clone_strategy(class));
     let format = spec.data_import_cron_source_format.as_deref().unwrap_or("pvc");
     json!({
         "storageClass": name(class),
-        "provisioner": text(class, "/provisioner"),
+        "provisioner": provisioner,
         "claimPropertySets": sets,
         "cloneStrategy": strategy,
         "dataImportCronSourceFormat": format,
         "snapshotClass": snapshot_class,
     })
+}
+
+fn provisioner(class: &Value) -> &str {
+    read::<StorageClassFields<'_>>(class).provisioner
 }
 
 /// The method used here: the driver makes linked copies, and other volumes are copied as a whole.
@@ -73,7 +81,7 @@ fn clone_strategy(class: &Value) -> &'static str {
         Some("copy") => "copy",
         Some("snapshot") => "snapshot",
         Some("csi-clone") => "csi-clone",
-        _ if text(class, "/provisioner") == hci::DRIVER => "csi-clone",
+        _ if provisioner(class) == hci::DRIVER => "csi-clone",
         _ => "copy",
     }
 }
@@ -81,7 +89,8 @@ fn clone_strategy(class: &Value) -> &'static str {
 /// The default class of a driver, or its first by name.
 fn snapshot_class<'a>(driver: &str, classes: &'a [Value]) -> Option<&'a str> {
     const DEFAULT: &str = "snapshot.storage.kubernetes.io/is-default-class";
-    let own = classes.iter().filter(|class| text(class, "/driver") == driver);
+    let own =
+        classes.iter().filter(|class| read::<SnapshotClassFields<'_>>(class).driver == driver);
     own.min_by_key(|class| (annotation(class, DEFAULT) != Some("true"), name(class))).map(name)
 }
 
@@ -96,16 +105,16 @@ mod tests {
                 "parameters": parameters})
         };
         let spec = StorageProfileSpec::default();
-        let told = |class: &Value| -> Vec<String> {
+        let claim_sets = |class: &Value| -> Vec<String> {
             let all = sets(class, &spec).into_iter();
             all.map(|set| format!("{} {}", set.access_modes.join(","), set.volume_mode)).collect()
         };
         let migratable = class(hci::DRIVER, json!({"migratable": "true"}));
-        assert_eq!(told(&migratable), ["ReadWriteMany Block", "ReadWriteOnce Block"]);
-        assert_eq!(told(&class(hci::DRIVER, json!({}))), ["ReadWriteOnce Block"]);
+        assert_eq!(claim_sets(&migratable), ["ReadWriteMany Block", "ReadWriteOnce Block"]);
+        assert_eq!(claim_sets(&class(hci::DRIVER, json!({}))), ["ReadWriteOnce Block"]);
         let files = class(hci::DRIVER, json!({"fsType": "ext4"}));
-        assert_eq!(told(&files), ["ReadWriteOnce Filesystem"]);
-        assert!(told(&class("driver.example.org", json!({}))).is_empty());
+        assert_eq!(claim_sets(&files), ["ReadWriteOnce Filesystem"]);
+        assert!(claim_sets(&class("driver.example.org", json!({}))).is_empty());
         let snapshots = [
             json!({"metadata": {"name": "a"}, "driver": "other"}),
             json!({"metadata": {"name": "s"}, "driver": hci::DRIVER}),

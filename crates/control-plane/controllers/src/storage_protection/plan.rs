@@ -7,12 +7,52 @@ use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use crate::object::{list, text};
-use crate::vmi::any_claim_name;
+use crate::object::read;
+use crate::record::fields;
+use crate::record::instance::InstanceFields;
+use crate::record::vm_volume::has_claim;
 
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 const VOLUME: &str = "kubernetes.io/pv-protection";
 const ATTRIBUTES: &str = "kubernetes.io/vac-protection";
+
+fields! {
+    /// An instance that holds volumes.
+    struct HeldVolumes<'a> {
+        status: HeldVolumesStatus<'a>,
+    }
+
+    struct HeldVolumesStatus<'a> {
+        volume_status: Vec<HeldVolume<'a>>,
+    }
+
+    struct HeldVolume<'a> {
+        persistent_volume_claim_info: HeldClaim<'a>,
+    }
+
+    struct HeldClaim<'a> {
+        claim_name: &'a str,
+    }
+
+    /// A claim or volume that may have a class of attributes.
+    struct AttributesClassUser<'a> {
+        spec: AttributesSpec<'a>,
+        status: AttributesStatus<'a>,
+    }
+
+    struct AttributesSpec<'a> {
+        volume_attributes_class_name: &'a str,
+    }
+
+    struct AttributesStatus<'a> {
+        current_volume_attributes_class_name: &'a str,
+        modify_volume_status: AttributesChange<'a>,
+    }
+
+    struct AttributesChange<'a> {
+        target_volume_attributes_class_name: &'a str,
+    }
+}
 
 /// Whether the pods of its namespace matter for what becomes of the claim.
 pub(crate) fn asks_for_pods(claim: &PersistentVolumeClaim) -> bool {
@@ -34,13 +74,10 @@ pub(crate) fn claim(
 /// later, and volumes that are being unplugged are in its status only.
 fn is_plugged_into(machine: &Value, claim: &PersistentVolumeClaim) -> bool {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let placed = !text(machine, "/status/nodeName").is_empty();
-    let over = matches!(text(machine, "/status/phase"), "Succeeded" | "Failed");
-    let mut wanted = list(machine, "/spec/volumes").iter().filter_map(any_claim_name);
-    let mut held = list(machine, "/status/volumeStatus")
-        .iter()
-        .map(|own| text(own, "/persistentVolumeClaimInfo/claimName"));
-    placed && !over && (wanted.any(|own| own == name) || held.any(|own| own == name))
+    let status = read::<InstanceFields<'_>>(machine).status;
+    let volumes = read::<HeldVolumes<'_>>(machine).status.volume_status;
+    let is_held = || volumes.iter().any(|own| own.persistent_volume_claim_info.claim_name == name);
+    !status.node_name.is_empty() && !status.is_over() && (has_claim(machine, name) || is_held())
 }
 
 /// The same for a volume, which is in use while it is bound.
@@ -53,12 +90,12 @@ pub(crate) fn volume(volume: &PersistentVolume) -> Option<Value> {
 /// are being changed to it.
 pub(crate) fn attributes(class: &VolumeAttributesClass, users: &[Value]) -> Option<Value> {
     let name = class.metadata.name.as_deref().unwrap_or_default();
-    let fields = [
-        "/spec/volumeAttributesClassName",
-        "/status/currentVolumeAttributesClassName",
-        "/status/modifyVolumeStatus/targetVolumeAttributesClassName",
-    ];
-    let used = users.iter().any(|user| fields.iter().any(|field| text(user, field) == name));
+    let used = users.iter().any(|user| {
+        let AttributesClassUser { spec, status } = read(user);
+        let wanted = status.modify_volume_status.target_volume_attributes_class_name;
+        let current = status.current_volume_attributes_class_name;
+        [spec.volume_attributes_class_name, current, wanted].contains(&name)
+    });
     finalizer(&class.metadata, ATTRIBUTES, used)
 }
 
@@ -69,7 +106,7 @@ fn finalizer(meta: &ObjectMeta, finalizer: &str, used: bool) -> Option<Value> {
         (true, true) if !used => finalizers.retain(|own| own != finalizer),
         _ => return None,
     }
-    // The version makes sure that nobody else's change of the list is lost.
+    // The version makes sure that no concurrent change of the list is lost.
     Some(json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version,
         "finalizers": finalizers}}))
 }

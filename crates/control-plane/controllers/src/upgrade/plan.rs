@@ -1,5 +1,5 @@
-//! The next step of an upgrade: pure. Nothing is remembered between two looks but what the objects
-//! say, so that another server can go on at any time.
+//! The next step of an upgrade: pure. Only the objects keep state between reconciliations,
+//! so that another server can go on at any time.
 //!
 //! ```text
 //!   all nodes prepare ──► one node after the other: server, then storage ──► completed ──► final
@@ -8,6 +8,7 @@
 //!        failed ◄────────────── failed    nodes go back, last one first ◄─────┘
 //! ```
 
+mod program;
 mod progress;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +50,7 @@ impl NodeView {
     pub(super) fn of(node: &Value) -> Self {
         Self {
             name: object::name(node).to_owned(),
-            is_management: node["metadata"]["labels"].get(CONTROL_PLANE).is_some(),
+            is_management: object::label(node, CONTROL_PLANE).is_some(),
             is_ready: condition::is(node, "Ready", "True"),
             report: ProgramReport::of(node).unwrap_or_default(),
             request: ProgramRequest::of(node),
@@ -131,7 +132,7 @@ impl<'a> UpgradeFacts<'a> {
     }
 
     /// The node that was asked to restart and has neither done so nor failed. Other steps wait for
-    /// it: it may be about to begin.
+    /// it: it may begin at any time.
     fn in_flight(&self, members: &[&'a NodeView]) -> Option<(&'a NodeView, ProgramStep)> {
         members.iter().find_map(|node| {
             let request = node.request.as_ref().filter(|own| own.id.starts_with(self.uid()))?;
@@ -172,7 +173,7 @@ pub(super) fn plan(facts: &UpgradeFacts<'_>) -> Option<UpgradePlan> {
     let intent = UpgradeIntent::parse(facts.note(INTENT)).unwrap_or(UpgradeIntent::Pause);
     let is_final = facts.note(FINALIZED).is_some();
     let mut plan = UpgradePlan::default();
-    let progress = match program(facts) {
+    let progress = match program::digest(facts) {
         _ if facts.is_completed() && is_final => return None,
         Ok(_) if facts.is_completed() && intent == UpgradeIntent::Finalize => {
             plan.finalize = Some(facts.final_level());
@@ -184,7 +185,7 @@ pub(super) fn plan(facts: &UpgradeFacts<'_>) -> Option<UpgradePlan> {
             (None, UpgradeIntent::Abort) => plan.go_back(facts, &digest),
             (None, intent) => plan.go_on(facts, &digest, intent),
         },
-        Err(message) => Progress::Failed(message),
+        Err(error) => Progress::Failed(error.to_string()),
     };
     let members = facts.members();
     let is_over = matches!(progress, Progress::Completed | Progress::Aborted);
@@ -193,14 +194,6 @@ pub(super) fn plan(facts: &UpgradeFacts<'_>) -> Option<UpgradePlan> {
     plan.state = progress.label();
     plan.conditions = progress.conditions();
     Some(plan)
-}
-
-fn program(facts: &UpgradeFacts<'_>) -> Result<ProgramDigest, String> {
-    let name = facts.upgrade.spec.as_ref().and_then(|spec| spec.version.as_deref());
-    let name = name.unwrap_or_default();
-    let Some(version) = facts.version else { return Err(format!("version {name} is not found")) };
-    let sum = version.spec.iso_checksum.as_deref().unwrap_or_default();
-    ProgramDigest::parse(sum).map_err(|error| format!("version {name}: {error}"))
 }
 
 impl UpgradePlan {
@@ -245,8 +238,8 @@ impl UpgradePlan {
         let members = facts.members();
         let mut failure = None;
         for node in &members {
-            let told = self.prepare(facts, node, digest);
-            failure = failure.or(told);
+            let complaint = self.prepare(facts, node, digest);
+            failure = failure.or(complaint);
         }
         if let Some(message) = failure {
             return Progress::Failed(message);

@@ -18,7 +18,7 @@ const SNAPSHOT_CLASSES: Resource =
     Resource::new("snapshot.storage.k8s.io", "v1", "volumesnapshotclasses");
 
 impl VmReconciler {
-    /// Creates the data volumes that are missing, and takes those that nobody has.
+    /// Creates the data volumes that are missing, and adopts those without an owner.
     pub(super) async fn make_data_volumes(
         &self,
         vm: &Value,
@@ -67,7 +67,7 @@ impl VmReconciler {
         }
     }
 
-    /// Reads what stands behind the volumes.
+    /// Reads the objects behind the volumes.
     pub(super) async fn disks(&self, vm: &Value) -> Result<Disks, ReconcileError> {
         let namespace = object::namespace(vm);
         let mut disks = Disks::default();

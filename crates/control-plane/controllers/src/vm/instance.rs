@@ -3,6 +3,7 @@
 //!
 //! Templates are copied as they are, so that fields this version does not know survive.
 
+use hci::together::RESUME;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -31,6 +32,8 @@ pub(crate) fn owned_by(vm: &Value) -> Value {
 pub(crate) struct Start {
     /// Annotations that name instancetype and preference.
     pub(crate) annotations: Map<String, Value>,
+    /// The instant whose memory the guest resumes from.
+    pub(crate) resume: Option<String>,
     /// Whether the guest's processors are to wait.
     pub(crate) paused: bool,
 }
@@ -46,6 +49,11 @@ pub(crate) fn instance(vm: &Value, spec: &Value, start: &Start) -> Value {
     let mut annotations =
         meta.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
     annotations.extend(start.annotations.clone());
+    // Only a restore decides on it, never the owner of a template.
+    annotations.remove(RESUME);
+    if let Some(instant) = &start.resume {
+        annotations.insert(RESUME.into(), json!(instant));
+    }
     annotations.insert(GENERATION.into(), json!(generation(vm).to_string()));
     meta.insert("annotations".into(), Value::Object(annotations));
     meta.insert("name".into(), json!(name(vm)));
@@ -107,7 +115,7 @@ pub(crate) fn data_volume(vm: &Value, template: &Value) -> Value {
         "spec": spec})
 }
 
-/// Makes a data volume of a template the machine's, if nobody has it: one that a pool kept for
+/// Makes a data volume of a template the machine's, if it has no owner: one that a pool kept for
 /// the next machine of its number, for instance.
 pub(crate) fn adoption(vm: &Value, own: &Value) -> Option<Value> {
     let is_kept = annotation(own, RELEASED_BY) == Some(uid(vm));
@@ -151,6 +159,20 @@ mod tests {
     }
 
     #[test]
+    fn a_template_does_not_decide_what_memory_the_guest_resumes_from() {
+        let mut vm = vm();
+        vm["spec"]["template"]["metadata"]["annotations"] = json!({RESUME: "foreign"});
+        let annotations = json!({RESUME: "foreign"}).as_object().cloned().unwrap();
+        let resumed = |resume: Option<&str>| {
+            let resume = resume.map(str::to_owned);
+            let start = Start { annotations: annotations.clone(), resume, paused: false };
+            instance(&vm, &vm["spec"], &start)["metadata"]["annotations"][RESUME].clone()
+        };
+        assert_eq!(resumed(None), Value::Null);
+        assert_eq!(resumed(Some("own")), "own");
+    }
+
+    #[test]
     fn a_machine_without_an_identity_has_the_same_each_time() {
         let vm = vm();
         let identity = |vm: &Value| {
@@ -187,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_data_volume_that_nobody_has_is_adopted() {
+    fn a_data_volume_without_an_owner_is_adopted() {
         let own = |meta: Value| json!({ "metadata": meta });
         let other = json!({"uid": "x"});
         let adopted = adoption(&vm(), &own(json!({"ownerReferences": [other]}))).unwrap();

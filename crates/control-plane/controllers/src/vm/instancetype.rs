@@ -101,7 +101,7 @@ async fn configuration(objects: &Objects) -> Result<ClusterConfig, ReconcileErro
 }
 
 /// Keeps the version that the machine uses, so that later changes do not reach it. Answers a
-/// complaint if somebody keeps something else under its name.
+/// complaint if another object exists under its name.
 async fn record(
     objects: &Objects,
     vm: &Value,
@@ -123,7 +123,7 @@ async fn record(
                 let name = text(&kept, "/metadata/name");
                 let have = objects.get(REVISIONS, namespace(vm), name).await;
                 let have = have.doing("read the revision of an instancetype")?;
-                // It may have gone since: the next look makes it.
+                // It may have gone since: the next reconciliation makes it.
                 if !have.is_some_and(|have| keeps_same(&have, &kept)) {
                     return Ok(Some(conflict(name)));
                 }

@@ -8,7 +8,7 @@ mod device;
 use serde_json::{Map, Value, json};
 use types::Quantity;
 use virt::is_migrating;
-use virt::memory::check_growth;
+use virt::memory::{GrowError, check_growth};
 
 use crate::object::{int, is_deleting, quantity, text};
 use crate::{condition, object};
@@ -25,7 +25,7 @@ pub(crate) struct Update {
     pub(crate) restart: Option<String>,
 }
 
-/// How much of a change is looked at.
+/// How much of a change is examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeScope {
     Everything,
@@ -57,7 +57,7 @@ pub(crate) fn update(template: &Value, vmi: &Value, scope: ChangeScope, migrates
                 requests.extend(request);
             }
             Ok(None) => {}
-            Err(reason) => update.restart = update.restart.or(Some(reason)),
+            Err(reason) => update.restart = update.restart.or_else(|| Some(reason.to_string())),
         }
     }
     if !requests.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn update(template: &Value, vmi: &Value, scope: ChangeScope, migrates
     update
 }
 
-/// Where it may run; matters while it looks for a place, and when it moves.
+/// Where it may run; matters while it is being scheduled, and when it moves.
 fn placement(template: &Value, vmi: &Value, spec: &mut Map<String, Value>) {
     for field in ["nodeSelector", "affinity", "tolerations"] {
         let (wanted, own) = (template.get(field), vmi["spec"].get(field));
@@ -100,13 +100,36 @@ fn placement(template: &Value, vmi: &Value, spec: &mut Map<String, Value>) {
     }
 }
 
-/// The change of one part of the domain, or why it is not possible.
-type DomainChange = fn(&Value, &Value) -> Result<LiveChange, String>;
+/// Why a change waits for a restart, in the words of KubeVirt.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+enum RestartReason {
+    #[error("CPU sockets updated in template spec to a value higher than what's available")]
+    TooManySockets,
+    #[error("Reduction of CPU socket count requires a restart")]
+    FewerSockets,
+    #[error("ARM doesn't support CPU hotplug")]
+    Arm,
+    #[error(
+        "memory updated in template spec. Memory-hotplug failed and is not available for this VM configuration"
+    )]
+    HotplugFailed,
+    #[error(
+        "memory updated in template spec. Memory-hotplug is not available for this VM configuration"
+    )]
+    NoMaxGuest,
+    #[error("memory hotplug not supported, {0}")]
+    Growth(GrowError),
+    #[error("memory updated in template spec to a value lower than what the VM started with")]
+    BelowBoot,
+}
+
+/// The change of one part of the domain, if it is possible.
+type DomainChange = fn(&Value, &Value) -> Result<LiveChange, RestartReason>;
 
 /// A field of the domain, its value, and the request that follows.
 type LiveChange = Option<(&'static str, Value, Option<(String, Value)>)>;
 
-fn processors(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
+fn processors(template: &Value, vmi: &Value) -> Result<LiveChange, RestartReason> {
     let wanted = int(template, "/domain/cpu/sockets");
     let own = int(vmi, "/spec/domain/cpu/sockets");
     let (Some(wanted), Some(own)) = (wanted, own) else { return Ok(None) };
@@ -115,14 +138,13 @@ fn processors(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
         return Ok(None);
     }
     if wanted > int(vmi, "/spec/domain/cpu/maxSockets").unwrap_or(own) {
-        let reason = "CPU sockets updated in template spec to a value higher than what's available";
-        return Err(reason.into());
+        return Err(RestartReason::TooManySockets);
     }
     if wanted < own {
-        return Err("Reduction of CPU socket count requires a restart".into());
+        return Err(RestartReason::FewerSockets);
     }
     if text(template, "/architecture") == "arm64" {
-        return Err("ARM doesn't support CPU hotplug".into());
+        return Err(RestartReason::Arm);
     }
     let per_socket = |pointer| int(template, pointer).filter(|count| *count > 0).unwrap_or(1);
     let added =
@@ -134,14 +156,12 @@ fn processors(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
     Ok(Some(("cpu", json!({"sockets": wanted}), request)))
 }
 
-fn memory(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
+fn memory(template: &Value, vmi: &Value) -> Result<LiveChange, RestartReason> {
     let wanted = quantity(template, "/domain/memory/guest");
     let own = quantity(vmi, "/spec/domain/memory/guest");
     let (Some(wanted), Some(own)) = (wanted, own) else { return Ok(None) };
     if condition::is(vmi, "HotMemoryChange", "False") {
-        return Err("memory updated in template spec. Memory-hotplug failed and is not available \
-                    for this VM configuration"
-            .into());
+        return Err(RestartReason::HotplugFailed);
     }
     // Until the guest runs there is nothing to plug into.
     let Some(current) = quantity(vmi, "/status/memory/guestCurrent") else { return Ok(None) };
@@ -149,19 +169,11 @@ fn memory(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
         return Ok(None);
     }
     let Some(most) = quantity(vmi, "/spec/domain/memory/maxGuest") else {
-        return Err(
-            "memory updated in template spec. Memory-hotplug is not available for this VM \
-                    configuration"
-                .into(),
-        );
+        return Err(RestartReason::NoMaxGuest);
     };
-    if let Err(reason) = check_growth(template, Some(&most)) {
-        return Err(format!("memory hotplug not supported, {reason}"));
-    }
+    check_growth(template, Some(&most)).map_err(RestartReason::Growth)?;
     if quantity(vmi, "/status/memory/guestAtBoot").is_some_and(|least| wanted < least) {
-        return Err("memory updated in template spec to a value lower than what the VM started \
-                    with"
-            .into());
+        return Err(RestartReason::BelowBoot);
     }
     let request = quantity(vmi, "/spec/domain/resources/requests/memory")
         .map(|own| (own + &(wanted.clone() - &current)).max(wanted.clone()))

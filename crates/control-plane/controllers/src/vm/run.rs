@@ -25,15 +25,14 @@ impl VmReconciler {
         work: &mut VmObservation,
     ) -> Result<Option<Value>, ReconcileError> {
         let namespace = object::namespace(vm);
-        let mut annotations = expanded.annotations.clone();
-        if let Some(instant) = object::annotation(vm, RESUME) {
+        let resume = object::annotation(vm, RESUME).map(str::to_owned);
+        if resume.is_some() {
             // Once only: later its disks would not be those that the memory knows.
             let patch = json!({"metadata": {"annotations": {RESUME: null}}});
             let written = self.objects.merge(VMS, namespace, object::name(vm), &patch).await;
             written.doing("note that the machine goes on from a snapshot")?;
-            annotations.insert(RESUME.into(), json!(instant));
         }
-        let start = Start { annotations, paused };
+        let start = Start { annotations: expanded.annotations.clone(), resume, paused };
         let mut vmi = instance::instance(vm, &expanded.spec, &start);
         volume_update::begin_on_sources(vm, &mut vmi);
         match self.objects.create(REVISIONS, namespace, &instance::revision(vm)).await {

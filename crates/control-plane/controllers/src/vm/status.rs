@@ -69,7 +69,7 @@ pub(crate) fn status(
         status.insert("desiredGeneration".into(), json!(generation(vm)));
     }
     let situation = RunSituation::of(vm, vmi, now);
-    // Known only from the first start on, which is how a first start is told from a later.
+    // Known only from the first start on, which is how a first start is distinguished from a later.
     if vmi.is_some() || !text(vm, "/status/runStrategy").is_empty() {
         let strategy = situation.map(|own| own.strategy.as_str()).unwrap_or_default();
         status.insert("runStrategy".into(), json!(strategy));
@@ -149,7 +149,7 @@ fn conditions(vm: &Value, vmi: Option<&Value>, findings: &Findings, now: Timesta
     conditions
 }
 
-/// The time of the last look is no news: a condition that is otherwise the same is kept.
+/// The time of the last probe is no change: a condition that is otherwise the same is kept.
 fn steady(conditions: &mut [Value], vm: &Value) {
     for condition in conditions {
         if let Some(known) = condition::find(vm, text(condition, "/type")) {

@@ -30,7 +30,7 @@ impl World {
         Self { fake, keeper }
     }
 
-    async fn look(&self) -> ReconcileResult {
+    async fn reconcile(&self) -> ReconcileResult {
         self.keeper.reconcile(&ObjectKey::new("n", "v")).await.unwrap()
     }
 
@@ -57,7 +57,7 @@ impl World {
         self.fake.merge(VMI, "n", "v", &json!({"status": status}));
     }
 
-    fn told(&self, reason: &str) -> bool {
+    fn reported(&self, reason: &str) -> bool {
         self.fake.any("/events", |event| event["reason"] == reason)
     }
 }
@@ -65,7 +65,7 @@ impl World {
 #[tokio::test]
 async fn a_machine_that_is_meant_to_run_has_an_instance() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     let (vm, vmi) = (world.vm(), world.vmi().unwrap());
     assert!(object::is_controlled_by(&vmi, &vm));
     assert_eq!(vmi["metadata"]["labels"], json!({"app": "a"}));
@@ -74,8 +74,8 @@ async fn a_machine_that_is_meant_to_run_has_an_instance() {
     let revision = text(&vmi, "/status/virtualMachineRevisionName");
     let recorded = world.fake.get(REVISION, "n", revision).unwrap();
     assert_eq!(recorded["data"]["spec"], vm["spec"]);
-    assert!(world.told("SuccessfulCreate"));
-    world.look().await;
+    assert!(world.reported("SuccessfulCreate"));
+    world.reconcile().await;
     let again = world.vm();
     assert_eq!(again["metadata"]["resourceVersion"], vm["metadata"]["resourceVersion"]);
 }
@@ -90,13 +90,13 @@ async fn a_machine_that_ends_is_started_again_only_if_it_should_be() {
         ("Once", "Failed", false),
     ] {
         let world = World::new(json!({"runStrategy": strategy}));
-        world.look().await;
+        world.reconcile().await;
         let first = object::uid(&world.vmi().unwrap()).to_owned();
         world.set_phase("Running");
-        world.look().await;
+        world.reconcile().await;
         world.set_phase(phase);
         for _ in 0..6 {
-            world.look().await;
+            world.reconcile().await;
         }
         let second = world.vmi().map(|vmi| object::uid(&vmi).to_owned());
         let again = second.as_ref().is_some_and(|second| *second != first);
@@ -107,10 +107,10 @@ async fn a_machine_that_ends_is_started_again_only_if_it_should_be() {
 #[tokio::test]
 async fn a_machine_that_never_comes_up_waits_longer_each_time() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Failed");
-    world.look().await;
-    let next = world.look().await;
+    world.reconcile().await;
+    let next = world.reconcile().await;
     assert!(world.vmi().is_none(), "the one that failed is gone");
     assert!(
         matches!(next, ReconcileResult::Again(delay) if delay > Duration::from_secs(5)),
@@ -123,23 +123,23 @@ async fn a_machine_that_never_comes_up_waits_longer_each_time() {
 #[tokio::test]
 async fn a_halted_machine_ends_its_instance_and_can_be_woken() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Running");
     world.fake.merge(VM, "n", "v", &json!({"spec": {"runStrategy": "Halted"}}));
-    world.look().await;
+    world.reconcile().await;
     assert!(is_deleting(&world.vmi().unwrap()));
     assert_eq!(world.printable(), "Stopping");
-    assert!(world.told("SuccessfulDelete"));
+    assert!(world.reported("SuccessfulDelete"));
     world.set_phase("Succeeded");
-    world.look().await;
+    world.reconcile().await;
     assert!(world.vmi().is_none());
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.printable(), "Stopped");
     let request = json!([{"action": "Start", "data": {"paused": "true"}}]);
     world.fake.merge(VM, "n", "v", &json!({"status": {"stateChangeRequests": request}}));
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.vm()["spec"]["runStrategy"], "Always");
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.vmi().unwrap()["spec"]["startStrategy"], "Paused");
     assert!(world.vm()["status"].get("stateChangeRequests").is_none(), "the request is met");
 }
@@ -147,20 +147,20 @@ async fn a_halted_machine_ends_its_instance_and_can_be_woken() {
 #[tokio::test]
 async fn a_restart_is_a_stop_and_a_start() {
     let world = World::new(json!({"runStrategy": "Manual"}));
-    world.look().await;
+    world.reconcile().await;
     assert!(world.vmi().is_none());
     let ask = |requests: Value| {
         world.fake.merge(VM, "n", "v", &json!({"status": {"stateChangeRequests": requests}}));
     };
     ask(json!([{"action": "Start"}]));
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Running");
     let first = object::uid(&world.vmi().unwrap()).to_owned();
     ask(json!([{"action": "Stop", "uid": first}, {"action": "Start"}]));
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Succeeded");
     for _ in 0..4 {
-        world.look().await;
+        world.reconcile().await;
     }
     assert_ne!(object::uid(&world.vmi().unwrap()), first);
     assert!(world.vm()["status"].get("stateChangeRequests").is_none());
@@ -169,46 +169,46 @@ async fn a_restart_is_a_stop_and_a_start() {
 #[tokio::test]
 async fn a_deleted_machine_waits_for_its_instance() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Running");
     world.fake.delete(VM, "n", "v", "Background");
-    world.look().await;
+    world.reconcile().await;
     assert!(is_deleting(&world.vmi().unwrap()));
     assert_eq!(world.printable(), "Terminating");
     world.set_phase("Succeeded");
-    world.look().await;
+    world.reconcile().await;
     assert!(world.vmi().is_none());
-    world.look().await;
+    world.reconcile().await;
     assert!(world.fake.get(VM, "n", "v").is_none());
 }
 
 #[tokio::test]
 async fn an_orphaned_instance_is_left_and_can_be_adopted() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Running");
     world.fake.delete(VM, "n", "v", "Orphan");
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.vm()["metadata"]["finalizers"], json!(["orphan"]));
     assert!(!is_deleting(&world.vmi().unwrap()));
 
     let world = World::new(json!({"runStrategy": "Always"}));
     let alone = json!({"metadata": {"name": "v"}, "status": {"phase": "Running"}});
     world.fake.create(VMI, "n", alone);
-    world.look().await;
+    world.reconcile().await;
     assert!(object::is_controlled_by(&world.vmi().unwrap(), &world.vm()));
 }
 
 #[tokio::test]
-async fn an_instance_of_somebody_else_is_not_touched() {
+async fn an_instance_of_another_owner_is_not_touched() {
     let world = World::new(json!({"runStrategy": "Halted"}));
     let owner = json!({"kind": "Other", "name": "x", "uid": "x", "controller": true});
     let other = json!({"metadata": {"name": "v", "ownerReferences": [owner]}});
     world.fake.create(VMI, "n", other);
-    world.look().await;
+    world.reconcile().await;
     assert!(!is_deleting(&world.vmi().unwrap()));
     world.fake.merge(VM, "n", "v", &json!({"spec": {"runStrategy": "Always"}}));
-    assert_eq!(world.look().await, ReconcileResult::Retry);
+    assert_eq!(world.reconcile().await, ReconcileResult::Retry);
     let failure = &world.vm()["status"]["conditions"];
     assert!(failure.to_string().contains("FailedCreate"), "{failure}");
 }
@@ -219,7 +219,7 @@ async fn disks_are_made_before_the_machine_starts() {
     let spec = json!({"domain": {}, "volumes": [{"name": "root", "dataVolume": {"name": "d"}}]});
     let world = World::new(json!({"runStrategy": "Always", "dataVolumeTemplates": [template],
         "template": {"spec": spec}}));
-    world.look().await;
+    world.reconcile().await;
     let made = world.fake.get(DATA_VOLUME, "n", "d").unwrap();
     assert!(object::is_controlled_by(&made, &world.vm()));
     assert!(world.vmi().is_none());
@@ -227,18 +227,18 @@ async fn disks_are_made_before_the_machine_starts() {
     assert_eq!(world.keeper.dependents.of(&ObjectKey::new("n", "d")), [ObjectKey::new("n", "v")]);
     let failed = json!({"status": {"phase": "Failed"}});
     world.fake.merge(DATA_VOLUME, "n", "d", &failed);
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.printable(), "DataVolumeError");
-    assert!(world.told("FailedDataVolumeImport"));
+    assert!(world.reported("FailedDataVolumeImport"));
     world.fake.merge(DATA_VOLUME, "n", "d", &json!({"status": {"phase": "Succeeded"}}));
-    world.look().await;
+    world.reconcile().await;
     assert!(world.vmi().is_some());
 }
 
 #[tokio::test]
 async fn changes_that_can_be_made_while_the_guest_runs_reach_it() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     world.fake.merge(VMI, "n", "v", &json!({"spec": {"domain": {"cpu": {"maxSockets": 4}}}}));
     world.set_phase("Running");
     let change = |generation: i64, spec: Value| {
@@ -246,23 +246,23 @@ async fn changes_that_can_be_made_while_the_guest_runs_reach_it() {
         world.fake.merge(VM, "n", "v", &patch);
     };
     change(2, json!({"template": {"spec": {"domain": {"cpu": {"sockets": 2}}}}}));
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.vmi().unwrap()["spec"]["domain"]["cpu"]["sockets"], 2);
     assert_eq!(world.vm()["status"]["observedGeneration"], 1);
     assert_eq!(world.vm()["status"]["desiredGeneration"], 2);
     change(3, json!({"template": {"spec": {"domain": {"cpu": {"sockets": 1}}}}}));
-    world.look().await;
+    world.reconcile().await;
     assert!(crate::condition::is(&world.vm(), "RestartRequired", "True"));
 }
 
 #[tokio::test]
 async fn a_change_of_the_run_strategy_alone_is_seen_by_the_instance_at_once() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Running");
     let patch = json!({"metadata": {"generation": 2}, "spec": {"runStrategy": "RerunOnFailure"}});
     world.fake.merge(VM, "n", "v", &patch);
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(object::annotation(&world.vmi().unwrap(), instance::GENERATION), Some("2"));
     assert_eq!(world.vm()["status"]["observedGeneration"], 2);
 }
@@ -271,7 +271,7 @@ async fn a_change_of_the_run_strategy_alone_is_seen_by_the_instance_at_once() {
 async fn a_size_is_applied_recorded_and_kept() {
     let world = World::new(json!({"runStrategy": "Always", "instancetype": {"name": "small"},
         "template": {"spec": {"domain": {"devices": {}}}}}));
-    world.look().await;
+    world.reconcile().await;
     assert!(world.vmi().is_none());
     let conditions = world.vm()["status"]["conditions"].to_string();
     assert!(conditions.contains("FailedFindInstancetype"), "{conditions}");
@@ -284,7 +284,7 @@ async fn a_size_is_applied_recorded_and_kept() {
         "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "small",
             "generation": 1}, "spec": {"cpu": {"guest": 2}, "memory": {"guest": "1Gi"}}});
     world.fake.create(sizes, "", size);
-    world.look().await;
+    world.reconcile().await;
     let vmi = world.vmi().unwrap();
     assert_eq!(vmi["spec"]["domain"]["memory"]["guest"], "1Gi");
     assert_eq!(vmi["spec"]["domain"]["cpu"]["sockets"], 2);
@@ -295,10 +295,10 @@ async fn a_size_is_applied_recorded_and_kept() {
     assert!(!world.vm()["status"]["conditions"].to_string().contains("Failure"));
     world.fake.merge(sizes, "", "small", &json!({"spec": {"memory": {"guest": "2Gi"}}}));
     world.set_phase("Running");
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Succeeded");
     for _ in 0..3 {
-        world.look().await;
+        world.reconcile().await;
     }
     let again = world.vmi().unwrap();
     assert_ne!(object::uid(&again), object::uid(&vmi));
@@ -317,7 +317,7 @@ async fn a_revision_with_other_content_is_not_used() {
     let sizes = "instancetype.kubevirt.io/virtualmachineclusterinstancetypes";
     let kept = format!("v-small-v1beta1-{}-1", world.fake.create(sizes, "", size));
     world.fake.create(REVISION, "n", json!({"metadata": {"name": kept}, "data": other}));
-    world.look().await;
+    world.reconcile().await;
     assert!(world.vmi().is_none());
     let vm = world.vm();
     let failure = crate::condition::find(list(&vm, "/status/conditions"), "Failure").unwrap();
@@ -329,26 +329,26 @@ async fn a_revision_with_other_content_is_not_used() {
     assert!(vm.pointer("/status/instancetypeRef").is_none(), "{vm}");
 
     world.fake.delete(REVISION, "n", &kept, "Background");
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.vmi().unwrap()["spec"]["domain"]["memory"]["guest"], "1Gi");
 }
 
 #[tokio::test]
 async fn a_change_that_cannot_reach_the_guest_asks_for_a_restart() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     world.set_phase("Running");
     let patch = json!({"metadata": {"generation": 2},
         "spec": {"template": {"spec": {"hostname": "other"}}}});
     world.fake.merge(VM, "n", "v", &patch);
-    world.look().await;
+    world.reconcile().await;
     let vm = world.vm();
     let found = crate::condition::find(list(&vm, "/status/conditions"), "RestartRequired").unwrap();
     assert_eq!(found["message"], "a non-live-updatable field was changed in the template spec");
     let back =
         json!({"metadata": {"generation": 3}, "spec": {"template": {"spec": {"hostname": null}}}});
     world.fake.merge(VM, "n", "v", &back);
-    world.look().await;
+    world.reconcile().await;
     assert!(!crate::condition::is(&world.vm(), "RestartRequired", "True"));
 }
 
@@ -364,7 +364,7 @@ async fn a_revision_without_the_version_label_is_upgraded() {
     let reference = json!({"status": {"instancetypeRef": {"name": "small",
         "controllerRevisionRef": {"name": "old"}}}});
     world.fake.merge(VM, "n", "v", &reference);
-    world.look().await;
+    world.reconcile().await;
     let vm = world.vm();
     let name = text(&vm, "/status/instancetypeRef/controllerRevisionRef/name");
     assert_eq!(name, "v-small-v1beta1-s-1");
@@ -373,7 +373,7 @@ async fn a_revision_without_the_version_label_is_upgraded() {
     assert_eq!(new["metadata"]["labels"]["instancetype.kubevirt.io/object-version"], "v1beta1");
     assert_eq!(new["data"]["apiVersion"], "instancetype.kubevirt.io/v1beta1");
     assert_eq!(new["data"]["spec"], kept["spec"]);
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.vm()["status"], vm["status"]);
 }
 
@@ -388,7 +388,7 @@ async fn a_revision_of_the_right_name_gets_its_labels() {
     let reference = json!({"status": {"instancetypeRef": {"name": "small",
         "controllerRevisionRef": {"name": name}}}});
     world.fake.merge(VM, "n", "v", &reference);
-    world.look().await;
+    world.reconcile().await;
     let labels = world.fake.get(REVISION, "n", name).unwrap()["metadata"]["labels"].clone();
     assert_eq!(labels["instancetype.kubevirt.io/object-version"], "v1beta1");
     assert_eq!(labels["instancetype.kubevirt.io/object-name"], "small");
@@ -397,11 +397,11 @@ async fn a_revision_of_the_right_name_gets_its_labels() {
 #[tokio::test]
 async fn the_topology_of_a_running_guest_is_kept_in_its_machine() {
     let world = World::new(json!({"runStrategy": "Always"}));
-    world.look().await;
+    world.reconcile().await;
     let topology = json!({"kubevirt.io/pci-topology-version": "v2"});
     world.fake.merge(VMI, "n", "v", &json!({"metadata": {"annotations": topology}}));
     world.set_phase("Running");
-    world.look().await;
+    world.reconcile().await;
     assert_eq!(world.vm()["spec"]["template"]["metadata"]["annotations"], topology);
     assert_eq!(world.printable(), "Running");
 }

@@ -56,10 +56,10 @@ fn conditions(own: &Value, ready: bool, going: bool, why: &str, now: Timestamp) 
     let say = |value: bool| if value { "True" } else { "False" };
     let mut conditions = condition::of(own);
     let reason = if why.is_empty() { "" } else { "Error" };
-    let told = Condition::new("Ready", say(ready)).because(reason, why);
-    condition::set(&mut conditions, &told, now);
-    let told = Condition::new("InProgress", say(going)).because(reason, why);
-    condition::set(&mut conditions, &told, now);
+    let wanted = Condition::new("Ready", say(ready)).because(reason, why);
+    condition::set(&mut conditions, &wanted, now);
+    let wanted = Condition::new("InProgress", say(going)).because(reason, why);
+    condition::set(&mut conditions, &wanted, now);
     conditions
 }
 
@@ -86,8 +86,8 @@ pub(super) fn backup_status(
 ) -> Value {
     let ready = is_true(inner, "/status/readyToUse");
     let failed = text(inner, "/status/phase") == "Failed";
-    let told = text(inner, "/status/error/message");
-    let why = if failed && told.is_empty() { "snapshot deadline exceeded" } else { told };
+    let message = text(inner, "/status/error/message");
+    let why = if failed && message.is_empty() { "snapshot deadline exceeded" } else { message };
     let mut status = json!({
         "sourceUID": text(inner, "/status/sourceUID"),
         "readyToUse": ready,
@@ -116,9 +116,9 @@ pub(super) fn backup_status(
 
 fn disk(own: &Value, content: &Value) -> Value {
     let snapshot = text(own, "/volumeSnapshotName");
-    let told = list(content, "/status/volumeSnapshotStatus").iter();
-    let told = told.into_iter().find(|told| text(told, "/volumeSnapshotName") == snapshot);
-    let ready = told.is_some_and(|told| is_true(told, "/readyToUse"));
+    let status = list(content, "/status/volumeSnapshotStatus").iter();
+    let status = status.into_iter().find(|status| text(status, "/volumeSnapshotName") == snapshot);
+    let ready = status.is_some_and(|status| is_true(status, "/readyToUse"));
     let size = quantity(own, "/persistentVolumeClaim/spec/resources/requests/storage");
     let mut disk = json!({
         "name": snapshot, "volumeName": text(own, "/volumeName"), "csiDriverName": hci::DRIVER,
@@ -126,8 +126,8 @@ fn disk(own: &Value, content: &Value) -> Value {
         "progress": if ready { 100 } else { 0 },
         "volumeSize": size.map_or(0, |size| size.units()),
     });
-    if let Some(told) = told {
-        disk["creationTime"] = json!(text(told, "/creationTime"));
+    if let Some(status) = status {
+        disk["creationTime"] = json!(text(status, "/creationTime"));
     }
     disk
 }
@@ -170,7 +170,7 @@ pub(super) fn judge(
     }
 }
 
-/// KubeVirt's restore; claims of Harvester's machines belong to nobody.
+/// KubeVirt's restore; claims of Harvester's machines have no owner.
 pub(super) fn inner(restore: &Value, backup: Option<&Value>, snapshot: &str) -> Value {
     let kept = backup.filter(|_| is_true(restore, "/spec/keepMacAddress"));
     let mut patches = kept.map(addresses).unwrap_or_default();
@@ -199,10 +199,10 @@ fn addresses(backup: &Value) -> Vec<String> {
     let path = "/spec/template/spec/domain/devices/interfaces";
     let interfaces = list(backup, &format!("/status/source{path}")).iter().enumerate();
     let known = interfaces.map(|(index, own)| (index, text(own, "/macAddress")));
-    let told = known.filter(|(_, address)| !address.is_empty()).map(|(index, address)| {
+    let patches = known.filter(|(_, address)| !address.is_empty()).map(|(index, address)| {
         json!({"op": "add", "path": format!("{path}/{index}/macAddress"), "value": address})
     });
-    told.map(|own| own.to_string()).collect()
+    patches.map(|own| own.to_string()).collect()
 }
 
 /// Marks the machine, and has it run where it is to.
@@ -227,8 +227,8 @@ pub(super) fn restore_status(
 ) -> Value {
     let done = is_true(inner, "/status/complete");
     let failed = condition::is(inner, "Failure", "True");
-    let told = condition::find(list(inner, "/status/conditions"), "Failure");
-    let why = told.filter(|_| failed).map_or("", |own| text(own, "/message"));
+    let failure = condition::find(list(inner, "/status/conditions"), "Failure");
+    let why = failure.filter(|_| failed).map_or("", |own| text(own, "/message"));
     let restores: Vec<Value> = list(inner, "/status/restores")
         .iter()
         .map(|own| {

@@ -24,9 +24,9 @@ async fn a_backup_of_type_snapshot_repeats_its_snapshot() {
     clerk.backup(&far).await.unwrap();
     let refused = fake.get(kind, "n", "far").unwrap();
     assert_eq!(text(&refused, "/status/error/message"), "backup target is not set");
-    let told = json!({"status": {"readyToUse": true, "creationTime": "2026-01-02T03:04:05Z"}});
-    fake.merge(inner, "n", "b", &told);
+    let done = json!({"status": {"readyToUse": true, "creationTime": "2026-01-02T03:04:05Z"}});
+    fake.merge(inner, "n", "b", &done);
     clerk.backup(&key).await.unwrap();
-    let told = fake.get(kind, "n", "b").unwrap()["status"].clone();
-    assert_eq!((&told["readyToUse"], &told["progress"]), (&json!(true), &json!(100)));
+    let status = fake.get(kind, "n", "b").unwrap()["status"].clone();
+    assert_eq!((&status["readyToUse"], &status["progress"]), (&json!(true), &json!(100)));
 }

@@ -162,7 +162,7 @@ impl VmBackupReconciler {
         let (namespace, name) = (object::namespace(backup), object::name(backup));
         match self.0.merge(BACKUPS, namespace, name, &json!({"metadata": meta})).await {
             Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
-            written => written.map(|_| ReconcileResult::Done).doing("let go of a backup"),
+            written => written.map(|_| ReconcileResult::Done).doing("release a backup"),
         }
     }
 
@@ -212,7 +212,7 @@ impl VmBackupReconciler {
         }
     }
 
-    /// The snapshots of disks have done their work. Their contents are in no namespace, so nobody
+    /// The snapshots of disks have done their work. Their contents are in no namespace, so nothing
     /// collects them with the restore.
     pub(super) async fn drop_contents(&self, restore: &Value) -> Result<(), ReconcileError> {
         let base = format!("restore-{}-", object::uid(restore));

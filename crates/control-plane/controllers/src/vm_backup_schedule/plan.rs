@@ -165,11 +165,11 @@ fn status(
 ) -> Value {
     let info: Vec<Value> = made.all.iter().map(|own| information(own)).collect();
     let mut status = json!({"vmbackupInfo": info, "failure": made.failures});
-    if let Some(told) = suspended {
+    if let Some(wanted) = suspended {
         let mut conditions = condition::of(schedule);
-        condition::set(&mut conditions, told, now);
+        condition::set(&mut conditions, wanted, now);
         status["conditions"] = conditions.into();
-        status["suspended"] = json!(told.status == "True");
+        status["suspended"] = json!(wanted.status == "True");
     }
     status
 }
@@ -181,14 +181,14 @@ fn information(backup: &Value) -> Value {
         let known = fields.filter_map(|field| Some((field, own.get(field)?)));
         known.map(|(field, value)| (field.to_owned(), value.clone())).collect()
     };
-    let mut told = known(&backup["status"]);
-    told.insert("name".into(), json!(name(backup)));
+    let mut info = known(&backup["status"]);
+    info.insert("name".into(), json!(name(backup)));
     let disks: Vec<Value> =
         list(backup, "/status/volumeBackups").iter().map(|own| known(own).into()).collect();
     if !disks.is_empty() {
-        told.insert("volumeBackupInfo".into(), disks.into());
+        info.insert("volumeBackupInfo".into(), disks.into());
     }
-    told.into()
+    info.into()
 }
 
 /// The backup of one run.
@@ -324,8 +324,8 @@ mod tests {
         ] {
             let all = backups(made);
             let step = plan(&schedule(suspend, suspended), &all, now).unwrap();
-            let told = condition::find(list(&step.status, "/conditions"), SUSPENDED);
-            assert_eq!(told.map(|own| text(own, "/reason")), reason, "{made}");
+            let condition = condition::find(list(&step.status, "/conditions"), SUSPENDED);
+            assert_eq!(condition.map(|own| text(own, "/reason")), reason, "{made}");
             assert_eq!(step.status.get("suspended").and_then(Value::as_bool), state, "{made}");
             assert_eq!((step.delete.len(), step.mark.is_some()), (deleted, mark), "{made}");
             assert_eq!(step.suspend, reason == Some(BY_FAILURES), "{made}");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_told() {
+    fn created_backups_are_reported() {
         let mut all = backups("failed ready");
         all[0]["status"]["volumeBackups"] = json!([
             {"name": "v", "volumeName": "d", "readyToUse": true, "progress": 100}]);

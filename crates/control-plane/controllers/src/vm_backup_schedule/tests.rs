@@ -54,12 +54,12 @@ async fn a_schedule_whose_backups_fail_is_suspended_and_can_be_resumed() {
     let failed = json!({"status": {"readyToUse": false, "error": {"message": "no"}}});
     fake.merge(BACKUP_KIND, "n", name, &failed);
     schedules.at(&key, at("2031-01-01T01:01:00Z")).await.unwrap();
-    let told = fake.get(KIND, "n", "s").unwrap();
+    let schedule = fake.get(KIND, "n", "s").unwrap();
     assert_eq!(
-        (&told["spec"]["suspend"], &told["status"]["suspended"]),
+        (&schedule["spec"]["suspend"], &schedule["status"]["suspended"]),
         (&true.into(), &true.into())
     );
-    assert_eq!(text(&told, "/status/conditions/0/reason"), "Reach Max Failure");
+    assert_eq!(text(&schedule, "/status/conditions/0/reason"), "Reach Max Failure");
     schedules.at(&key, at("2031-01-01T05:00:01Z")).await.unwrap();
     assert_eq!(fake.names(BACKUP_KIND).len(), 1);
 
@@ -68,14 +68,14 @@ async fn a_schedule_whose_backups_fail_is_suspended_and_can_be_resumed() {
         schedules.at(&key, at("2031-01-01T05:30:00Z")).await.unwrap();
     }
     assert_eq!(fake.names(BACKUP_KIND), Vec::<String>::new());
-    let told = fake.get(KIND, "n", "s").unwrap();
-    assert_eq!(told["status"]["suspended"], false);
+    let schedule = fake.get(KIND, "n", "s").unwrap();
+    assert_eq!(schedule["status"]["suspended"], false);
     schedules.at(&key, at("2031-01-01T06:00:01Z")).await.unwrap();
     assert!(fake.names(BACKUP_KIND)[0].ends_with("0600"));
 }
 
 #[tokio::test]
-async fn a_refused_backup_is_told_and_left_out() {
+async fn a_refused_backup_is_reported_and_left_out() {
     let (fake, schedules, key) = cluster();
     fake.refuse(BACKUP_KIND, 422);
     schedules.at(&key, at("2031-01-01T01:00:01Z")).await.unwrap();

@@ -8,7 +8,8 @@ use crate::object::{self, has_finalizer, list, quantity, text};
 
 const SIZE: &str = "/spec/resources/requests/storage";
 
-/// The claim of a template. A class that only an image names is left to the template.
+/// The claim of a template. A class that only an image names is left to the template. Owners,
+/// finalizers and what controllers write about a claim are not for a template to say.
 pub(super) fn claim(machine: &Value, template: &ClaimTemplate) -> Value {
     let mut claim = template.claim.clone();
     claim["apiVersion"] = json!("v1");
@@ -17,6 +18,13 @@ pub(super) fn claim(machine: &Value, template: &ClaimTemplate) -> Value {
     for ours in ["status", "targetVolume"] {
         if let Some(claim) = claim.as_object_mut() {
             claim.remove(ours);
+        }
+    }
+    if let Some(meta) = claim["metadata"].as_object_mut() {
+        meta.remove("ownerReferences");
+        meta.remove("finalizers");
+        if let Some(Value::Object(annotations)) = meta.get_mut("annotations") {
+            annotations.retain(|key, _| !hci::is_internal_key(key));
         }
     }
     claim
@@ -99,6 +107,20 @@ mod tests {
         assert_eq!(made["kind"], "PersistentVolumeClaim");
         assert_eq!(made["metadata"], json!({"namespace": "lab", "name": "root"}));
         assert!(made.get("targetVolume").is_none());
+    }
+
+    #[test]
+    fn a_template_does_not_speak_for_controllers() {
+        let machine = json!({"metadata": {"namespace": "lab", "name": "web"}});
+        let mut forged = template("1Gi");
+        forged.claim["metadata"] = json!({
+            "name": "root",
+            "annotations": {"sheaf.io/populator": "x", "node.sheaf.io/y": "x", "mine": "kept"},
+            "ownerReferences": [{"kind": "DataVolume"}], "finalizers": ["longhorn.io"],
+        });
+        let made = claim(&machine, &forged);
+        let expected = json!({"namespace": "lab", "name": "root", "annotations": {"mine": "kept"}});
+        assert_eq!(made["metadata"], expected);
     }
 
     #[test]

@@ -134,9 +134,9 @@ fn passes(filters: &[&str], key: &str) -> bool {
 
 type CloneReport<'a> = (&'static str, &'static str, &'a str);
 
-fn conditions(clone: &Value, told: [CloneReport<'_>; 2], now: Timestamp) -> Vec<Value> {
+fn conditions(clone: &Value, reports: [CloneReport<'_>; 2], now: Timestamp) -> Vec<Value> {
     let mut conditions = condition::of(clone);
-    for (kind, status, why) in told {
+    for (kind, status, why) in reports {
         let wanted = Condition::new(kind, status).because(why, "");
         condition::set(&mut conditions, &wanted, now);
     }
@@ -145,14 +145,14 @@ fn conditions(clone: &Value, told: [CloneReport<'_>; 2], now: Timestamp) -> Vec<
 
 /// Waits for something that others must bring.
 pub(super) fn pending(clone: &Value, why: &str, now: Timestamp) -> Value {
-    let told = [("Progressing", "False", "Pending"), ("Ready", "False", why)];
-    json!({"status": {"conditions": conditions(clone, told, now)}})
+    let reports = [("Progressing", "False", "Pending"), ("Ready", "False", why)];
+    json!({"status": {"conditions": conditions(clone, reports, now)}})
 }
 
 pub(super) fn in_phase(clone: &Value, phase: &str, now: Timestamp) -> Value {
-    let told =
+    let reports =
         [("Progressing", "True", "Still processing"), ("Ready", "False", "Still processing")];
-    let mut status = json!({"phase": phase, "conditions": conditions(clone, told, now)});
+    let mut status = json!({"phase": phase, "conditions": conditions(clone, reports, now)});
     if is_of_machine(clone) {
         status["snapshotName"] = json!(snapshot_name(clone));
     }
@@ -163,16 +163,16 @@ pub(super) fn in_phase(clone: &Value, phase: &str, now: Timestamp) -> Value {
 }
 
 pub(super) fn failed(clone: &Value, why: &str, now: Timestamp) -> Value {
-    let told = [("Progressing", "False", "Failed"), ("Ready", "False", why)];
-    json!({"status": {"phase": "Failed", "conditions": conditions(clone, told, now)}})
+    let reports = [("Progressing", "False", "Failed"), ("Ready", "False", why)];
+    json!({"status": {"phase": "Failed", "conditions": conditions(clone, reports, now)}})
 }
 
 pub(super) fn succeeded(clone: &Value, target: &str, now: Timestamp) -> Value {
-    let told = [("Progressing", "False", "Ready"), ("Ready", "True", "Ready")];
+    let reports = [("Progressing", "False", "Ready"), ("Ready", "True", "Ready")];
     json!({"status": {
         "phase": "Succeeded", "targetName": target, "creationTime": clock::rfc3339(now),
         "snapshotName": null, "restoreName": null,
-        "conditions": conditions(clone, told, now),
+        "conditions": conditions(clone, reports, now),
     }})
 }
 

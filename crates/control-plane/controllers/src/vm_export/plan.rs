@@ -65,7 +65,7 @@ impl ExportHold {
     }
 }
 
-/// How an export stands.
+/// The state of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ExportPhase {
     /// Its claims can be read.
@@ -120,7 +120,7 @@ fn uses(vmi: &Value, claim: &str) -> bool {
         })
 }
 
-/// The claims that stand for the snapshots of a machine's disks while they are exported.
+/// The claims that represent the snapshots of a machine's disks while they are exported.
 pub(super) fn snapshot_claims(export: &Value, content: &Value) -> Vec<Value> {
     list(content, "/spec/volumeBackups")
         .iter()
@@ -157,7 +157,7 @@ pub(super) fn token_secret(export: &VirtualMachineExport) -> String {
     named.unwrap_or_else(|| format!("export-token-{own}"))
 }
 
-/// When an export ends; nothing if its time cannot be told.
+/// When an export ends; nothing if its time is not readable.
 pub(super) fn expiration(export: &VirtualMachineExport) -> Option<Timestamp> {
     let created: Timestamp = export.metadata.creation_timestamp.as_ref()?.0.parse().ok()?;
     let ttl = match &export.spec.ttl_duration {
@@ -171,32 +171,32 @@ pub(super) fn expiration(export: &VirtualMachineExport) -> Option<Timestamp> {
 pub(super) fn status(
     object: &Value,
     export: &VirtualMachineExport,
-    standing: &ExportPhase,
+    state: &ExportPhase,
     proxy: Option<&UploadProxy>,
     now: Timestamp,
 ) -> Value {
-    let phase = match standing {
+    let phase = match state {
         ExportPhase::Ready(_) => "Ready",
         ExportPhase::Held(_) => "Pending",
         ExportPhase::Empty => "Skipped",
     };
-    let (ready, claims) = match standing {
+    let (ready, claims) = match state {
         ExportPhase::Ready(_) => (
             Condition::new("Ready", "True").because("PodReady", ""),
             Condition::new("PVCReady", "True").because("PVCBound", ""),
         ),
         ExportPhase::Held(hold) => {
-            let told =
+            let not_ready =
                 |kind| Condition::new(kind, "False").because(hold.reason(), hold.to_string());
             match hold.is_about_claims() {
-                true => (told("Ready"), told("PVCReady")),
-                false => (told("Ready"), Condition::new("PVCReady", "Unknown")),
+                true => (not_ready("Ready"), not_ready("PVCReady")),
+                false => (not_ready("Ready"), Condition::new("PVCReady", "Unknown")),
             }
         }
         ExportPhase::Empty => {
             let why = "the source has no disks on PersistentVolumeClaims";
-            let told = |kind| Condition::new(kind, "False").because("NoVolumes", why);
-            (told("Ready"), told("PVCReady"))
+            let not_ready = |kind| Condition::new(kind, "False").because("NoVolumes", why);
+            (not_ready("Ready"), not_ready("PVCReady"))
         }
     };
     let mut conditions = condition::of(object);
@@ -208,7 +208,7 @@ pub(super) fn status(
         "conditions": conditions,
         "tokenSecretRef": token_secret(export),
         "serviceName": format!("virt-export-{own}"),
-        "links": links(object, export, standing, proxy),
+        "links": links(object, export, state, proxy),
     });
     if let Some(end) = expiration(export) {
         status["ttlExpirationTime"] = json!(base::clock::rfc3339(end));
@@ -222,10 +222,10 @@ pub(super) fn status(
 fn links(
     object: &Value,
     export: &VirtualMachineExport,
-    standing: &ExportPhase,
+    state: &ExportPhase,
     proxy: Option<&UploadProxy>,
 ) -> Option<VirtualMachineExportLinks> {
-    let (ExportPhase::Ready(claims), Some(proxy)) = (standing, proxy) else { return None };
+    let (ExportPhase::Ready(claims), Some(proxy)) = (state, proxy) else { return None };
     let base = format!(
         "{}/api/export.kubevirt.io/v1/namespaces/{}/virtualmachineexports/{}",
         proxy.url.trim_end_matches('/'),
@@ -284,30 +284,30 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_exported_when_nobody_can_change_them() {
+    fn claims_are_exported_when_no_guest_can_change_them() {
         let bound = || Some(json!({"status": {"phase": "Bound"}}));
         let vmi = |phase: &str| {
             json!({"metadata": {"name": "m"}, "status": {"phase": phase},
                 "spec": {"volumes": [{"dataVolume": {"name": "c"}}]}})
         };
-        let told = |claims: Vec<(String, Option<Value>)>, vmis: &[Value]| match phase(&claims, vmis)
-        {
-            ExportPhase::Ready(claims) => claims.join(","),
-            ExportPhase::Held(hold) => hold.to_string(),
-            ExportPhase::Empty => "empty".to_owned(),
-        };
+        let text_of =
+            |claims: Vec<(String, Option<Value>)>, vmis: &[Value]| match phase(&claims, vmis) {
+                ExportPhase::Ready(claims) => claims.join(","),
+                ExportPhase::Held(hold) => hold.to_string(),
+                ExportPhase::Empty => "empty".to_owned(),
+            };
         let one = |claim| vec![("c".to_owned(), claim)];
-        assert_eq!(told(one(bound()), &[]), "c");
-        assert_eq!(told(one(bound()), &[vmi("Succeeded")]), "c");
+        assert_eq!(text_of(one(bound()), &[]), "c");
+        assert_eq!(text_of(one(bound()), &[vmi("Succeeded")]), "c");
         assert_eq!(
-            told(one(bound()), &[vmi("Running")]),
+            text_of(one(bound()), &[vmi("Running")]),
             "PersistentVolumeClaim c is in use by VirtualMachineInstance m"
         );
-        assert_eq!(told(one(None), &[]), "PersistentVolumeClaim c is not bound");
+        assert_eq!(text_of(one(None), &[]), "PersistentVolumeClaim c is not bound");
         let filling = json!({"metadata": {"annotations": {populate::UPLOAD_TARGET: ""}},
             "status": {"phase": "Bound"}});
-        assert_eq!(told(one(Some(filling)), &[]), "PersistentVolumeClaim c is not populated");
-        assert_eq!(told(Vec::new(), &[]), "empty");
+        assert_eq!(text_of(one(Some(filling)), &[]), "PersistentVolumeClaim c is not populated");
+        assert_eq!(text_of(Vec::new(), &[]), "empty");
     }
 
     #[test]
@@ -316,13 +316,13 @@ mod tests {
         let now = "2026-11-16T08:00:00Z".parse().unwrap();
         let (object, read) = export("VirtualMachine", json!({"ttlDuration": "30m0s"}));
         let ready = ExportPhase::Ready(vec!["c".into()]);
-        let told = &status(&object, &read, &ready, Some(&proxy), now)["status"];
-        assert_eq!(told["phase"], "Ready");
-        assert_eq!(told["tokenSecretRef"], "export-token-e");
-        assert_eq!(told["ttlExpirationTime"], "2026-11-16T08:30:00Z");
-        assert_eq!(told["virtualMachineName"], "s");
+        let report = &status(&object, &read, &ready, Some(&proxy), now)["status"];
+        assert_eq!(report["phase"], "Ready");
+        assert_eq!(report["tokenSecretRef"], "export-token-e");
+        assert_eq!(report["ttlExpirationTime"], "2026-11-16T08:30:00Z");
+        assert_eq!(report["virtualMachineName"], "s");
         let base = "https://h:6443/api/export.kubevirt.io/v1/namespaces/n/virtualmachineexports/e";
-        let external = &told["links"]["external"];
+        let external = &report["links"]["external"];
         assert_eq!(external["cert"], "PEM");
         let formats = &external["volumes"][0]["formats"];
         assert_eq!(formats[0]["url"], format!("{base}/volumes/c/disk.img"));
@@ -330,11 +330,11 @@ mod tests {
         assert_eq!(external["manifests"][0]["url"], format!("{base}/external/manifests/all"));
         let (object, read) = export("PersistentVolumeClaim", json!({"tokenSecretRef": "t"}));
         let held = ExportPhase::Held(ExportHold::Unbound { name: "s".into() });
-        let told = &status(&object, &read, &held, Some(&proxy), now)["status"];
-        assert_eq!((&told["phase"], &told["links"]), (&json!("Pending"), &Value::Null));
-        assert_eq!(told["tokenSecretRef"], "t");
-        assert_eq!(told["ttlExpirationTime"], "2026-11-16T10:00:00Z");
-        assert_eq!(told["conditions"][0]["message"], "PersistentVolumeClaim s is not bound");
+        let report = &status(&object, &read, &held, Some(&proxy), now)["status"];
+        assert_eq!((&report["phase"], &report["links"]), (&json!("Pending"), &Value::Null));
+        assert_eq!(report["tokenSecretRef"], "t");
+        assert_eq!(report["ttlExpirationTime"], "2026-11-16T10:00:00Z");
+        assert_eq!(report["conditions"][0]["message"], "PersistentVolumeClaim s is not bound");
     }
 
     #[test]

@@ -191,13 +191,13 @@ mod tests {
     }
 
     fn status(phase: &str) -> Value {
-        json!({"name": "c", "target": "", "phase": phase, "message": "told", "memoryDumpVolume": {
+        json!({"name": "c", "target": "", "phase": phase, "message": "done", "memoryDumpVolume": {
             "claimName": "c", "targetFileName": "f", "startTimestamp": "2026-11-16T08:00:00Z",
             "endTimestamp": "2026-11-16T08:00:01Z"}})
     }
 
     /// Names of the new volumes, the annotation, the new phase.
-    fn told(
+    fn outcome(
         phase: &str,
         vmi: Option<&VirtualMachineInstance>,
     ) -> (Option<String>, Option<String>, String) {
@@ -246,7 +246,11 @@ mod tests {
             ("Dissociating", None, None, None, "removed"),
             ("Completed", Some(&free), None, None, ""),
         ] {
-            assert_eq!(told(phase, vmi), (volumes, annotation, next.to_owned()), "{phase} {vmi:?}");
+            assert_eq!(
+                outcome(phase, vmi),
+                (volumes, annotation, next.to_owned()),
+                "{phase} {vmi:?}"
+            );
         }
     }
 
@@ -267,7 +271,7 @@ mod tests {
         else {
             panic!("nothing changes")
         };
-        assert_eq!(next.message.as_deref(), Some("told"));
+        assert_eq!(next.message.as_deref(), Some("done"));
         let free = vmi("Running", false, Value::Null);
         assert_eq!(plan(&request("Associating"), Some(&free), true), MemoryDumpPlan::default());
     }

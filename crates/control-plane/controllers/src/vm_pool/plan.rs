@@ -43,7 +43,7 @@ pub(crate) struct PoolPlan {
     pub(crate) record: bool,
     /// Names of revisions that nothing was made from any more.
     pub(crate) prune: Vec<String>,
-    /// When to look again without news.
+    /// When to reconcile again without an event.
     pub(crate) again: Option<Duration>,
 }
 
@@ -145,7 +145,7 @@ fn renew(
     plan: &mut PoolPlan,
 ) {
     let of = |vm: &Value| seen.vmis.iter().find(|vmi| is_controlled_by(vmi, vm));
-    // One that was told to end still says that it is ready, until it is gone.
+    // One that was asked to end still reports that it is ready, until it is gone.
     let is_ready = |vmi: &Value| !is_deleting(vmi) && condition::is(vmi, "Ready", "True");
     let is_up = |vm: &Value| of(vm).is_some_and(is_ready);
     let away = machines.iter().filter(|vm| !is_up(vm)).count();

@@ -122,7 +122,7 @@ pub(super) fn claim(
         "spec": spec})
 }
 
-/// Bound, or sure to be when somebody uses it.
+/// Bound, or sure to be once it is used.
 pub(super) fn is_usable(claim: &Value) -> bool {
     text(claim, "/status/phase") == "Bound"
 }

@@ -37,9 +37,9 @@ async fn a_machine_goes_back_to_its_snapshot() {
     fake.merge("/persistentvolumeclaims", "n", &claim, &bound);
     restorer.reconcile(&key).await.unwrap();
     assert_eq!(used(), claim);
-    let told = fake.get(kind, "n", "r").unwrap();
-    assert_eq!(told["status"]["complete"], true);
-    assert!(object::controller(&told).is_some_and(|own| text(own, "/name") == "m"), "{told}");
+    let restore = fake.get(kind, "n", "r").unwrap();
+    assert_eq!(restore["status"]["complete"], true);
+    assert!(object::controller(&restore).is_some_and(|own| text(own, "/name") == "m"), "{restore}");
     assert_eq!(reasons(&fake), ["VirtualMachineRestoreComplete"]);
     let owned = fake.get("/persistentvolumeclaims", "n", &claim).unwrap();
     assert!(object::controller(&owned).is_some_and(|own| text(own, "/name") == "m"));
@@ -113,7 +113,7 @@ async fn a_restore_does_not_replace_another_machine() {
 }
 
 #[tokio::test]
-async fn a_refused_change_of_the_machine_is_told_and_tried_again() {
+async fn a_refused_change_of_the_machine_is_reported_and_tried_again() {
     let (fake, uid, restorer) = waiting_world();
     add_snapshot(&fake, &uid);
     fake.refuse("kubevirt.io/virtualmachines", 500);

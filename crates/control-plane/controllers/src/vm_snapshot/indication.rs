@@ -19,7 +19,7 @@ pub(super) struct DiskCoverage {
 }
 
 /// The indications of a snapshot that begins, `vmi` being a guest that runs. Where no disk is
-/// captured, nobody asks the agent, and its connection is all there is to tell.
+/// captured, the agent is not asked, and only its connection can be reported.
 pub(super) fn at_start(vmi: Option<&Value>, disks: DiskCoverage) -> Vec<&'static str> {
     let mut all = Vec::new();
     if let Some(vmi) = vmi {
@@ -98,7 +98,7 @@ mod tests {
         let vmi = running(json!([{"type": "AgentConnected", "status": "True"}]));
         let disks = DiskCoverage { captured: 1, left_out: 0 };
         let begun = at_start(Some(&vmi), disks);
-        assert_eq!(begun, ["Online"], "nobody was asked yet");
+        assert_eq!(begun, ["Online"], "the agent was not asked yet");
         let own = json!({"status": {"indications": begun}});
         for (label, expected) in [
             ("frozen", json!(["GuestAgent", "Online"])),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_without_disks_to_freeze_tells_of_its_agent() {
+    fn a_guest_without_disks_to_freeze_reports_its_agent() {
         let agent = running(json!([{"type": "AgentConnected", "status": "True"}]));
         let bare = running(json!([]));
         let paused = running(json!([{"type": "Paused", "status": "True"}]));

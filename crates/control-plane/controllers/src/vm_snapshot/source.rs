@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::object::{controller, is_deleting, name, namespace, text};
+use crate::object::{controller, is_controlled_by, is_deleting, name, namespace, text};
 
 /// A claim that a machine names, with what was found of it.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,7 @@ pub(super) fn import_name(claim: &Value) -> Option<&str> {
 }
 
 /// Why a machine cannot be captured yet. One whose disk has no data would be a snapshot without
-/// it, and nobody would notice before a restore.
+/// it, which would not be noticed before a restore.
 pub(super) fn obstacle(vm: &Value, claims: &[FoundClaim]) -> Option<String> {
     // Until the switch, the claims that it names lack data.
     if virt::condition::is_true(vm, "VolumesChange") {
@@ -32,6 +32,21 @@ pub(super) fn obstacle(vm: &Value, claims: &[FoundClaim]) -> Option<String> {
     }
     let (fault, claim) = claims.iter().find_map(|own| Some((fault(own)?, &own.name)))?;
     Some(format!("Source not locked source {}/{} {fault}: {claim}", namespace(vm), name(vm)))
+}
+
+/// Why a snapshot fails whose content was created by another party.
+pub(super) const FOREIGN_CONTENT: &str =
+    "VirtualMachineSnapshotContent exists but was not created for this snapshot";
+
+/// Whether the content was created for the snapshot. One that outlives it has no controller.
+pub(super) fn is_own_content(snapshot: &Value, content: &Value) -> bool {
+    match controller(content) {
+        Some(_) => is_controlled_by(content, snapshot),
+        None => {
+            text(snapshot, "/spec/deletionPolicy") == "Retain"
+                && text(content, "/spec/virtualMachineSnapshotName") == name(snapshot)
+        }
+    }
 }
 
 fn fault(own: &FoundClaim) -> Option<&'static str> {

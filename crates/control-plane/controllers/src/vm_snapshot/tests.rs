@@ -47,7 +47,7 @@ async fn a_machine_is_captured_disk_by_disk() {
 }
 
 #[tokio::test]
-async fn a_refused_freeze_is_told() {
+async fn a_refused_freeze_is_reported() {
     let fake = Fake::new();
     fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
     fake.create("/namespaces", "", json!({"metadata": {"name": NAMESPACE}}));
@@ -133,4 +133,31 @@ async fn a_lock_of_a_snapshot_that_is_gone_does_not_count() {
     assert_eq!(done["status"]["indications"], json!(["NoGuestAgent", "Online"]));
     let ready = crate::condition::find(object::list(&done, "/status/conditions"), "Ready");
     assert_eq!(ready.unwrap()["reason"], "Ready");
+}
+
+/// Any user with the right to write contents could have guessed its name.
+#[tokio::test]
+async fn a_content_that_was_created_by_another_is_not_taken() {
+    let fake = Fake::new();
+    let kind = "snapshot.kubevirt.io/virtualmachinesnapshots";
+    fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+    let uid = fake.create(
+        kind,
+        "n",
+        json!({"metadata": {"name": "s"}, "spec": {"source": {"name": "m"}}}),
+    );
+    let backup = json!({"volumeName": "d", "volumeSnapshotName": "d",
+        "persistentVolumeClaim": {"metadata": {"name": "own"}, "spec": {}}});
+    let forged = json!({
+        "metadata": {"name": format!("vmsnapshot-content-{uid}")},
+        "spec": {"virtualMachineSnapshotName": "s", "source": {"virtualMachine": {"spec": {}}},
+            "volumeBackups": [backup]},
+    });
+    fake.create("snapshot.kubevirt.io/virtualmachinesnapshotcontents", "n", forged);
+    let reconciler = VmSnapshotReconciler::new(fake.client(), Dependents::default());
+    reconciler.reconcile(&ObjectKey::new("n", "s")).await.unwrap();
+    assert!(fake.names("snapshot.storage.k8s.io/volumesnapshots").is_empty());
+    let status = &fake.get(kind, "n", "s").unwrap()["status"];
+    assert_eq!(status["phase"], "Failed");
+    assert!(status["conditions"].to_string().contains(source::FOREIGN_CONTENT), "{status}");
 }

@@ -10,18 +10,20 @@ use crate::object::{self, int, is_merged, text};
 const LABEL: &str = "template.harvesterhci.io/templateID";
 
 /// The template that a version says it belongs to.
-pub(super) fn template_of(version: &Value) -> Option<ObjectKey> {
+fn template_of(version: &Value) -> Option<ObjectKey> {
     let (namespace, name) = text(version, "/spec/templateId").split_once('/')?;
     Some(ObjectKey::new(namespace, name))
 }
 
 /// Those of a template, the oldest first.
-pub(super) fn versions_of(template: &Value, all: Vec<Value>) -> Vec<Value> {
+pub(super) fn versions_of(template: &Value, all: &[Value]) -> Vec<Value> {
     let own = ObjectKey::of(template);
     let mut versions: Vec<Value> = all
-        .into_iter()
+        .iter()
+        .filter(|version| object::namespace(version) == &*own.namespace)
         .filter(|version| !object::is_deleting(version))
         .filter(|version| template_of(version).as_ref() == Some(&own))
+        .cloned()
         .collect();
     let age = |version: &Value| {
         let number = number(version).unwrap_or(i64::MAX);
@@ -32,15 +34,16 @@ pub(super) fn versions_of(template: &Value, all: Vec<Value>) -> Vec<Value> {
     versions
 }
 
-fn number(version: &Value) -> Option<i64> {
+/// The number that a version has.
+pub(super) fn number(version: &Value) -> Option<i64> {
     int(version, "/status/version").filter(|number| *number > 0)
 }
 
-/// The number that a version has, or gets. Numbers of deleted versions do not come back: the
-/// template remembers the last.
-pub(super) fn next_number(template: &Value, version: &Value) -> i64 {
-    let last = int(template, "/status/latestVersion").unwrap_or(0);
-    number(version).unwrap_or(last + 1)
+/// The last number that was given. Numbers of deleted versions do not come back: the template
+/// remembers the last one.
+pub(super) fn last_number(template: &Value, versions: &[Value]) -> i64 {
+    let known = int(template, "/status/latestVersion").unwrap_or(0);
+    versions.iter().filter_map(number).fold(known, i64::max)
 }
 
 /// The patch that completes a version, if anything is missing.
@@ -89,7 +92,7 @@ fn missing_image(version: &Value, images: &[Value]) -> Option<String> {
     })
 }
 
-/// The first version is the default unless somebody chose one.
+/// The first version is the default unless a user chose one.
 pub(super) fn default_version(template: &Value, versions: &[Value]) -> Option<Value> {
     if !text(template, "/spec/defaultVersionId").is_empty() {
         return None;
@@ -142,13 +145,14 @@ mod tests {
             made("a", "1", None),
             json!({"spec": {"templateId": "default/x"}}),
         ];
-        let versions = versions_of(&template, all);
+        let versions = versions_of(&template, &all);
         let names: Vec<&str> = versions.iter().map(object::name).collect();
         assert_eq!(names, ["a", "b"]);
-        assert_eq!(next_number(&template, &versions[0]), 1);
+        assert_eq!(last_number(&template, &versions), 0);
+        let numbered = [made("c", "3", Some(2))];
+        assert_eq!(last_number(&template, &numbered), 2, "the template is behind");
         template["status"] = json!({"latestVersion": 4});
-        assert_eq!(next_number(&template, &versions[0]), 5);
-        assert_eq!(next_number(&template, &made("c", "3", Some(2))), 2);
+        assert_eq!(last_number(&template, &numbered), 4, "some were deleted");
     }
 
     #[test]

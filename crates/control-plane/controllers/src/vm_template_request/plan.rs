@@ -259,11 +259,11 @@ mod tests {
             (RequestProgress::Failed("w".into()), "False", "False", "Failed"),
             (RequestProgress::Ready("t".into()), "True", "False", "Reconciled"),
         ] {
-            let told = status(&object, &progress, now);
-            let all = &told["status"]["conditions"];
+            let patch = status(&object, &progress, now);
+            let all = &patch["status"]["conditions"];
             assert_eq!((&all[0]["status"], &all[1]["status"]), (&json!(ready), &json!(working)));
             assert_eq!(all[0]["reason"], reason);
-            assert_eq!(told["status"].get("templateRef").is_some(), ready == "True");
+            assert_eq!(patch["status"].get("templateRef").is_some(), ready == "True");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::reconcile::{ErrorContext, ReconcileError};
 use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES};
 
 impl VmiReconciler {
-    /// Reads the claims and what stands behind them.
+    /// Reads the claims and the objects behind them.
     pub(super) async fn needs(
         &self,
         vmi: &Value,

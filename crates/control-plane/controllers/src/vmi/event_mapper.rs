@@ -129,7 +129,7 @@ mod tests {
     use crate::fake::touch;
 
     #[test]
-    fn who_waits_is_woken_by_what_it_waits_for() {
+    fn a_waiting_instance_is_requeued_by_its_dependency() {
         let mut waiting = WaitingInstances::default();
         let key = |name: &str| ObjectKey::new("n", name);
         waiting.storage.set(&key("a"), [key("c")].into());

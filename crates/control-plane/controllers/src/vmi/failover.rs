@@ -1,6 +1,6 @@
 //! Whether the instance of a node that was declared lost may be started elsewhere: pure.
 //!
-//! Nobody knows for certain that the old guest is dead. It may be started again only if its disks
+//! It is not certain that the old guest is dead. It may be started again only if its disks
 //! fence it: each is a replicated volume of which another node has an up-to-date copy, so that the
 //! new engine takes the next generation and the old one can write nothing any more.
 

@@ -24,7 +24,7 @@ impl VmiReconciler {
         node: &str,
         needs: &[Need],
     ) -> Result<ReconcileResult, ReconcileError> {
-        // Before the node is told: the guest starts with the address that is claimed for it.
+        // Before the node is notified: the guest starts with the address that is claimed for it.
         guest_address::claim(&self.objects, vmi, node).await?;
         let patch = plan::scheduling(vmi, needs, clock::now());
         let scheduling = async {

@@ -1,4 +1,4 @@
-//! The pod that stands for an instance: a view for tools that look for one. Nothing runs in
+//! The pod that represents an instance: a view for tools that search for one. Nothing runs in
 //! it; its deletion ends the instance (`pod`).
 
 use base::clock;
@@ -43,7 +43,7 @@ pub(crate) fn pod_name_after(vmi: &Value, migration: &str) -> String {
     base
 }
 
-/// The instance that a pod with this name stands for; the beginning of its name, if it is cut
+/// The instance that a pod with this name represents; the beginning of its name, if it is cut
 /// off in the pod's.
 pub(crate) fn instance_of(pod: &str) -> Option<&str> {
     let named = pod.strip_prefix(PREFIX)?;
@@ -53,7 +53,7 @@ pub(crate) fn instance_of(pod: &str) -> Option<&str> {
     (!suffix.contains('-') && !instance.is_empty()).then_some(instance)
 }
 
-/// Whether a pod that stands for an instance is given time to end.
+/// Whether a pod that represents an instance is given time to end.
 pub(crate) fn lingers(pod: &Value) -> bool {
     let owner = controller(pod).map(|own| text(own, "/kind"));
     owner == Some("VirtualMachineInstance")
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_carries_what_services_and_claims_look_for() {
+    fn the_pod_carries_what_services_and_claims_select() {
         let vmi = vmi(json!({}));
         let pod = pod(&vmi, "one", AutoLimits::default());
         let labels = &pod["metadata"]["labels"];
@@ -263,6 +263,6 @@ mod tests {
         let over = status(json!({"phase": "Failed"}), &json!({"status": running}));
         assert_eq!(over["containerStatuses"][0]["state"]["terminated"]["exitCode"], 1);
         let again = status(json!({"phase": "Failed"}), &json!({"status": over}));
-        assert_eq!(again, over, "a second look changes nothing");
+        assert_eq!(again, over, "a second reconciliation changes nothing");
     }
 }

@@ -1,7 +1,7 @@
 //! The placed instances: the few facts that placing others needs, kept so that not every placement
 //! reads all instances.
 //!
-//! It is filled from one list and kept by looking at every instance that changes. A place
+//! It is filled from one list and updated from every instance that changes. A place
 //! is taken here before it is written: two placements at once cannot both have the last.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::placement::{self, ScheduledInstance, SchedulingRequest, VolumeReach};
+use super::placement::{self, ScheduledInstance, SchedulingError, SchedulingRequest, VolumeReach};
 use super::plan::{VmiStage, stage};
 use super::requests::requests;
 use crate::key::ObjectKey;
@@ -82,12 +82,12 @@ impl CapacityLedger {
     }
 
     /// A node for the instance, without taking the place.
-    pub(crate) fn look(
+    pub(crate) fn choose(
         &self,
         vmi: &Value,
         reach: &[VolumeReach],
         nodes: &[Value],
-    ) -> Result<String, String> {
+    ) -> Result<String, SchedulingError> {
         self.lock().choose(vmi, reach, nodes).map(str::to_owned)
     }
 
@@ -97,7 +97,7 @@ impl CapacityLedger {
         vmi: &Value,
         reach: &[VolumeReach],
         nodes: &[Value],
-    ) -> Result<String, String> {
+    ) -> Result<String, SchedulingError> {
         let mut places = self.lock();
         let node = places.choose(vmi, reach, nodes)?;
         let key = ObjectKey::of(vmi);
@@ -117,7 +117,7 @@ impl CapacitySnapshot {
         vmi: &Value,
         reach: &[VolumeReach],
         nodes: &'n [Value],
-    ) -> Result<&'n str, String> {
+    ) -> Result<&'n str, SchedulingError> {
         let key = ObjectKey::of(vmi);
         let others: Vec<&ScheduledInstance> =
             self.tenants.iter().filter(|(own, _)| **own != key).map(|(_, own)| own).collect();
@@ -180,15 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_is_newer_than_what_was_listed() {
+    fn noted_instances_are_newer_than_listed_ones() {
         let (ledger, nodes) = (CapacityLedger::default(), [node()]);
         ledger.note(&vmi("a", "Running", "one"));
         ledger.fill(&[vmi("a", "Scheduled", "two"), vmi("b", "Failed", "one")]);
         assert!(ledger.is_filled() && ledger.on_node("one").len() == 1);
         ledger.keep_only(&[vmi("a", "Running", "one")]);
         assert_eq!(ledger.on_node("one").len(), 1);
-        assert!(ledger.look(&vmi("c", "Pending", ""), &[], &nodes).is_err());
+        assert!(ledger.choose(&vmi("c", "Pending", ""), &[], &nodes).is_err());
         ledger.keep_only(&[]);
-        assert!(ledger.look(&vmi("c", "Pending", ""), &[], &nodes).is_ok());
+        assert!(ledger.choose(&vmi("c", "Pending", ""), &[], &nodes).is_ok());
     }
 }

@@ -21,7 +21,7 @@ use crate::object::{self, is_deleting, name, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
 use crate::resource::{CLAIMS, NODES, VMS};
 
-/// How often an instance that stays is looked at: its copies may come back.
+/// How often an instance that stays is checked: its copies may come back.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 impl VmiReconciler {

@@ -22,14 +22,14 @@ pub(super) enum NodeState {
     Known,
     /// Gone for less than is certain.
     Absent(Duration),
-    /// Nobody reaches it; its guests may run on.
+    /// No observer reaches it; its guests may run on.
     DeclaredLost,
     /// It runs nothing any more.
     Lost,
 }
 
 impl NodeState {
-    /// Nobody is there who would clean up.
+    /// No agent is left that would clean up.
     pub(super) fn is_lost(self) -> bool {
         matches!(self, Self::DeclaredLost | Self::Lost)
     }

@@ -48,14 +48,27 @@ pub(crate) struct ScheduledInstance {
     pub(crate) repels: Vec<Value>,
 }
 
-/// The best node, or why there is none.
+/// Why no node can take an instance, in the scheduler's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SchedulingError {
+    #[error("{}", Unfit::NoNodes.as_str())]
+    NoNodes,
+    #[error("0/{nodes} nodes are available: {}.", reasons.join(", "))]
+    NoneFits {
+        nodes: usize,
+        /// Each with the number of nodes that it excludes.
+        reasons: Vec<String>,
+    },
+}
+
+/// The best node.
 pub(crate) fn choose<'a>(
     wish: &SchedulingRequest<'_>,
     nodes: &'a [Value],
     tenants: &[&ScheduledInstance],
-) -> Result<&'a str, String> {
+) -> Result<&'a str, SchedulingError> {
     if nodes.is_empty() {
-        return Err(Unfit::NoNodes.as_str().into());
+        return Err(SchedulingError::NoNodes);
     }
     let neighbours = neighbours::AffinityIndex::new(nodes, tenants);
     let mut reasons = BTreeMap::<String, usize>::new();
@@ -78,7 +91,7 @@ pub(crate) fn choose<'a>(
             let mut reasons: Vec<String> =
                 reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
             reasons.sort();
-            Err(format!("0/{} nodes are available: {}.", nodes.len(), reasons.join(", ")))
+            Err(SchedulingError::NoneFits { nodes: nodes.len(), reasons })
         }
     }
 }
@@ -126,7 +139,7 @@ fn is_wanted(spec: &Value, node: &Value) -> bool {
         && required.is_none_or(|own| selector::matches_node(own, node))
 }
 
-/// A node that does not tell its architecture may have any.
+/// A node that does not report its architecture may have any.
 fn has_architecture(spec: &Value, labels: &Value) -> bool {
     let wanted = text(spec, "/architecture");
     let own = labels.get("kubernetes.io/arch").and_then(Value::as_str);

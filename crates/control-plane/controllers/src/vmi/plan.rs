@@ -4,7 +4,7 @@
 //!      └── deleted, or a data volume failed ──► Failed
 //!
 //! Every function answers the merge patch for the instance. All carry the version that was
-//! looked at: whoever was faster, a deletion for instance, makes the write fail.
+//! read: a concurrent change, a deletion for instance, makes the write fail.
 
 use base::clock;
 use jiff::Timestamp;
@@ -102,7 +102,7 @@ pub(crate) fn refused(
     patch(vmi, &text_or(text(vmi, "/status/phase"), "Pending"), conditions, now)
 }
 
-/// A node is found and is about to be told.
+/// A node is found and will be notified.
 pub(crate) fn scheduling(vmi: &Value, needs: &[Need], now: Timestamp) -> Value {
     let mut conditions = condition::of(vmi);
     condition::set(&mut conditions, &not_scheduled(), now);
@@ -141,7 +141,7 @@ pub(crate) fn scheduled(vmi: &Value, node: &str, pod: &Value, now: Timestamp) ->
     patch
 }
 
-/// It will never run, or does not any more. Nobody else will clean up.
+/// It will never run, or does not any more. No other party will clean up.
 pub(crate) fn failed(vmi: &Value, reason: Option<InstanceFailure>, now: Timestamp) -> Value {
     let mut conditions = condition::of(vmi);
     let ready = Condition::new("Ready", "False");
@@ -183,7 +183,7 @@ pub(crate) fn full_grace(vmi: &Value, now: Timestamp) -> Timestamp {
     now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
 }
 
-/// Which finalizers an instance that is over still carries for nobody.
+/// Removes the finalizers of an instance that is over if no party is left for them.
 pub(crate) fn released(vmi: &Value, has_owner: bool, node_is_lost: bool) -> Option<Value> {
     let mut unwanted = Vec::new();
     if !has_owner {

@@ -17,7 +17,7 @@ use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
 use crate::resource::{PODS, VMIS, is_refused};
 
 impl VmiReconciler {
-    /// Makes the pod show what the instance is. One whose deletion nobody saw is made again:
+    /// Makes the pod show what the instance is. One whose deletion was not seen is made again:
     /// that a pod is missing is no reason to end a guest.
     pub(super) async fn reflect(
         &self,
@@ -73,7 +73,7 @@ impl VmiReconciler {
         }
         let now = clock::now();
         match (vmi.filter(|vmi| plan::stage(vmi) == VmiStage::Placed), found) {
-            // Its node is about to end it, and the end brings us back to the pod.
+            // Its node ends it, and the end triggers a new check of the pod.
             (Some(vmi), _) if object::is_deleting(&vmi) => {}
             (Some(vmi), Some(pod)) if launcher::lingers(&pod) => {
                 self.evict(&vmi, plan::deadline(&pod, now)).await?;

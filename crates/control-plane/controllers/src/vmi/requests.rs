@@ -7,23 +7,14 @@ use types::Quantity;
 use virt::{OVERHEAD_RATIO, OverheadRatio};
 
 use super::limits::beyond;
-use crate::object::{annotation, flag, int, is_true, list, quantity, text};
+use crate::object::{annotation, int, is_true, list, quantity, text};
 
 /// Resource names and how much of each.
 pub(crate) type Requests = BTreeMap<String, Quantity>;
 
-const MIB: i64 = 1 << 20;
 /// A processor of a machine without dedicated ones counts a tenth, as upstream's
 /// `cpuAllocationRatio` of 10 has it.
 const MILLIS_PER_CPU: i64 = 100;
-/// QEMU itself with its devices.
-const PROCESS: i64 = 48 * MIB;
-const PER_CPU: i64 = 8 * MIB;
-const GRAPHICS: i64 = 16 * MIB;
-const TPM: i64 = 16 * MIB;
-/// Memory that devices of the host map for themselves.
-const PASSTHROUGH: i64 = 1024 * MIB;
-
 /// The resources that an instance requests of its node.
 pub(crate) fn requests(vmi: &Value) -> Requests {
     let spec = &vmi["spec"];
@@ -87,25 +78,10 @@ pub(super) fn guest_memory(spec: &Value) -> Quantity {
 }
 
 /// The memory that QEMU needs beside that of the guest, multiplied by the ratio that the instance
-/// was placed with: an estimate on the safe side, of which nothing is enforced.
+/// was placed with.
 pub(crate) fn overhead(vmi: &Value) -> Quantity {
-    let spec = &vmi["spec"];
-    // Page tables take 8 bytes for each 4 KiB.
-    let mut bytes = PROCESS + guest_memory(spec).units() / 512;
-    bytes += processor_count(spec).saturating_mul(PER_CPU);
-    if flag(spec, "/domain/devices/autoattachGraphicsDevice") != Some(false) {
-        bytes += GRAPHICS;
-    }
-    let has_tpm = spec["domain"]["devices"].get("tpm").is_some();
-    if has_tpm && flag(spec, "/domain/devices/tpm/enabled") != Some(false) {
-        bytes += TPM;
-    }
-    let devices = ["/domain/devices/gpus", "/domain/devices/hostDevices"];
-    if devices.iter().any(|pointer| !list(spec, pointer).is_empty()) {
-        bytes += PASSTHROUGH;
-    }
-    let bytes = ratio(vmi).times(u64::try_from(bytes).unwrap_or_default());
-    Quantity::from_bytes(i64::try_from(bytes).unwrap_or(i64::MAX))
+    let bytes = u64::try_from(hci::launcher::overhead(&vmi["spec"])).unwrap_or_default();
+    Quantity::from_bytes(i64::try_from(ratio(vmi).times(bytes)).unwrap_or(i64::MAX))
 }
 
 fn ratio(vmi: &Value) -> OverheadRatio {

@@ -19,7 +19,7 @@ pub(crate) struct Need {
     pub(crate) claim: Option<Value>,
     /// The volume it is bound to.
     pub(crate) volume: Option<Value>,
-    /// Whether its class makes it only where somebody wants to use it.
+    /// Whether its class makes it only on the node that is to use it.
     pub(crate) waits_for_consumer: bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Need {
 pub(crate) struct ClaimsSummary {
     /// From where they can be reached.
     pub(crate) reach: Vec<VolumeReach>,
-    /// Claims that wait to be told a node.
+    /// Claims that wait for a node to be assigned.
     pub(crate) unassigned: Vec<String>,
     pub(crate) wait: Option<Wait>,
     /// A data volume that will never be filled.
@@ -47,7 +47,7 @@ pub(crate) enum Wait {
 }
 
 /// The name of the claim behind a volume of a machine. Those that may be plugged in later
-/// hold nobody up.
+/// delay no machine.
 pub(crate) fn claim_name(volume: &Value) -> Option<&str> {
     let hot = ["/dataVolume/hotpluggable", "/persistentVolumeClaim/hotpluggable"];
     let dump = volume.get("memoryDump").is_some();
@@ -206,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_waits_for_its_consumer_is_told_the_node_once() {
+    fn a_claim_that_waits_for_its_consumer_is_assigned_the_node_once() {
         let binding = Some(Wait::Binding);
         let waiting = need(None, claim("Pending", None), true);
         assert_eq!(outcome(waiting), (0, 1, binding.clone(), false));
-        let told = need(None, claim("Pending", Some("one")), true);
-        assert_eq!(outcome(told), (1, 0, binding, false));
+        let assigned = need(None, claim("Pending", Some("one")), true);
+        assert_eq!(outcome(assigned), (1, 0, binding, false));
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_that_can_be_plugged_in_hold_nobody_up() {
+    fn volumes_that_can_be_plugged_in_delay_no_machine() {
         let spec = json!({"volumes": [
             {"name": "a", "persistentVolumeClaim": {"claimName": "p"}},
             {"name": "b", "dataVolume": {"name": "d"}},

@@ -44,8 +44,8 @@ impl World {
         self.fake.create(INSTANCES, "n", vmi(name, spec));
     }
 
-    /// Looks at an instance once.
-    async fn look(&self, name: &str) -> ReconcileResult {
+    /// Reconciles an instance once.
+    async fn reconcile(&self, name: &str) -> ReconcileResult {
         let work = VmiKey::Instance(ObjectKey::new("n", name));
         self.placer.reconcile(&work).await.unwrap()
     }
@@ -71,7 +71,7 @@ fn with_claim(claim: &str) -> Value {
 async fn an_instance_is_handed_over_to_a_node() {
     let world = World::new("4Gi");
     world.create("v", json!({}));
-    world.look("v").await;
+    world.reconcile("v").await;
     let vmi = world.get("v");
     assert_eq!(
         (world.phase("v").as_str(), &vmi["status"]["nodeName"]),
@@ -89,7 +89,7 @@ async fn the_last_place_is_given_once_and_again_when_it_is_free() {
     let world = World::new("2Gi");
     for name in ["a", "b"] {
         world.create(name, json!({}));
-        world.look(name).await;
+        world.reconcile(name).await;
     }
     assert_eq!((world.phase("a"), world.phase("b")), ("Scheduled".into(), "Scheduling".into()));
     let message = "0/1 nodes are available: 1 Insufficient memory.";
@@ -100,8 +100,8 @@ async fn the_last_place_is_given_once_and_again_when_it_is_free() {
         waiting.keys(&crate::fake::touch("nodes", "", "one", crate::reconcile::ObjectState::Live));
     assert!(woken.contains(&VmiKey::Instance(ObjectKey::new("n", "b"))));
     world.fake.merge(INSTANCES, "n", "a", &json!({"status": {"phase": "Succeeded"}}));
-    world.look("a").await;
-    world.look("b").await;
+    world.reconcile("a").await;
+    world.reconcile("b").await;
     assert_eq!(world.phase("b"), "Scheduled");
     assert!(condition(&world.get("b"), "PodScheduled").is_null());
 }
@@ -116,7 +116,7 @@ async fn an_instance_waits_for_its_claim_to_appear_and_to_be_bound() {
     let class = json!({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"});
     world.fake.create("storage.k8s.io/storageclasses", "", class);
     world.create("v", with_claim("c"));
-    world.look("v").await;
+    world.reconcile("v").await;
     assert_eq!(condition(&world.get("v"), "Synchronized")["reason"], "FailedPvcNotFound");
     assert_eq!(
         world.placer.waiting.storage.of(&ObjectKey::new("n", "c")),
@@ -126,7 +126,7 @@ async fn an_instance_waits_for_its_claim_to_appear_and_to_be_bound() {
     let claim = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "local"},
         "status": {"phase": "Pending"}});
     world.fake.create(CLAIM, "n", claim);
-    world.look("v").await;
+    world.reconcile("v").await;
     let claim = world.fake.get(CLAIM, "n", "c").unwrap();
     assert_eq!(claim["metadata"]["annotations"], json!({storage::SELECTED_NODE: "one"}));
     assert_eq!(world.phase("v"), "Pending");
@@ -139,7 +139,7 @@ async fn an_instance_waits_for_its_claim_to_appear_and_to_be_bound() {
     let bound = json!({"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}});
     world.fake.merge(CLAIM, "n", "c", &bound);
     world.fake.bind("n", "c", "pv");
-    world.look("v").await;
+    world.reconcile("v").await;
     assert_eq!(world.phase("v"), "Scheduled");
     assert!(condition(&world.get("v"), "Provisioning").is_null());
 }
@@ -150,7 +150,7 @@ async fn an_instance_whose_data_volume_failed_has_failed() {
     let volume = json!({"metadata": {"name": "d"}, "status": {"phase": "Failed"}});
     world.fake.create("cdi.kubevirt.io/datavolumes", "n", volume);
     world.create("v", json!({"volumes": [{"name": "root", "dataVolume": {"name": "d"}}]}));
-    world.look("v").await;
+    world.reconcile("v").await;
     assert_eq!(world.phase("v"), "Failed");
 }
 
@@ -158,9 +158,9 @@ async fn an_instance_whose_data_volume_failed_has_failed() {
 async fn an_instance_that_is_deleted_before_it_has_a_node_goes_at_once() {
     let world = World::new("4Gi");
     world.create("v", with_claim("never"));
-    world.look("v").await;
+    world.reconcile("v").await;
     world.fake.delete(INSTANCES, "n", "v", "Background");
-    world.look("v").await;
+    world.reconcile("v").await;
     assert!(world.fake.get(INSTANCES, "n", "v").is_none());
 }
 
@@ -168,18 +168,18 @@ async fn an_instance_that_is_deleted_before_it_has_a_node_goes_at_once() {
 async fn the_pod_shows_what_the_instance_is() {
     let world = World::new("4Gi");
     world.create("v", json!({}));
-    world.look("v").await;
+    world.reconcile("v").await;
     let running = json!({"status": {"phase": "Running", "interfaces": [{"ipAddress": "10.52.0.2"}],
         "conditions": [{"type": "Ready", "status": "True"}]}});
     world.fake.merge(INSTANCES, "n", "v", &running);
-    world.look("v").await;
+    world.reconcile("v").await;
     let pod = world.pod("v").unwrap();
     assert_eq!(
         (&pod["status"]["phase"], &pod["status"]["podIP"]),
         (&json!("Running"), &json!("10.52.0.2"))
     );
     assert_eq!(pod["status"]["hostIP"], "10.0.0.1");
-    world.look("v").await;
+    world.reconcile("v").await;
     let again = world.pod("v").unwrap();
     assert_eq!(again["metadata"]["resourceVersion"], pod["metadata"]["resourceVersion"]);
 }
@@ -187,9 +187,9 @@ async fn the_pod_shows_what_the_instance_is() {
 /// An instance that runs, and its pod.
 async fn running(world: &World, name: &str) -> Value {
     world.create(name, json!({}));
-    world.look(name).await;
+    world.reconcile(name).await;
     world.fake.merge(INSTANCES, "n", name, &json!({"status": {"phase": "Running"}}));
-    world.look(name).await;
+    world.reconcile(name).await;
     world.pod(name).unwrap()
 }
 
@@ -214,10 +214,10 @@ async fn a_deleted_pod_goes_when_its_guest_is_down() {
         |fake: &Fake| fake.names("/events").iter().filter(|name| name.starts_with("v.")).count();
     let before = events(&world.fake);
     world.placer.reconcile(&work).await.unwrap();
-    world.look("v").await;
+    world.reconcile("v").await;
     assert_eq!(events(&world.fake), before, "asked once");
     world.fake.merge(INSTANCES, "n", "v", &json!({"status": {"phase": "Failed"}}));
-    world.look("v").await;
+    world.reconcile("v").await;
     assert_eq!(world.pod("v").unwrap()["status"]["phase"], "Failed");
     assert!(removes_pods(&world.fake));
 }
@@ -237,17 +237,17 @@ async fn a_pod_deleted_by_force_ends_its_instance_and_is_not_made_again() {
         let work = VmiKey::Pod(ObjectKey::new("n", object::name(&pod)));
         world.placer.reconcile(&work).await.unwrap();
         assert!(object::annotation(&world.get(name), virt::SHUT_DOWN_BY).is_some());
-        world.look(name).await;
+        world.reconcile(name).await;
         assert!(world.pod(name).is_none());
     }
 }
 
 #[tokio::test]
-async fn a_missing_pod_whose_deletion_nobody_saw_is_made_again() {
+async fn a_missing_pod_whose_deletion_was_not_seen_is_made_again() {
     let world = World::new("4Gi");
     let pod = running(&world, "v").await;
     world.fake.delete("/pods", "n", object::name(&pod), "Background");
-    world.look("v").await;
+    world.reconcile("v").await;
     assert_eq!(world.pod("v").unwrap()["status"]["phase"], "Running");
     assert!(object::annotation(&world.get("v"), virt::SHUT_DOWN_BY).is_none());
 }
@@ -268,19 +268,19 @@ async fn a_refused_pod_changes_nothing_the_second_time_and_takes_no_room() {
     let world = World::new("2Gi");
     world.fake.refuse("/pods", 403);
     world.create("a", json!({}));
-    assert_eq!(world.look("a").await, ReconcileResult::Retry);
+    assert_eq!(world.reconcile("a").await, ReconcileResult::Retry);
     let refused = world.get("a");
     assert_eq!(condition(&refused, "Synchronized")["reason"], "FailedCreate");
     let events = world.fake.names("/events").len();
-    assert_eq!(world.look("a").await, ReconcileResult::Retry);
+    assert_eq!(world.reconcile("a").await, ReconcileResult::Retry);
     assert_eq!(world.get("a"), refused);
     assert_eq!(world.fake.names("/events").len(), events);
     // There is room for one.
     world.fake.accept("/pods");
     world.create("b", json!({}));
-    world.look("b").await;
+    world.reconcile("b").await;
     assert_eq!(world.phase("b"), "Scheduled");
-    assert_eq!(world.look("a").await, ReconcileResult::Done);
+    assert_eq!(world.reconcile("a").await, ReconcileResult::Done);
     assert_eq!(condition(&world.get("a"), "PodScheduled")["reason"], "Unschedulable");
 }
 
@@ -291,7 +291,7 @@ async fn a_quota_with_limits_gives_the_pod_limits() {
         "spec": {"hard": {"limits.memory": "8Gi", "limits.cpu": "8"}}});
     world.fake.create("/resourcequotas", "n", quota);
     world.create("v", json!({}));
-    world.look("v").await;
+    world.reconcile("v").await;
     let limits = &world.pod("v").unwrap()["spec"]["containers"][0]["resources"]["limits"];
     assert_eq!(*limits, json!({"cpu": "1", "memory": "2196Mi"}));
 }
@@ -300,7 +300,7 @@ async fn a_quota_with_limits_gives_the_pod_limits() {
 async fn an_instance_fails_when_its_node_stays_away() {
     let world = World::new("4Gi");
     world.create("v", json!({}));
-    world.look("v").await;
+    world.reconcile("v").await;
     world.fake.delete("/nodes", "", "one", "Background");
     let node = VmiKey::Node("one".into());
     let ReconcileResult::Again(left) = world.placer.reconcile(&node).await.unwrap() else {
@@ -317,7 +317,7 @@ async fn an_instance_fails_when_its_node_stays_away() {
 async fn a_node_out_of_service_has_lost_its_instances_at_once() {
     let world = World::new("4Gi");
     world.create("v", json!({}));
-    world.look("v").await;
+    world.reconcile("v").await;
     let taints = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
     world.fake.merge("/nodes", "", "one", &json!({"spec": {"taints": taints}}));
     world.placer.reconcile(&VmiKey::Node("one".into())).await.unwrap();
@@ -332,9 +332,9 @@ async fn a_claim_to_plug_in_is_made_where_the_machine_is() {
     let volume = json!({"name": "d",
         "persistentVolumeClaim": {"claimName": "c", "hotpluggable": true}});
     world.create("v", json!({"volumes": [volume]}));
-    world.look("v").await;
-    assert_eq!(world.phase("v"), "Scheduled", "nobody waits for it");
-    world.look("v").await;
+    world.reconcile("v").await;
+    assert_eq!(world.phase("v"), "Scheduled", "the machine does not wait for it");
+    world.reconcile("v").await;
     assert_eq!(
         world.placer.waiting.storage.of(&ObjectKey::new("n", "c")),
         [ObjectKey::new("n", "v")]
@@ -342,7 +342,7 @@ async fn a_claim_to_plug_in_is_made_where_the_machine_is() {
     let claim = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "local"},
         "status": {"phase": "Pending"}});
     world.fake.create(CLAIM, "n", claim);
-    world.look("v").await;
+    world.reconcile("v").await;
     let claim = world.fake.get(CLAIM, "n", "c").unwrap();
     assert_eq!(claim["metadata"]["annotations"], json!({storage::SELECTED_NODE: "one"}));
 }

@@ -157,7 +157,7 @@ impl<'a> StorageIndex<'a> {
         let reach: Vec<VolumeReach> = check_claims(&needs).reach;
         match ledger.take(vmi, &reach, others) {
             Ok(node) => MachineFate::Restarted { node },
-            Err(message) => MachineFate::Waiting { message },
+            Err(error) => MachineFate::Waiting { message: error.to_string() },
         }
     }
 
@@ -291,8 +291,8 @@ mod tests {
         let loss = lose_node("n3", &lists).unwrap();
         assert_eq!((loss.machines.len(), loss.volumes.len()), (0, 0));
         assert_eq!(lose_node("n9", &lists), None);
-        let told = serde_json::to_value(lose_node("n1", &lists).unwrap()).unwrap();
-        assert_eq!(told["machines"][0]["fate"], "down", "{told}");
-        assert_eq!(told["volumes"][0]["copiesLeft"], 1, "{told}");
+        let loss = serde_json::to_value(lose_node("n1", &lists).unwrap()).unwrap();
+        assert_eq!(loss["machines"][0]["fate"], "down", "{loss}");
+        assert_eq!(loss["volumes"][0]["copiesLeft"], 1, "{loss}");
     }
 }

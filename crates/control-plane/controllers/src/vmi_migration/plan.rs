@@ -92,9 +92,9 @@ pub(super) enum MigrationStep {
     Wait,
     /// Its turn has not come.
     Queue,
-    /// A target is to be looked for.
+    /// A target is to be found.
     FindTarget,
-    /// The instance is told; then the phase.
+    /// The target is announced to the instance; then the phase.
     Announce,
     /// The source is asked to give up.
     RequestAbort,
@@ -152,44 +152,77 @@ pub(super) fn next(seen: &MigrationInput<'_>) -> MigrationStep {
     if phase.is_final() {
         return if seen.is_deleting { MigrationStep::Release } else { MigrationStep::Wait };
     }
-    let fail = |message: &str| MigrationStep::Fail { message: message.to_owned() };
     let Some(vmi) = seen.vmi else {
         return fail("Migration failed because vmi does not exist.");
     };
     let state = state(vmi);
-    let is_told = state.migration_uid.as_deref() == Some(seen.uid);
-    if is_told && state.completed == Some(true) {
-        return if phase < MigrationPhase::Running {
+    end(seen, phase, vmi, &state).unwrap_or_else(|| advance(seen, phase, vmi, &state))
+}
+
+fn fail(message: &str) -> MigrationStep {
+    MigrationStep::Fail { message: message.to_owned() }
+}
+
+/// Whether the instance knows of this migration.
+fn is_announced(seen: &MigrationInput<'_>, state: &VirtualMachineInstanceMigrationState) -> bool {
+    state.migration_uid.as_deref() == Some(seen.uid)
+}
+
+/// The step of a migration that ends: done, failed, canceled or taken over.
+fn end(
+    seen: &MigrationInput<'_>,
+    phase: MigrationPhase,
+    vmi: &Value,
+    state: &VirtualMachineInstanceMigrationState,
+) -> Option<MigrationStep> {
+    let is_announced = is_announced(seen, state);
+    if is_announced && state.completed == Some(true) {
+        return Some(if phase < MigrationPhase::Running {
             MigrationStep::Enter(following(phase))
         } else {
             MigrationStep::Succeed
-        };
+        });
     }
-    if is_told && state.failed == Some(true) {
-        let why = state.failure_reason.unwrap_or_default();
-        return fail(&format!("source node reported migration failed: {why}"));
+    if is_announced && state.failed == Some(true) {
+        let why = state.failure_reason.as_deref().unwrap_or_default();
+        return Some(fail(&format!("source node reported migration failed: {why}")));
     }
     if matches!(text(vmi, "/status/phase"), "Succeeded" | "Failed") {
-        return fail("Migration failed vmi shutdown during migration.");
+        return Some(fail("Migration failed vmi shutdown during migration."));
     }
     if seen.is_deleting {
-        return match (is_told, state.abort_requested == Some(true)) {
+        return Some(match (is_announced, state.abort_requested == Some(true)) {
             (false, _) => fail("Migration failed due to being canceled"),
             (true, false) => MigrationStep::RequestAbort,
             (true, true) => MigrationStep::Wait,
-        };
+        });
     }
-    if phase >= MigrationPhase::PreparingTarget && !is_told {
-        return fail(
+    (phase >= MigrationPhase::PreparingTarget && !is_announced).then(|| {
+        fail(
             "VMI's migration state was taken over by another migration job during active \
              migration.",
-        );
-    }
+        )
+    })
+}
+
+/// The way of a migration through its phases.
+fn advance(
+    seen: &MigrationInput<'_>,
+    phase: MigrationPhase,
+    vmi: &Value,
+    state: &VirtualMachineInstanceMigrationState,
+) -> MigrationStep {
+    let is_announced = is_announced(seen, state);
     match phase {
         MigrationPhase::Unset => MigrationStep::Enter(MigrationPhase::Pending),
-        MigrationPhase::Pending => pending(seen, vmi, &state),
+        MigrationPhase::Pending => pending(seen, vmi, state),
+        MigrationPhase::Scheduling | MigrationPhase::Scheduled
+            if !is_announced && is_on_target(seen.migration, vmi) =>
+        {
+            fail("Migration failed since the vmi is on its target, the same node, by now.")
+        }
         MigrationPhase::Scheduling => MigrationStep::Enter(MigrationPhase::Scheduled),
-        MigrationPhase::Scheduled if is_told => {
+        MigrationPhase::Scheduled if is_announced => {
             MigrationStep::Enter(MigrationPhase::PreparingTarget)
         }
         MigrationPhase::Scheduled => MigrationStep::Announce,
@@ -205,6 +238,11 @@ pub(super) fn next(seen: &MigrationInput<'_>) -> MigrationStep {
             MigrationStep::Wait
         }
     }
+}
+
+/// Whether a machine was started anew on the node that its migration has chosen.
+fn is_on_target(migration: &VirtualMachineInstanceMigration, vmi: &Value) -> bool {
+    chosen_target(migration) == Some(text(vmi, "/status/nodeName"))
 }
 
 /// Every phase is entered, however quick the nodes are.

@@ -28,7 +28,7 @@ fn matching_labels(policy: &MigrationPolicy, namespace: &Value, vmi: &Value) -> 
         }
         count += wanted.len();
     }
-    // A policy without selectors is for nobody, as in KubeVirt.
+    // A policy without selectors selects no machine, as in KubeVirt.
     (count > 0).then_some(count)
 }
 

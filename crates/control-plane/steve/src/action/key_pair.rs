@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_invalid_key_is_refused() {
         for der in [&[][..], &[0x30], &[0x30, 0x05, 0x02], &[0x02, 0x01, 0x01], &[0x30, 0x85, 1]] {
             assert_eq!(public_line(der), None, "{der:?}");
         }

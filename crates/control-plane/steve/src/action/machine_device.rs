@@ -22,6 +22,12 @@ pub(super) enum DeviceError {
     NoInterface(String),
     #[error("interface {0} is not hot-unpluggable")]
     NotUnpluggable(String),
+    #[error("network {0} is not hot-pluggable")]
+    NotPluggable(String),
+    #[error("{0} doesn't support both HotPlugNic and HotUnplugNic as it is a guest cluster node")]
+    GuestCluster(String),
+    #[error("{0} doesn't support HotUnplugNic as it has only one nic")]
+    OnlyNic(String),
     #[error("CPU and memory hotplug is not supported for this VM")]
     NoHotplug,
     #[error("sockets must be greater than 0")]
@@ -68,6 +74,26 @@ pub(super) fn insert_cdrom(
     Ok(())
 }
 
+/// Whether interfaces of a running guest can be on a network: those on bridges, but those of the
+/// platform.
+pub(super) fn check_network(name: &str, definition: &Value) -> Result<(), DeviceError> {
+    let config = definition["spec"]["config"].as_str().unwrap_or_default();
+    let config: Value = serde_json::from_str(config).unwrap_or_default();
+    let metadata = &definition["metadata"];
+    let is_pluggable = config["type"] == "bridge"
+        && metadata["deletionTimestamp"].is_null()
+        && metadata["namespace"] != "harvester-system";
+    if is_pluggable { Ok(()) } else { Err(DeviceError::NotPluggable(name.to_owned())) }
+}
+
+/// Nodes of guest clusters keep the interfaces that their cluster knows.
+fn check_owner(vm: &Value) -> Result<(), DeviceError> {
+    match vm["metadata"]["labels"]["harvesterhci.io/creator"] == "docker-machine-driver-harvester" {
+        true => Err(DeviceError::GuestCluster(name(vm))),
+        false => Ok(()),
+    }
+}
+
 /// Adds an interface on a bridge.
 pub(super) fn add_nic(
     vm: &mut Value,
@@ -75,6 +101,7 @@ pub(super) fn add_nic(
     network: &str,
     mac: &str,
 ) -> Result<(), DeviceError> {
+    check_owner(vm)?;
     let interfaces = list(&mut vm["spec"], &INTERFACES);
     if interfaces.iter().any(|own| own["name"] == interface) {
         return Err(DeviceError::InterfaceExists(interface.to_owned()));
@@ -96,11 +123,15 @@ fn is_unpluggable(interface: &Value) -> bool {
 
 /// Takes an interface off.
 pub(super) fn remove_nic(vm: &mut Value, interface: &str) -> Result<(), DeviceError> {
+    check_owner(vm)?;
+    let machine = name(vm);
     let interfaces = list(&mut vm["spec"], &INTERFACES);
-    let count = interfaces.len();
+    if interfaces.len() < 2 {
+        return Err(DeviceError::OnlyNic(machine));
+    }
     let own = interfaces.iter_mut().find(|own| own["name"] == interface);
     let own = own.ok_or_else(|| DeviceError::NoInterface(interface.to_owned()))?;
-    if count < 2 || !is_unpluggable(own) {
+    if !is_unpluggable(own) {
         return Err(DeviceError::NotUnpluggable(interface.to_owned()));
     }
     own["state"] = "absent".into();
@@ -173,6 +204,8 @@ mod tests {
     fn interfaces_come_and_go() {
         let mut vm = machine();
         assert!(unpluggable_nics(&vm).is_empty());
+        let only = "n/web doesn't support HotUnplugNic as it has only one nic";
+        assert_eq!(remove_nic(&mut vm, "default").unwrap_err().to_string(), only);
         add_nic(&mut vm, "lan", "n/lan", "02:00:00:00:00:01").unwrap();
         let taken = DeviceError::InterfaceExists("lan".into());
         assert_eq!(add_nic(&mut vm, "lan", "n/lan", ""), Err(taken));
@@ -182,6 +215,32 @@ mod tests {
         assert_eq!(remove_nic(&mut vm, "x"), Err(DeviceError::NoInterface("x".into())));
         assert_eq!(remove_nic(&mut vm, "lan"), Ok(()));
         assert!(unpluggable_nics(&vm).is_empty());
+    }
+
+    #[test]
+    fn interfaces_are_plugged_into_bridges_of_machines() {
+        let definition = |namespace: &str, kind: &str| {
+            json!({"metadata": {"namespace": namespace},
+                "spec": {"config": json!({"type": kind}).to_string()}})
+        };
+        let refused = Err(DeviceError::NotPluggable("n/lan".into()));
+        for (definition, expected) in [
+            (definition("n", "bridge"), Ok(())),
+            (definition("n", "kube-ovn"), refused.clone()),
+            (definition("harvester-system", "bridge"), refused.clone()),
+            (json!({"metadata": {"deletionTimestamp": "x"}}), refused),
+        ] {
+            assert_eq!(check_network("n/lan", &definition), expected, "{definition}");
+        }
+        let text = DeviceError::NotPluggable("n/lan".into()).to_string();
+        assert_eq!(text, "network n/lan is not hot-pluggable");
+        let mut vm = machine();
+        vm["metadata"]["labels"] =
+            json!({"harvesterhci.io/creator": "docker-machine-driver-harvester"});
+        let fixed =
+            "n/web doesn't support both HotPlugNic and HotUnplugNic as it is a guest cluster node";
+        assert_eq!(add_nic(&mut vm, "lan", "n/lan", "").unwrap_err().to_string(), fixed);
+        assert_eq!(remove_nic(&mut vm, "default").unwrap_err().to_string(), fixed);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Actions on nodes.
 
 use hci::cpu_manager::{self, CpuPolicy};
-use hci::maintenance::{self, AffectedMachine, ClusterObjects, DRAIN_REQUESTED, MAINTAIN_STATUS};
+use hci::maintenance::{
+    self, AffectedMachine, ClusterObjects, DRAIN_REQUESTED, MAINTAIN_STATUS, MaintenanceRefusal,
+};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -25,7 +27,10 @@ pub(super) async fn run(
     match action {
         "cordon" if cordoned => Err(impossible(format!("Node {name} already cordoned"))),
         "uncordon" if !cordoned => Err(impossible(format!("Node {name} already uncordoned"))),
-        "cordon" => schedulable(call, target, json!(true)).await,
+        "cordon" => {
+            require_other_node(call, name).await?;
+            schedulable(call, target, json!(true)).await
+        }
         "uncordon" => schedulable(call, target, Value::Null).await,
         "listUnhealthyVM" => {
             let listed = maintenance::unhealthy(&concerned(call, name).await?);
@@ -76,6 +81,20 @@ async fn schedulable(
     let patch = json!({"spec": {"unschedulable": unschedulable}});
     call.session.merge(target.path, &patch).await?;
     Ok(done())
+}
+
+/// Refuses the last node that machines can be started on, also where the cluster has no other.
+async fn require_other_node(call: &ResourceCall<'_>, name: &str) -> Result<(), SteveError> {
+    let nodes = items(call, "/api/v1/nodes").await?;
+    let is_open = |node: &Value| {
+        node["metadata"]["name"] != name
+            && node["spec"]["unschedulable"] != true
+            && !is_maintained(node)
+    };
+    match nodes.iter().any(is_open) {
+        true => Ok(()),
+        false => Err(SteveError::bad_request(MaintenanceRefusal::LastNode.to_string())),
+    }
 }
 
 fn is_maintained(node: &Value) -> bool {

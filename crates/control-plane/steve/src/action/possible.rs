@@ -1,6 +1,8 @@
-//! Which actions a type has, and which of them an object allows now. Pure.
+//! Which actions a type has, and which of them an object allows now. Pure: only the object decides,
+//! so an action that depends on other objects (nodes, networks, a backup target) may still be refused.
 
 use client::CatalogKind;
+use hci::cpu_manager::{self, CpuPolicy};
 use hci::maintenance::{DRAIN_REQUESTED, MAINTAIN_STATUS};
 use serde_json::Value;
 
@@ -34,6 +36,10 @@ const MACHINE: &[&str] = &[
     "unpause",
     "updateResourceQuota",
 ];
+/// Label of a machine, and its value if a guest cluster has created the machine.
+const CREATOR: &str = "harvesterhci.io/creator";
+const GUEST_CLUSTER: &str = "docker-machine-driver-harvester";
+const HOTPLUG: &str = "harvesterhci.io/enableCPUAndMemoryHotplug";
 const CLAIM: &[&str] = &["cancelExpand", "clone", "dataMigration", "export", "snapshot"];
 const SNAPSHOT: &[&str] = &["restore"];
 const NAMESPACE: &[&str] = &["deleteResourceQuota", "updateResourceQuota"];
@@ -50,7 +56,9 @@ const NODE: &[&str] = &[
     "uncordon",
 ];
 
-/// All actions of a type.
+const IMAGE: &[&str] = &["upload"];
+
+/// All actions of a type that are carried out here.
 pub(super) fn names(kind: &CatalogKind) -> &'static [&'static str] {
     match (&*kind.group, &*kind.plural) {
         ("kubevirt.io", "virtualmachines") => MACHINE,
@@ -60,6 +68,23 @@ pub(super) fn names(kind: &CatalogKind) -> &'static [&'static str] {
         ("", "nodes") => NODE,
         _ => &[],
     }
+}
+
+/// The actions that resources of a type can show. The data of images goes past this API.
+pub(super) fn shown(kind: &CatalogKind) -> &'static [&'static str] {
+    if has_data(kind) { IMAGE } else { names(kind) }
+}
+
+/// Whether resources of a type have data of their own: images.
+pub(crate) fn has_data(kind: &CatalogKind) -> bool {
+    kind.is("harvesterhci.io", "virtualmachineimages")
+}
+
+/// Whether an image has data that can be downloaded.
+pub(crate) fn is_downloadable(kind: &CatalogKind, object: &Value) -> bool {
+    has_data(kind)
+        && has_condition(object, "Imported")
+        && object["spec"]["securityParameters"]["cryptoOperation"] != "encrypt"
 }
 
 /// The actions that an object allows now.
@@ -76,10 +101,10 @@ pub(crate) fn possible(kind: &CatalogKind, object: &Value) -> Vec<&'static str> 
                 object["status"]["readyToUse"] == true
             }
             ("", "nodes") => node_allows(object, action),
-            _ => false,
+            _ => has_data(kind) && awaits_upload(object),
         }
     };
-    names(kind).iter().copied().filter(|action| allows(action)).collect()
+    shown(kind).iter().copied().filter(|action| allows(action)).collect()
 }
 
 fn machine_allows(vm: &Value, action: &str) -> bool {
@@ -96,7 +121,7 @@ fn machine_allows(vm: &Value, action: &str) -> bool {
         "stop" => !halted && (exists || !is_manual(vm)),
         "forceStop" => status == "Stopping",
         "restart" => !starting && !halted && exists,
-        "softreboot" | "pause" => running && !paused,
+        "softreboot" | "pause" => running && !paused && !has_liveness_probe(vm),
         "unpause" => running && paused,
         "backup" | "snapshot" | "createTemplate" => settled,
         "restore" => !exists && vm["status"]["ready"] != true,
@@ -118,8 +143,44 @@ fn machine_allows(vm: &Value, action: &str) -> bool {
                 && super::storage_migration::active(vm).is_empty()
         }
         "cancelStorageMigration" => !super::storage_migration::active(vm).is_empty(),
+        "addNic" => status == "Running" && can_get_interfaces(vm),
+        "removeNic" | "findHotunpluggableNics" => {
+            status == "Running" && !super::machine_device::unpluggable_nics(vm).is_empty()
+        }
+        "cpuAndMemoryHotplug" => status == "Running" && can_grow(vm),
         _ => false,
     }
+}
+
+/// The rules of `addNic`: the machine can move, which gives the guest the interface, its addresses
+/// stay the same when it does, and no guest cluster depends on its interfaces.
+fn can_get_interfaces(vm: &Value) -> bool {
+    let interfaces = &vm["spec"]["template"]["spec"]["domain"]["devices"]["interfaces"];
+    let mut interfaces = interfaces.as_array().into_iter().flatten();
+    let has_address = |own: &Value| own["macAddress"].as_str().is_some_and(|mac| !mac.is_empty());
+    has_condition(vm, "LiveMigratable")
+        && interfaces.all(has_address)
+        && vm["metadata"]["labels"][CREATOR] != GUEST_CLUSTER
+}
+
+/// The rules of `cpuAndMemoryHotplug`: sockets are added one by one, and one change is made at a time.
+fn can_grow(vm: &Value) -> bool {
+    let cpu = &vm["spec"]["template"]["spec"]["domain"]["cpu"];
+    let is_one = |field: &str| cpu[field].as_u64().unwrap_or(1) == 1;
+    let changes = ["RestartRequired", "HotVCPUChange", "HotMemoryChange"];
+    vm["metadata"]["annotations"][HOTPLUG] == "true"
+        && has_condition(vm, "LiveMigratable")
+        && is_one("cores")
+        && is_one("threads")
+        && !changes.iter().any(|change| has_condition(vm, change))
+}
+
+fn has_liveness_probe(vm: &Value) -> bool {
+    vm["spec"]["template"]["spec"]["livenessProbe"].is_object()
+}
+
+fn awaits_upload(image: &Value) -> bool {
+    image["spec"]["sourceType"] == "upload" && !has_condition(image, "Imported")
 }
 
 fn is_manual(vm: &Value) -> bool {
@@ -174,79 +235,12 @@ fn node_allows(node: &Value, action: &str) -> bool {
         "enableMaintenanceMode" | "maintenancePossible" | "listUnhealthyVM" => !maintained,
         "disableMaintenanceMode" => maintained,
         "powerActionPossible" => true,
+        "enableCPUManager" => cpu_manager::check(node, CpuPolicy::Static, &[]).is_ok(),
+        "disableCPUManager" => cpu_manager::check(node, CpuPolicy::None, &[]).is_ok(),
+        // powerAction: no node has an inventory of its hardware here.
         _ => false,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::type_name::{find, tests::catalog};
-
-    #[test]
-    fn a_machine_allows_what_its_state_does() {
-        let catalog = catalog();
-        let kind = find(&catalog, "kubevirt.io.virtualmachines").unwrap();
-        let vm = |strategy: &str, status: &str, created: bool| {
-            json!({
-                "spec": {"runStrategy": strategy},
-                "status": {"printableStatus": status, "created": created},
-            })
-        };
-        let mut paused = vm("Always", "Paused", true);
-        paused["status"]["conditions"] = json!([{"type": "Paused", "status": "True"}]);
-        let mut deleted = vm("Always", "Running", true);
-        deleted["metadata"]["deletionTimestamp"] = "t".into();
-        let mut movable = vm("Manual", "Running", true);
-        movable["status"]["conditions"] =
-            json!([{"type": "StorageLiveMigratable", "status": "True"}]);
-        let mut moving = movable.clone();
-        moving["status"]["volumeUpdateState"] =
-            json!({"volumeMigrationState": {"migratedVolumes": [{"volumeName": "root"}]}});
-        for (object, expected) in [
-            (vm("Halted", "Stopped", false), "backup clone createTemplate restore snapshot start"),
-            (
-                vm("RerunOnFailure", "Running", true),
-                "backup clone createTemplate pause restart snapshot softreboot stop",
-            ),
-            (paused, "clone restart stop unpause"),
-            (
-                movable,
-                "backup clone createTemplate pause restart snapshot softreboot stop \
-                 storageMigration",
-            ),
-            (
-                moving,
-                "backup cancelStorageMigration clone createTemplate pause restart snapshot \
-                 softreboot stop",
-            ),
-            (vm("Always", "Stopping", true), "clone forceStop restart stop"),
-            (deleted, ""),
-        ] {
-            let found = possible(kind, &object);
-            let always =
-                ["addVolume", "removeVolume", "updateResourceQuota", "deleteResourceQuota"];
-            let found: Vec<&str> =
-                found.into_iter().filter(|action| !always.contains(action)).collect();
-            assert_eq!(found.join(" "), expected, "{object}");
-        }
-    }
-
-    #[test]
-    fn volumes_and_nodes_allow_what_their_state_does() {
-        let catalog = catalog();
-        let claims = find(&catalog, "persistentvolumeclaims").unwrap();
-        let bound = json!({"status": {"phase": "Bound"}});
-        assert_eq!(possible(claims, &bound), ["clone", "dataMigration", "export", "snapshot"]);
-        assert!(possible(claims, &json!({"status": {"phase": "Pending"}})).is_empty());
-        let condition = json!({"type": "Resizing", "status": "True"});
-        let resizing = json!({"status": {"phase": "Bound", "conditions": [condition]}});
-        assert_eq!(possible(claims, &resizing), ["cancelExpand"]);
-        let nodes = find(&catalog, "nodes").unwrap();
-        assert!(possible(nodes, &json!({})).contains(&"cordon"));
-        let cordoned = json!({"spec": {"unschedulable": true}});
-        assert!(possible(nodes, &cordoned).contains(&"uncordon"));
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! Volumes of running machines that move to other claims, and claims that are copied to other
 //! classes. The objects to write are decided by pure functions.
 
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::machine_change::{self as change, VOLUMES};
@@ -10,6 +10,8 @@ use crate::error::SteveError;
 use crate::objects::ResourceCall;
 
 const STRATEGY: &str = "updateVolumesStrategy";
+/// How often a machine is read anew that a controller has written meanwhile.
+const ATTEMPTS: usize = 10;
 
 /// Why volumes do not move.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,14 +87,31 @@ async fn claim(call: &ResourceCall<'_>, namespace: &str, name: &str) -> Result<V
     call.session.get(&path).await
 }
 
+/// Writes the machine; false if another client has since it was read.
 async fn write(
     call: &ResourceCall<'_>,
     target: ActionTarget<'_>,
     vm: &Value,
-) -> Result<(), SteveError> {
+) -> Result<bool, SteveError> {
     let bytes = serde_json::to_vec(vm).unwrap_or_default();
     let kind = "application/json";
-    call.session.send(Method::PUT, target.path, kind, &bytes, kind).await.map(drop)
+    match call.session.send(Method::PUT, target.path, kind, &bytes, kind).await {
+        Err(error) if error.status == StatusCode::CONFLICT => Ok(false),
+        result => result.map(|_| true),
+    }
+}
+
+/// Repeats a change of a machine until no other client writes between its reading and its writing.
+async fn repeat<F: Future<Output = Result<bool, SteveError>>>(
+    mut attempt: impl FnMut() -> F,
+) -> Result<(), SteveError> {
+    for _ in 0..ATTEMPTS {
+        if attempt().await? {
+            return Ok(());
+        }
+    }
+    let message = "the virtual machine changes too often; try again";
+    Err(SteveError::new(StatusCode::CONFLICT, "Conflict", message))
 }
 
 /// Moves a volume of a machine to another claim.
@@ -101,6 +120,14 @@ pub(super) async fn start(
     target: ActionTarget<'_>,
     input: &Input,
 ) -> Result<(), SteveError> {
+    repeat(|| try_start(call, target, input)).await
+}
+
+async fn try_start(
+    call: &ResourceCall<'_>,
+    target: ActionTarget<'_>,
+    input: &Input,
+) -> Result<bool, SteveError> {
     let (source, to) = (input.text("sourceVolume"), input.text("targetVolume"));
     let mut vm = call.session.get(target.path).await?;
     if source.is_empty() || to.is_empty() {
@@ -128,6 +155,10 @@ pub(super) async fn cancel(
     call: &ResourceCall<'_>,
     target: ActionTarget<'_>,
 ) -> Result<(), SteveError> {
+    repeat(|| try_cancel(call, target)).await
+}
+
+async fn try_cancel(call: &ResourceCall<'_>, target: ActionTarget<'_>) -> Result<bool, SteveError> {
     let mut vm = call.session.get(target.path).await?;
     let reverted = revert(&mut vm).map_err(|error| impossible(error.to_string()))?;
     for (to, from) in reverted {
@@ -234,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_used_is_refused() {
+    fn an_absent_or_used_volume_is_refused() {
         let mut vm = machine();
         let missing = replace(&mut vm, "x", &claim("new", "b")).unwrap_err();
         assert_eq!(missing.to_string(), "source volume x not found in virtual machine m");

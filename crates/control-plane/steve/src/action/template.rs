@@ -32,7 +32,7 @@ pub(super) async fn create(
     let made = first_version(call, target, vm, input).await;
     if made.is_err() {
         // A template without a version is of no use, and would hold the name. If it cannot be
-        // removed either, the reason to tell is still the first.
+        // removed either, the reason to report is still the first.
         let kind = "application/json";
         let path = format!("{templates}/{name}");
         let _ = call.session.send(Method::DELETE, &path, kind, &[], kind).await;

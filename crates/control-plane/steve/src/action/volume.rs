@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 
+use super::volume_export::ExportInput;
 use super::{
     ActionTarget, Input, done, impossible, invalid, storage_migration, volume_object as object,
 };
@@ -53,24 +54,43 @@ async fn create_claim(call: &ResourceCall<'_>, namespace: &str, claim: &Value) -
 async fn export(call: &ResourceCall<'_>, claim: &Value, input: &Input) -> SteveResult {
     let (display_name, namespace) =
         (required(input, "displayName")?, required(input, "namespace")?);
-    let class = input.text("storageClassName");
-    let class = if class.is_empty() {
-        claim["spec"]["storageClassName"].as_str().unwrap_or_default()
-    } else {
-        require_class(call, class).await?;
-        class
+    let own = claim["spec"]["storageClassName"].as_str().unwrap_or_default();
+    let class = match input.text("storageClassName") {
+        "" => own,
+        class => class,
     };
+    let target = require_class(call, class, "get target StorageClass with Err").await?;
+    let source = match own == class {
+        true => target.clone(),
+        false => require_class(call, own, "get PVC StorageClass with Err").await?,
+    };
+    let path = format!(
+        "/api/v1/namespaces/{}/pods",
+        claim["metadata"]["namespace"].as_str().unwrap_or_default()
+    );
+    let pods = call.session.get(&path).await?;
+    let pods = pods["items"].as_array().map_or(&[][..], Vec::as_slice);
+    ExportInput { claim, source: &source, target: &target, pods }
+        .check()
+        .map_err(|error| invalid(&error.to_string()))?;
     let image = object::image(claim, namespace, display_name, class);
     let path = format!("{HARVESTER}/namespaces/{namespace}/virtualmachineimages");
     let image = call.session.post(&path, &image).await?;
     Ok(reply::json(StatusCode::OK, &image))
 }
 
-async fn require_class(call: &ResourceCall<'_>, class: &str) -> Result<(), SteveError> {
+/// A class by its name; `what` begins the refusal if there is none.
+async fn require_class(
+    call: &ResourceCall<'_>,
+    class: &str,
+    what: &str,
+) -> Result<Value, SteveError> {
     let path = format!("/apis/storage.k8s.io/v1/storageclasses/{class}");
     match call.session.find(&path).await? {
-        Some(_) => Ok(()),
-        None => Err(invalid(&format!("StorageClass {class} not found"))),
+        Some(found) => Ok(found),
+        None => {
+            Err(invalid(&format!("{what}: storageclasses.storage.k8s.io \"{class}\" not found")))
+        }
     }
 }
 
@@ -112,11 +132,17 @@ async fn restore(
     if class.is_empty() {
         return Err(invalid("Parameter `storageClassName` is required"));
     }
+    let what = "Can not restore volume snapshot with a storageClass that does not exist";
+    let found = require_class(call, class, what).await?;
+    let provisioner = annotation("harvesterhci.io/storageProvisioner").unwrap_or_default();
+    if !provisioner.is_empty() && found["provisioner"] != provisioner {
+        let message = "Can not use different provisioner for restoring volume snapshot";
+        return Err(invalid(message));
+    }
     if image.is_some_and(|image| !image.is_empty()) && class != before {
         let message = "Can not use different storageClass for restoring image volume snapshot";
         return Err(invalid(message));
     }
-    require_class(call, class).await?;
     let claim = object::restored(snapshot, name, class, image);
     create_claim(call, target.namespace, &claim).await
 }

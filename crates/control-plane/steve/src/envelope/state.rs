@@ -63,7 +63,7 @@ const CONDITIONS: &[(&str, Meaning)] = &[
 /// Whether a condition is an error, and whether it will pass.
 pub(super) fn judge(condition: &Value) -> (bool, bool) {
     let status = condition["status"].as_str().unwrap_or_default();
-    // A condition that nobody could find out is an error only if it says so.
+    // A condition with an unknown status is an error only if it says so.
     let says_error = condition["reason"] == "Error";
     match (meaning(condition), status) {
         (Some(Meaning::Success), "False") => (has_message(condition), !has_message(condition)),

@@ -65,7 +65,7 @@ impl PasswordHash {
 
     /// The hash that the passwords of unknown users are compared with: as slow, and no password
     /// has this hash.
-    pub(crate) fn nobody() -> Option<Self> {
+    pub(crate) fn placeholder() -> Option<Self> {
         let (memory, passes, lanes) = COST;
         Some(Self { memory, passes, lanes, salt: vec![0; 16], hash: vec![0; LENGTH] })
     }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_guesses_waits_and_nobody_else_does() {
+    fn only_clients_that_guess_passwords_wait() {
         let (here, there): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let now = Instant::now();
         let mut throttle = LoginThrottle::default();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_remembered_clients_is_bounded() {
         let here: IpAddr = [10, 0, 0, 1].into();
         let now = Instant::now();
         let mut throttle = LoginThrottle::default();

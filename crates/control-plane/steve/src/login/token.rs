@@ -52,7 +52,7 @@ pub(crate) fn split(token: &str) -> Option<(&str, &str)> {
     (is_ours && !secret.is_empty()).then_some((name, secret))
 }
 
-/// The user that a bearer token stands for. `find` reads an object of `management.cattle.io` by
+/// The user that a bearer token authenticates. `find` reads an object of `management.cattle.io` by
 /// its resource and name.
 pub fn identify(
     token: &str,

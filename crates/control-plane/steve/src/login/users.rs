@@ -68,6 +68,7 @@ pub struct NewUser<'a> {
     pub name: &'a str,
     pub password: &'a str,
     pub role: UserRole,
+    /// Reported to the user and their clients, which ask for another password; it restricts nothing.
     pub must_change_password: bool,
 }
 
@@ -320,18 +321,19 @@ impl Users {
         }
     }
 
-    /// Creates `admin` in a cluster in which nobody could log in yet. The password is that
+    /// Creates `admin` in a cluster in which no user could log in yet. The password is that
     /// given or a new one, and is returned if it was set now.
     pub async fn bootstrap(&self, given: Option<&str>) -> Result<Option<String>, UserError> {
         if self.setting("first-login").await?.is_some() {
             return Ok(None);
         }
         let password = given.map_or_else(|| token::random_text(20), str::to_owned);
-        // A start that was cut off left a user whose password nobody saw.
+        // A start that was cut off left a user whose password was never shown.
         if self.get("admin").await?.is_some() {
             self.write_password("admin", &password).await?;
         } else {
-            let (role, must_change_password) = (UserRole::Administrator, given.is_none());
+            // A given password is in a command line or in the environment, so it is changed too.
+            let (role, must_change_password) = (UserRole::Administrator, true);
             let new = NewUser { name: "admin", password: &password, role, must_change_password };
             self.create(new).await?;
         }
@@ -380,22 +382,4 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_users_are_names_of_objects() {
-        for (name, good) in [
-            ("admin", true),
-            ("a-1", true),
-            ("", false),
-            ("Admin", false),
-            ("-a", false),
-            ("a/b", false),
-            ("system:admin", false),
-            ("a b", false),
-        ] {
-            assert_eq!(is_name(name), good, "{name:?}");
-        }
-    }
-}
+mod tests;

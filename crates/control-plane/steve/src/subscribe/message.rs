@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_watch_are_told_apart() {
+    fn events_of_a_watch_are_distinguished() {
         let read = |text: &str| read_event(text.as_bytes());
         let object = |name| WatchEvent::Object(name, json!({"a": 1}));
         for (text, expected) in [

@@ -2,7 +2,7 @@
 //!
 //! One task reads the client's messages and the watches, and writes what they bring. It holds
 //! no queue: a client that reads slowly makes the watches wait, and a watch that falls too far
-//! behind is ended by the API server, which the client is told with `resource.error`.
+//! behind is ended by the API server, which the client receives as `resource.error`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::Steve;
 use crate::caller::{Session, WatchLines};
 use crate::envelope::{self, EnvelopeContext};
 use crate::error::SteveError;
+use crate::object_rights::{self, ObjectRights};
 use crate::objects;
-use crate::rights::{self, Rights};
 use crate::type_name;
 
 /// Rancher's clients expect a message at least this often.
@@ -98,7 +98,8 @@ struct SubscriberConnection {
     socket: WebSocketStream<TokioIo<Upgraded>>,
     watches: SelectAll<BoxStream<'static, WatchItem>>,
     subscriptions: BTreeMap<SubscriptionKey, Subscription>,
-    rights: BTreeMap<String, (Instant, Rights)>,
+    /// By type and namespace.
+    rights: BTreeMap<(String, String), (Instant, ObjectRights)>,
     last_number: u64,
 }
 
@@ -264,7 +265,7 @@ impl SubscriberConnection {
         let row = envelope::rows(object).into_iter().next();
         let (Some(kind), Some(row)) = (kind, row) else { return Ok(None) };
         let namespace = row.object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        self.refresh_rights(&namespace).await?;
+        let key_of_rights = self.refresh_rights(&kind, &row.object).await?;
         let session = Session { client: &self.steve.client, caller: &self.subscriber.caller };
         let pods = objects::pods(&session, &kind, &namespace).await;
         let context = EnvelopeContext {
@@ -274,24 +275,29 @@ impl SubscriberConnection {
             prefix: self.subscriber.prefix,
             pods: &pods,
         };
-        let nothing = Rights::default();
-        let rights = self.rights.get(&namespace).map_or(&nothing, |(_, rights)| rights);
+        let Some((_, rights)) = self.rights.get(&key_of_rights) else { return Ok(None) };
         let resource = envelope::wrap(&context, row, rights);
         Ok(Some(key.change(name, &type_name::id(&kind), resource)))
     }
 
-    async fn refresh_rights(&mut self, namespace: &str) -> Result<(), SteveError> {
-        let known = self.rights.get(namespace);
+    /// Asks for the rights on an object unless they are known, and says where they are kept.
+    async fn refresh_rights(
+        &mut self,
+        kind: &CatalogKind,
+        object: &serde_json::Value,
+    ) -> Result<(String, String), SteveError> {
+        let namespace = object_rights::namespace_of(kind, object);
+        let key = (type_name::id(kind), namespace.to_owned());
+        let known = self.rights.get(&key);
         if known.is_some_and(|(since, _)| since.elapsed() < RIGHTS_LIFETIME) {
-            return Ok(());
+            return Ok(key);
         }
         let session = Session { client: &self.steve.client, caller: &self.subscriber.caller };
-        let (path, body) = rights::question(namespace);
-        let rights = Rights::read(&session.post(path, &body).await?);
+        let rights = object_rights::ask(&session, kind, namespace).await?;
         // Of namespaces that are gone nothing is asked any more.
         self.rights.retain(|_, (since, _)| since.elapsed() < RIGHTS_LIFETIME);
-        self.rights.insert(namespace.to_owned(), (Instant::now(), rights));
-        Ok(())
+        self.rights.insert(key.clone(), (Instant::now(), rights));
+        Ok(key)
     }
 }
 

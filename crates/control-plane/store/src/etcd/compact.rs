@@ -50,7 +50,7 @@ pub(super) struct EtcdMaintenance<S: Shape> {
     offset: Offset,
     mirror: Arc<Mirror<S>>,
     retention: Retention,
-    /// The version of the record when it was last looked at. A turn needs it
+    /// The version of the record when it was last read. A turn needs it
     /// unchanged for a whole period, so the history kept is never shorter than one.
     version: Option<i64>,
 }
@@ -104,7 +104,7 @@ impl<S: Shape> EtcdMaintenance<S> {
             return Ok(());
         }
         match self.link.compact(plan.done).await {
-            // Somebody else, perhaps etcd itself, has gone further already.
+            // Another server, perhaps etcd itself, has compacted further already.
             Err(error) if error.is_compacted() => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {

@@ -43,8 +43,8 @@ impl Offset {
 }
 
 /// Raises the revisions of a store in etcd above all that clients may have seen, after members with
-/// newer writes were lost. Nobody may have the store open: its revisions would differ from those of
-/// others.
+/// newer writes were lost. No server may have the store open: its revisions would differ from
+/// those of others.
 pub async fn raise_revisions(config: &EtcdConfig) -> Result<(), OpenError> {
     let link = EtcdLink::connect(config, Arc::default()).await?;
     let offset = established_offset(&link).await?;

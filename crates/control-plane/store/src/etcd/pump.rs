@@ -94,9 +94,7 @@ impl<S: Shape> WatchPump<S> {
             let repaired = match broken {
                 // A version that cannot be read may have been replaced since.
                 WatchEnd::Link(LinkError::Sealed(_)) => {
-                    info!(
-                        "a version is sealed with a key that is not known, looking at the newest"
-                    );
+                    info!("a version is sealed with a key that is not known, reading the newest");
                     self.reload().await.map_err(WatchEnd::Link)
                 }
                 WatchEnd::Compacted => {
@@ -120,7 +118,7 @@ impl<S: Shape> WatchPump<S> {
 
     async fn follow(&mut self) -> Result<std::convert::Infallible, WatchEnd> {
         let last = self.offset.etcd(self.mirror.revision()).unwrap_or_default();
-        // A member may lag behind the one we heard from last, but not the cluster.
+        // A member may lag behind the one that answered last, but not the cluster.
         if self.link.read(self.link.keys.marker()).await?.now < last {
             return Err(LinkError::WentBack.into());
         }

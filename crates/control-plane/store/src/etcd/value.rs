@@ -4,7 +4,7 @@
 //! {value}\n{tag}       tag: 32 hexadecimal digits, new for every write
 //! ```
 //!
-//! The tag tells two writes of the same bytes apart. If the answer to a transaction
+//! The tag distinguishes two writes of the same bytes. If the answer to a transaction
 //! is lost, reading the key back and finding the tag proves that the write was done,
 //! and by whom. It is text at the end so that the usual tools show the value.
 //! Something written by other hands, without a tag, is taken as it is.

@@ -22,7 +22,7 @@ use crate::shape::{Shape, StoredVersion};
 use crate::store::FenceError;
 use crate::write::{Expect, MAX_VALUE, Write, WriteChange, WriteError, Written};
 
-/// How long to look for a write of which the answer was lost.
+/// How long to search for a write of which the answer was lost.
 const READ_BACK: Duration = Duration::from_secs(2);
 
 pub(super) async fn write<S: Shape>(
@@ -75,17 +75,17 @@ fn transaction(link: &EtcdLink, offset: Offset, write: &Write, tag: Tag) -> Txn 
             vec![Compare::mod_revision(key.clone(), CompareOp::Greater, 0)]
         }
     };
-    let look = || TxnOp::get(key.clone(), Some(GetOptions::new().with_keys_only()));
+    let read = || TxnOp::get(key.clone(), Some(GetOptions::new().with_keys_only()));
     let operations = match &write.change {
         WriteChange::Put(value) => {
             let value = link.sealing.seal(&write.table, &write.name, value);
-            vec![TxnOp::put(key.clone(), sealed(&value, tag), None), look()]
+            vec![TxnOp::put(key.clone(), sealed(&value, tag), None), read()]
         }
         WriteChange::Delete => {
             vec![TxnOp::delete(key.clone(), Some(DeleteOptions::new().with_prev_key()))]
         }
     };
-    Txn::new().when(conditions).and_then(operations).or_else([look()])
+    Txn::new().when(conditions).and_then(operations).or_else([read()])
 }
 
 /// A transaction that was carried out.
@@ -101,7 +101,7 @@ impl CommittedWrite {
     }
 }
 
-/// Looks whether a write of which the answer was lost is there. The removal of a key
+/// Checks whether a write of which the answer was lost is there. The removal of a key
 /// leaves no tag to find.
 async fn read_back(
     link: &EtcdLink,

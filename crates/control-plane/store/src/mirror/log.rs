@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_burst_left_goes_when_it_is_no_longer_fresh() {
+    fn events_of_a_burst_are_dropped_when_they_are_old() {
         check(800, 20, 1);
         check(800, 36, 5);
         check(800, 50, 7);

@@ -14,13 +14,13 @@
 //! History is an undo log: the version a write made is in `current` or, once
 //! displaced, in the row of the write that displaced it. So each version is stored
 //! once, a creation costs no second copy, and any prefix of the history can be
-//! deleted without looking at the rest.
+//! deleted without reading the rest.
 //!
 //! `current` is an ordinary table with an index over `(tbl, name)` rather than a
 //! clustered one: values of some kilobytes inside an index B-tree would leave it
 //! hardly any fan-out.
 //!
-//! `application_id` tells our files from others, `user_version` is the version of
+//! `application_id` distinguishes our files from others, `user_version` is the version of
 //! this layout. A transaction is durable when it is committed: the log is synced at
 //! each commit (`synchronous=FULL`).
 

@@ -40,7 +40,7 @@ use crate::write::{Cause, Write, WriteChange, WriteError, Written};
 /// A batch is full at this many writes or bytes; the others wait for the next.
 const BATCH: usize = 512;
 const BATCH_BYTES: usize = 8 << 20;
-/// Rows of history dropped at once while nobody waits.
+/// Rows of history dropped at once while no request waits.
 const IDLE_ROWS: usize = 500;
 
 pub(super) enum WriterRequest<S: Shape> {
@@ -52,7 +52,7 @@ pub(super) enum WriterRequest<S: Shape> {
 
 type WriterReply<S> = oneshot::Sender<Result<Written<S>, WriteError>>;
 
-/// Tells the writer about the time and the end, as long as there is a store.
+/// Sends the writer ticks and the stop request, as long as there is a store.
 pub(super) async fn pace<S: Shape>(
     writer: mpsc::WeakSender<WriterRequest<S>>,
     mut stop: Stop,
@@ -110,8 +110,8 @@ impl<S: Shape> SqliteWriter<S> {
         }
     }
 
-    /// Works until the store is stopped or nobody holds it any more, then closes the
-    /// file before it lets go of the lock.
+    /// Works until the store is stopped or no longer referenced, then closes the
+    /// file before it releases the lock.
     pub(super) fn run(mut self, lock: File) {
         while let Some(request) = self.wait() {
             match request {
@@ -293,7 +293,7 @@ impl<S: Shape> SqliteWriter<S> {
         self.compactor.tick(Instant::now());
         self.mirror.trim();
         if self.health.lock().is_some() {
-            // Nobody may be writing, so look by ourselves whether it works again. A
+            // There may be no writes, so this probes whether it works again. A
             // failure has been reported already.
             let _ = self.probe();
         }

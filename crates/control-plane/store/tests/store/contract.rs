@@ -40,7 +40,7 @@ contract! {
     a_watch_of_the_future_waits,
     a_quiet_watch_still_moves_on,
     a_dropped_wait_loses_no_event,
-    a_slow_watcher_is_told_that_it_lags,
+    a_slow_watcher_gets_an_error_that_it_lags,
     dropped_history_is_refused,
     revisions_and_watches_continue_after_reopening,
     closing_ends_watches_and_refuses_writes,
@@ -398,7 +398,7 @@ async fn futures_poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-async fn a_slow_watcher_is_told_that_it_lags(world: World) {
+async fn a_slow_watcher_gets_an_error_that_it_lags(world: World) {
     let retention = Retention { bytes: 10_000, events: 5, ..Retention::default() };
     let store = world.open_keeping(retention).await;
     let start = set(&store, "things", "a", "0").await;

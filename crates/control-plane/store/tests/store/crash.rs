@@ -117,11 +117,11 @@ impl Book {
 /// the background until it ends.
 fn listen(writer: &mut Child, acks: u64) -> std::thread::JoinHandle<Vec<String>> {
     let mut output = BufReader::new(writer.stdout.take().unwrap());
-    let (mut lines, mut heard) = (Vec::new(), 0);
-    while heard < acks {
+    let (mut lines, mut received) = (Vec::new(), 0);
+    while received < acks {
         let mut line = String::new();
         assert!(output.read_line(&mut line).unwrap() > 0, "the writer ended: {lines:?}");
-        heard += u64::from(line.starts_with("ack "));
+        received += u64::from(line.starts_with("ack "));
         lines.push(line.trim_end().to_owned());
     }
     std::thread::spawn(move || {

@@ -363,9 +363,37 @@ async fn a_backup_of_etcd_is_restored_into_a_file() {
     assert_eq!(contents(&all(&store, "things")), expected);
     assert_eq!(contents(&all(&store, "group.io/others")), ["x=2"]);
     assert!(store.revision() > last);
-    assert!(store.watch("things", last).is_err(), "what clients know is too old");
+    assert!(store.watch("things", last).is_err(), "the revision of clients is too old");
     let current = store.get("things", "ns/1").unwrap().revision;
     store.write(put("things", "ns/1", "x", Expect::At(current))).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_returns_from_etcd_to_its_file() {
+    let world = World::etcd().await;
+    let session = world.open().await;
+    let early = set(&session, "things", "ns/1", "v1").await;
+    set(&session, "things", "ns/2", "v2").await;
+    remove(&session, "things", "ns/2").await;
+    let last = set(&session, "group.io/others", "x", "1").await;
+    session.close().await;
+
+    let store::Engine::Etcd(etcd) = world.config().engine else { panic!() };
+    let file = World::sqlite().await;
+    let path = file.directory.path().join("store.sqlite");
+    assert_eq!(backup_etcd(&etcd, &path).await.unwrap(), 2);
+    let store = file.open().await;
+    assert_eq!(contents(&all(&store, "things")), ["ns/1=v1"]);
+    assert_eq!(contents(&all(&store, "group.io/others")), ["x=1"]);
+    // Objects keep their revisions, and no revision is given again.
+    assert_eq!(store.get("things", "ns/1").unwrap().revision, early);
+    assert!(store.revision() >= last);
+    assert!(store.watch("things", early).is_err(), "there is no history to continue from");
+    let mut watcher = store.watch("things", store.revision()).unwrap();
+    let next = store.write(put("things", "ns/1", "v3", Expect::At(early))).await.unwrap().revision;
+    assert!(next > last);
+    assert_eq!(events(&mut watcher, 1).await, [format!("{next} ns/1 v1>v3")]);
     store.close().await;
 }
 

@@ -1,18 +1,18 @@
 //! A real etcd, started for one test.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::port::ReservedPort;
 use crate::world::until;
 
 pub(crate) struct EtcdServer {
     name: String,
     data: PathBuf,
-    port: u16,
+    port: ReservedPort,
     /// Where it would listen to be out of reach.
-    other_port: u16,
-    peer_port: u16,
+    other_port: ReservedPort,
+    peer_port: ReservedPort,
     /// All members with their peer addresses.
     members: String,
     extra: Vec<String>,
@@ -38,7 +38,7 @@ impl EtcdServer {
 
     fn plan<const COUNT: usize>(directory: &Path, extra: &[String]) -> [Self; COUNT] {
         let mut servers = std::array::from_fn(|number| {
-            let [port, other_port, peer_port] = free_ports();
+            let [port, other_port, peer_port] = [(); 3].map(|()| ReservedPort::new());
             let (name, extra) = (format!("member{number}"), extra.to_vec());
             let (data, members) = (directory.join(&name), String::new());
             Self { name, data, port, other_port, peer_port, members, extra, process: None }
@@ -51,11 +51,11 @@ impl EtcdServer {
 
     pub(crate) fn endpoint(&self) -> String {
         let tls = self.extra.iter().any(|argument| argument.starts_with("--cert-file"));
-        format!("{}://127.0.0.1:{}", if tls { "https" } else { "http" }, self.port)
+        format!("{}://127.0.0.1:{}", if tls { "https" } else { "http" }, self.port.number())
     }
 
     fn peer(&self) -> String {
-        format!("http://127.0.0.1:{}", self.peer_port)
+        format!("http://127.0.0.1:{}", self.peer_port.number())
     }
 
     /// Ends it without warning, as a power cut would.
@@ -79,7 +79,7 @@ impl EtcdServer {
         until("etcd to listen", async || {
             let status = self.process.as_mut().unwrap().try_wait().unwrap();
             assert!(status.is_none(), "etcd ended with {status:?}");
-            tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_ok()
+            tokio::net::TcpStream::connect(("127.0.0.1", self.port.number())).await.is_ok()
         })
         .await;
     }
@@ -108,11 +108,4 @@ impl Drop for EtcdServer {
             self.kill();
         }
     }
-}
-
-/// Ports that were free a moment ago.
-fn free_ports() -> [u16; 3] {
-    [(); 3]
-        .map(|()| TcpListener::bind("127.0.0.1:0").unwrap())
-        .map(|listener| listener.local_addr().unwrap().port())
 }

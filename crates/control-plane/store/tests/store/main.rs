@@ -6,6 +6,8 @@ mod contract;
 mod crash;
 mod etcd;
 mod etcd_server;
+#[path = "../../../../../tests/harness/port.rs"]
+mod port;
 mod proxy;
 mod seal;
 mod sqlite;

@@ -14,10 +14,10 @@ use crate::session::{Session, is_ready};
 const BRIDGE: &str = "sbcluster";
 const PREFIX: &str = "10.197.7";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Worker,
     Management,
 }
@@ -25,23 +25,26 @@ pub(super) enum Role {
 #[derive(Debug)]
 struct Member {
     name: String,
+    number: usize,
+    /// Arguments that it started with, beside those of every node.
+    arguments: Vec<String>,
     server: Child,
     dir: PathBuf,
 }
 
 /// The nodes, and an administrator at the first.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     sheaf: PathBuf,
     members: Vec<Member>,
-    pub(super) session: Session,
+    pub(crate) session: Session,
     bridge: Bridge,
     dir: TempDir,
 }
 
 impl Cluster {
     /// The first node, alone.
-    pub(super) async fn start(sheaf: &Path) -> Result<Self> {
+    pub(crate) async fn start(sheaf: &Path) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         // Machines run as users of their own, who must be able to pass.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
@@ -58,7 +61,7 @@ impl Cluster {
                 break session;
             }
             ensure!(begun.elapsed() < START_TIMEOUT, "the first node did not come up");
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         };
         let members = vec![member];
         let mut cluster = Self { sheaf: sheaf.to_owned(), members, session, bridge, dir };
@@ -67,7 +70,7 @@ impl Cluster {
     }
 
     /// Starts another node with a token, and answers how long it took until it was Ready.
-    pub(super) async fn join(&mut self, name: &str, role: Role) -> Result<Duration> {
+    pub(crate) async fn join(&mut self, name: &str, role: Role) -> Result<Duration> {
         let number = self.members.len() + 1;
         self.bridge.add(number).await?;
         let role = match role {
@@ -88,8 +91,39 @@ impl Cluster {
         Ok(begun.elapsed())
     }
 
+    /// Kills the processes of a node, those of its machines and volumes included, like a power cut.
+    pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
+        let member = self.member(name)?;
+        // The server first, or it starts again what ends.
+        member.server.kill()?;
+        member.server.wait()?;
+        processes_with(&member.dir)?.into_iter().for_each(kill);
+        Ok(())
+    }
+
+    /// Starts a node that was killed, and waits until machines may be placed on it again.
+    pub(crate) async fn restart(&mut self, name: &str) -> Result<()> {
+        let (sheaf, dir) = (self.sheaf.clone(), self.dir.path().to_owned());
+        let member = self.member(name)?;
+        let arguments: Vec<&str> = member.arguments.iter().map(String::as_str).collect();
+        *member = spawn(&sheaf, &dir, name, member.number, &arguments)?;
+        let is_free = |node: &serde_json::Value| {
+            is_ready(node) && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
+        };
+        self.session.until(&format!("/api/v1/nodes/{name}"), is_free).await.map(drop)
+    }
+
+    /// The data directory of a node.
+    pub(crate) fn dir(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn member(&mut self, name: &str) -> Result<&mut Member> {
+        self.members.iter_mut().find(|own| own.name == name).context("there is no such node")
+    }
+
     /// Waits until so many members of etcd vote.
-    pub(super) async fn until_voters(&mut self, count: usize) -> Result<()> {
+    pub(crate) async fn until_voters(&mut self, count: usize) -> Result<()> {
         let (begun, wanted) = (Instant::now(), format!("{count} voters"));
         loop {
             let status = self.ask(&["cluster", "status"]).unwrap_or_else(|error| error.to_string());
@@ -97,7 +131,7 @@ impl Cluster {
                 return Ok(());
             }
             ensure!(begun.elapsed() < START_TIMEOUT * 2, "there are no {wanted}: {status}");
-            tokio::time::sleep(LOOK * 10).await;
+            tokio::time::sleep(POLL_INTERVAL * 10).await;
         }
     }
 
@@ -112,12 +146,12 @@ impl Cluster {
     }
 
     /// An administrator at the first node.
-    pub(super) fn client(&self) -> Result<Client> {
+    pub(crate) fn client(&self) -> Result<Client> {
         admin(&self.members[0].dir)
     }
 
     /// Of all processes of a node, in MB.
-    pub(super) fn memory(&self, name: &str) -> Result<f64> {
+    pub(crate) fn memory(&self, name: &str) -> Result<f64> {
         let Some(member) = self.members.iter().find(|own| own.name == name) else {
             bail!("there is no node {name}")
         };
@@ -125,7 +159,7 @@ impl Cluster {
     }
 
     /// CPU time of the storage processes of all nodes.
-    pub(super) fn storage_cpu(&self) -> Result<Duration> {
+    pub(crate) fn storage_cpu(&self) -> Result<Duration> {
         let dir = self.dir.path().to_string_lossy().into_owned();
         let serves = |arguments: &[String]| {
             arguments.iter().any(|each| each == "storage")
@@ -159,7 +193,8 @@ fn spawn(sheaf: &Path, dir: &Path, name: &str, number: usize, more: &[&str]) -> 
     command.args(["--node-name", name]).args(more).arg("--data-dir").arg(&dir);
     let server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let server = server.context("cannot start a node; is nsenter installed?")?;
-    Ok(Member { name: name.to_owned(), server, dir })
+    let arguments = more.iter().map(|&own| own.to_owned()).collect();
+    Ok(Member { name: name.to_owned(), number, arguments, server, dir })
 }
 
 fn space(number: usize) -> String {

@@ -204,7 +204,7 @@ async fn until(
     tokio::select! {
         biased;
         ended = agents.join_next() => ended.context("there are no agents")???,
-        known = seen.wait_for(|seen| is_it(seen)) => return known.map(drop).context("nobody watches"),
+        known = seen.wait_for(|seen| is_it(seen)) => return known.map(drop).context("no watcher"),
         () = limit => {}
     }
     let Seen { placed, running } = *seen.borrow();

@@ -5,16 +5,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use serde_json::json;
+use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::qmp::{Qmp, connect};
 
 /// The command line of one of Sheaf's machines, to be used again.
 #[derive(Debug, Clone)]
@@ -102,8 +99,7 @@ impl Drop for BareSetup {
 #[derive(Debug)]
 pub(super) struct Bare {
     child: Child,
-    answers: Lines<BufReader<OwnedReadHalf>>,
-    commands: OwnedWriteHalf,
+    qmp: Qmp,
 }
 
 impl Bare {
@@ -118,19 +114,15 @@ impl Bare {
             .kill_on_drop(true)
             .spawn()
             .context("cannot start QEMU")?;
-        let stream = connect(&place.folder.join("qmp"), &mut child).await?;
-        let (reading, commands) = stream.into_split();
-        let mut bare = Self { child, answers: BufReader::new(reading).lines(), commands };
-        bare.answer(|said| said.get("QMP").is_some()).await?;
-        bare.command("qmp_capabilities").await?;
-        bare.command("cont").await?;
-        let state = bare.command("query-status").await?;
-        ensure!(state["return"]["status"] == "running", "the guest does not run: {state}");
-        Ok(bare)
+        let mut qmp = Qmp::open(&place.folder.join("qmp"), &mut child).await?;
+        qmp.execute("cont").await?;
+        let state = qmp.execute("query-status").await?;
+        ensure!(state["status"] == "running", "the guest does not run: {state}");
+        Ok(Self { child, qmp })
     }
 
     /// Waits until the guest has said something on its serial port.
-    pub(super) async fn heard(&mut self, place: &BareSetup) -> Result<()> {
+    pub(super) async fn wait_for_output(&mut self, place: &BareSetup) -> Result<()> {
         let mut serial = connect(&place.folder.join("serial0"), &mut self.child).await?;
         let mut byte = [0];
         serial.read_exact(&mut byte).await?;
@@ -139,44 +131,10 @@ impl Bare {
 
     /// Presses the power button and returns when the process is gone.
     pub(super) async fn stop(mut self) -> Result<()> {
-        self.command("system_powerdown").await?;
-        self.answer(|said| said["event"] == "SHUTDOWN").await?;
-        self.commands.write_all(&line("quit")).await?;
+        self.qmp.send("system_powerdown", json!({})).await?;
+        self.qmp.event("SHUTDOWN").await?;
+        self.qmp.send("quit", json!({})).await?;
         self.child.wait().await?;
         Ok(())
-    }
-
-    async fn command(&mut self, name: &str) -> Result<Value> {
-        self.commands.write_all(&line(name)).await?;
-        let answer = self.answer(|said| said.get("event").is_none()).await?;
-        ensure!(answer.get("error").is_none(), "{name}: {answer}");
-        Ok(answer)
-    }
-
-    async fn answer(&mut self, is_it: impl Fn(&Value) -> bool) -> Result<Value> {
-        loop {
-            let next = tokio::time::timeout(START_TIMEOUT, self.answers.next_line()).await;
-            let text = next.context("QEMU is silent")??.context("QEMU has hung up")?;
-            let said = serde_json::from_str(&text)?;
-            if is_it(&said) {
-                return Ok(said);
-            }
-        }
-    }
-}
-
-fn line(command: &str) -> Vec<u8> {
-    format!("{}\n", json!({"execute": command})).into_bytes()
-}
-
-async fn connect(socket: &Path, child: &mut Child) -> Result<UnixStream> {
-    let begun = Instant::now();
-    loop {
-        if let Ok(stream) = UnixStream::connect(socket).await {
-            return Ok(stream);
-        }
-        ensure!(child.try_wait()?.is_none(), "QEMU ended at once");
-        ensure!(begun.elapsed() < START_TIMEOUT, "{} does not appear", socket.display());
-        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

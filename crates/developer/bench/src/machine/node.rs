@@ -156,7 +156,7 @@ impl MachineNode {
     }
 
     /// Waits until this many guests have said something.
-    pub(super) async fn heard(&self, count: usize) -> Result<()> {
+    pub(super) async fn wait_for_output(&self, count: usize) -> Result<()> {
         let begun = Instant::now();
         loop {
             let folders = std::fs::read_dir(self.machines())?.flatten();

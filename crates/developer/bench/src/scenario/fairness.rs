@@ -53,7 +53,7 @@ pub(super) async fn notice<R: NumberedRequest>(
     let (begun, served) = (Instant::now(), flood.served());
     let mut busy = samples(quiet, path).await?;
     let beside = flood.rate(begun, served);
-    // The server remembers for a second that somebody else was there.
+    // The server remembers for a second that another user was active.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let (begun, served) = (Instant::now(), flood.served());
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -71,7 +71,7 @@ pub(super) async fn notice<R: NumberedRequest>(
     Ok(())
 }
 
-/// Somebody with a certificate and the right to edit.
+/// A user with a certificate and the right to edit.
 pub(super) async fn user(server: &Server, sheaf: &Path, data: &Path, name: &str) -> Result<Client> {
     let output = Command::new(sheaf)
         .args(["kubeconfig", "--user", name, "--data-dir"])

@@ -37,7 +37,7 @@ pub(crate) async fn run(
     subscribers(server, figures).await?;
     let quiet = fairness::user(server, sheaf, data, "quiet").await?;
     server.client.connect().await?.send(Method::POST, MAPS, map("fair", 0)).await?;
-    // Each of another user: wrong passwords of one user are refused without looking at them.
+    // Each of another user: wrong passwords of one user are refused without being checked.
     let login = |number| {
         let body = json!({"username": format!("user-{number}"), "password": "wrong"});
         (LOGIN.to_owned(), Bytes::from(body.to_string()))
@@ -80,7 +80,7 @@ async fn lists(server: &Server, figures: &mut Figures) -> Result<()> {
     for number in 0..MACHINES {
         connection.expect(Method::POST, MACHINE_PATH, machine(number)).await?;
     }
-    // The controllers have looked at all of them.
+    // The controllers have reconciled all of them.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let plain = cost(server, MACHINE_PATH, "items").await?;
     let envelope =

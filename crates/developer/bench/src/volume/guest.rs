@@ -173,7 +173,7 @@ impl Guest {
         Ok(self.memory.store(self.available, GuestAddress(AVAILABLE + 2), Ordering::SeqCst)?)
     }
 
-    /// Kicks the device for what was submitted, unless it looks by itself.
+    /// Kicks the device for what was submitted, unless it polls by itself.
     fn announce(&mut self) -> Result<()> {
         fence(Ordering::SeqCst);
         let after: u16 = self.memory.load(GuestAddress(KICK_AFTER), Ordering::SeqCst)?;

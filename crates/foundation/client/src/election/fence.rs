@@ -71,7 +71,7 @@ mod tests {
         assert!(!send(Method::POST).await, "no term has begun");
         fence.extend(Instant::now() + Duration::from_secs(10));
         assert!(send(Method::POST).await && send(Method::PATCH).await);
-        // The process was stopped, and nothing has told it yet.
+        // The process was suspended, and does not know yet.
         tokio::time::advance(Duration::from_secs(11)).await;
         assert!(!send(Method::DELETE).await && send(Method::GET).await);
         fence.extend(Instant::now() + Duration::from_secs(10));

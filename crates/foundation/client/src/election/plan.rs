@@ -64,7 +64,7 @@ pub(super) fn apply(
     spec.renew_time = Some(now);
 }
 
-/// Empties the holder and shortens the lease, so that nobody waits for it.
+/// Empties the holder and shortens the lease, so that no candidate waits for it.
 pub(super) fn release(spec: &mut LeaseSpec, now: MicroTime) {
     spec.holder_identity = Some(String::new());
     spec.lease_duration_seconds = Some(1);

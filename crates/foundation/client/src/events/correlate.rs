@@ -109,7 +109,7 @@ impl Correlator {
         if self.spends(subject, now) { decision } else { Decision::Drop }
     }
 
-    /// Whether there are so many different messages of this sort that they are told as one.
+    /// Whether there are so many different messages of this sort that they are reported as one.
     fn is_combined(&mut self, key: &SimilarKey, message: &str, now: Timestamp) -> bool {
         if self.similar.get(key).is_none_or(|known| seconds(known.last, now) > SIMILAR_WINDOW) {
             let similar = Similar { messages: HashSet::new(), last: now };
@@ -266,7 +266,7 @@ mod tests {
         assert!(
             matches!(observe(0, 3), Decision::Update(series) if series.message == "try 0 failed")
         );
-        // After a quiet time messages are told one by one again.
+        // After a quiet time messages are reported one by one again.
         let later = 4 + SIMILAR_WINDOW;
         assert!(
             matches!(observe(50, later), Decision::Create(series) if series.message == "try 50 failed")

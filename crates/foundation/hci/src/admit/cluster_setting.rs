@@ -1,5 +1,7 @@
 //! Harvester's settings take only values they understand.
 
+mod network;
+
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -30,6 +32,7 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
             .map_err(|error| Refusal::invalid(field, error))?;
     }
     validate_proxy(write, text(object, "/value"))?;
+    network::validate(write, text(object, "/value"))?;
     validate_backup_target(write, text(object, "/value"))
 }
 

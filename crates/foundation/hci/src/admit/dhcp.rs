@@ -121,7 +121,7 @@ fn outside_of_services(write: &Write<'_>, cidr: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Options that machines are told must be sendable.
+/// Options that are sent to machines must be sendable.
 fn options(config: &Ipv4Config) -> Result<(), (&'static str, String)> {
     let is_name = |name: &str| {
         let is_label = |label: &str| {

@@ -29,7 +29,28 @@ fn templates() -> Vec<(&'static str, &'static str, Value)> {
             "securityParameters": {"cryptoOperation": "encrypt", "sourceImageName": "i",
                 "sourceImageNamespace": "default"}}}),
         ),
+        (
+            "policy.networking.k8s.io",
+            "clusternetworkpolicies",
+            json!({"metadata": {"name": "p"}, "spec": {"tier": "Admin", "priority": 1,
+            "subject": {"namespaces": {"matchLabels": {"a": "b"}}},
+            "ingress": [{"action": "Deny", "from": [{"pods": {"podSelector": {"matchExpressions": [
+                {"key": "a", "operator": "In", "values": ["b"]}]}}}]}],
+            "egress": [{"action": "Accept", "to": [{"networks": ["10.0.0.0/8"]}]}]}}),
+        ),
         (harvester, "keypairs", json!({"metadata": meta("k"), "spec": {"publicKey": "ssh-rsa A"}})),
+        (
+            "",
+            "nodes",
+            json!({"metadata": {"name": "n", "labels": {"cpumanager": "true"}, "annotations":
+            {"harvesterhci.io/cpu-manager-update-status": "{\"policy\":\"none\"}"}},
+            "spec": {"unschedulable": true, "taints": [{"key": "a", "effect": "NoExecute"}]}}),
+        ),
+        (
+            harvester,
+            "volumeremoterestores",
+            json!({"metadata": meta("r"), "spec": {"type": "lh", "from": "default/b"}}),
+        ),
         (
             harvester,
             "settings",

@@ -9,6 +9,9 @@ use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, split_id, text}
 
 const DISPLAY_NAME: &str = "harvesterhci.io/imageDisplayName";
 const CLASS: &str = "harvesterhci.io/storageClassName";
+const CLASS_POINTER: &str = "/metadata/annotations/harvesterhci.io~1storageClassName";
+const TARGET_POINTER: &str = "/spec/targetStorageClassName";
+const TARGET_FIELD: &str = "spec.targetStorageClassName";
 
 /// Parameters of the image's own storage class unless the requested class sets them.
 const PARAMETERS: [(&str, &str); 3] =
@@ -43,6 +46,7 @@ pub(super) fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refu
     if write.old.is_some() {
         return Ok(());
     }
+    validate_class_names(object)?;
     let class = wished_class(write, object)?;
     if object["spec"]["storageClassParameters"].as_object().is_none_or(Map::is_empty) {
         object["spec"]["storageClassParameters"] = parameters(&class);
@@ -56,15 +60,24 @@ pub(super) fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refu
     Ok(())
 }
 
+/// The annotation and the field name the same class, if both name one.
+fn validate_class_names(object: &Value) -> AdmissionResult {
+    let (field, annotation) = (text(object, CLASS_POINTER), text(object, TARGET_POINTER));
+    if field.is_empty() || annotation.is_empty() || field == annotation {
+        return Ok(());
+    }
+    let message = "storageClassName should keep the consistency";
+    Err(Refusal::invalid(TARGET_FIELD, message))
+}
+
 /// The class that the image's data and volumes should be like: as asked for, or the default.
 fn wished_class(write: &Write<'_>, object: &Value) -> Result<Value, Refusal> {
-    let pointer = "/metadata/annotations/harvesterhci.io~1storageClassName";
-    let asked = [text(object, "/spec/targetStorageClassName"), text(object, pointer)];
+    let asked = [text(object, TARGET_POINTER), text(object, CLASS_POINTER)];
     if let Some(name) = asked.into_iter().find(|name| !name.is_empty()) {
         return write.objects.get(STORAGE, "storageclasses", "", name).ok_or_else(|| {
             Refusal::new(
                 500,
-                "spec.targetStorageClassName",
+                TARGET_FIELD,
                 format!("storageclasses.storage.k8s.io \"{name}\" not found"),
             )
         });
@@ -208,8 +221,17 @@ fn validate_change(write: &Write<'_>, object: &Value, old: &Value) -> AdmissionR
     if object["spec"]["storageClassParameters"] != old["spec"]["storageClassParameters"] {
         return Err(Refusal::invalid(
             "spec.storageClassParameters",
-            "storageClassParameters cannot be modified",
+            "storageClassParameters of the VM Image cannot be modified",
         ));
+    }
+    for (pointer, field) in [
+        (CLASS_POINTER, "metadata.annotations[harvesterhci.io/storageClassName]"),
+        (TARGET_POINTER, TARGET_FIELD),
+    ] {
+        let before = text(old, pointer);
+        if !before.is_empty() && before != text(object, pointer) {
+            return Err(Refusal::invalid(field, "storageClassName cannot be modified"));
+        }
     }
     Ok(())
 }
@@ -220,24 +242,37 @@ fn validate_deletion(write: &Write<'_>, old: &Value) -> AdmissionResult {
         return Ok(());
     }
     let id = format!("{}/{}", write.namespace, write.name);
+    let shown = format!("{}/{}", write.namespace, text(old, "/spec/displayName"));
+    let refuse = |user: String| {
+        let message = format!("Cannot delete image {shown}: being used by {user}");
+        Err(Refusal::invalid("", message))
+    };
     let claims = write.objects.list("", "persistentvolumeclaims", "");
     if let Some(claim) = claims.iter().find(|claim| claim["spec"]["storageClassName"] == class) {
-        let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
-        return Err(Refusal::invalid(
-            "",
-            format!("Cannot delete image {id}: being used by volume {namespace}/{name}"),
-        ));
+        return refuse(format!("volume {}", id_of(claim)));
     }
     let versions = write.objects.list(HARVESTER, "virtualmachinetemplateversions", "");
     if let Some(version) = versions.iter().find(|version| uses(version, &id)) {
-        let (namespace, name) =
-            (text(version, "/metadata/namespace"), text(version, "/metadata/name"));
-        return Err(Refusal::invalid(
-            "",
-            format!("Cannot delete image {id}: being used by VMTemplateVersion {namespace}/{name}"),
-        ));
+        return refuse(format!("VMTemplateVersion {}", id_of(version)));
     }
-    Ok(())
+    let backups = write.objects.list(HARVESTER, "virtualmachinebackups", "");
+    let backups: Vec<String> = backups
+        .iter()
+        .filter(|backup| {
+            let volumes = backup["status"]["volumeBackups"].as_array().into_iter().flatten();
+            let claims = volumes.map(|volume| &volume["persistentVolumeClaim"]);
+            claims.into_iter().any(|claim| claim["spec"]["storageClassName"] == class)
+        })
+        .map(id_of)
+        .collect();
+    match backups.is_empty() {
+        true => Ok(()),
+        false => refuse(format!("VMBackups {}", backups.join(","))),
+    }
+}
+
+fn id_of(object: &Value) -> String {
+    format!("{}/{}", text(object, "/metadata/namespace"), text(object, "/metadata/name"))
 }
 
 /// A template's version names images itself and in the claims that it makes.

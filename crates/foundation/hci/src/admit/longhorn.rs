@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AdmissionResult, Refusal, Write, text};
+use super::{AdmissionResult, LONGHORN, Refusal, Write, text};
+use crate::longhorn::NAMESPACE;
 use crate::longhorn::node::Node;
 use crate::setting;
 
@@ -34,13 +35,27 @@ pub(super) fn validate_setting(write: &Write<'_>) -> AdmissionResult {
     }
 }
 
-/// Sets the defaults of a volume.
-pub(super) fn complete_volume(object: &mut Value) {
+const REPLICA_COUNT: &str = "default-replica-count";
+const DATA_LOCALITY: &str = "default-data-locality";
+
+/// Sets the defaults of a volume: those of the settings, and Longhorn's.
+pub(super) fn complete_volume(write: &Write<'_>, object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let is_unset = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => true,
+        Some(value) => value == 0 || value == "",
+    };
+    if is_unset(spec.get("numberOfReplicas")) {
+        let engine = spec.get("dataEngine").and_then(Value::as_str).unwrap_or("v1");
+        let count = setting::for_engine(&setting_value(write, REPLICA_COUNT), engine);
+        let count = count.and_then(|count| count.parse::<i64>().ok()).unwrap_or(3);
+        spec.insert("numberOfReplicas".to_owned(), json!(count));
+    }
+    if is_unset(spec.get("dataLocality")) {
+        spec.insert("dataLocality".to_owned(), json!(setting_value(write, DATA_LOCALITY)));
+    }
     for (field, value) in [
-        ("numberOfReplicas", json!(3)),
         ("frontend", json!("blockdev")),
-        ("dataLocality", json!("disabled")),
         ("staleReplicaTimeout", json!(2880)),
         ("accessMode", json!("rwo")),
         ("dataEngine", json!("v1")),
@@ -61,6 +76,11 @@ pub(super) fn complete_volume(object: &mut Value) {
         const STEP: u64 = 2 << 20;
         spec.insert("size".to_owned(), json!(size.next_multiple_of(STEP).to_string()));
     }
+}
+
+fn setting_value(write: &Write<'_>, name: &str) -> String {
+    let found = write.objects.get(LONGHORN, "settings", NAMESPACE, name);
+    setting::value(name, found.as_ref().map(|own| text(own, "/value"))).to_owned()
 }
 
 pub(super) fn validate_volume(write: &Write<'_>) -> AdmissionResult {

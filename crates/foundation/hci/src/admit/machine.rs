@@ -3,8 +3,13 @@
 
 use serde_json::Value;
 
-use super::{AdmissionResult, Refusal, Write, machine_devices, reference, text};
-use crate::claim_template::{claim_templates, requested};
+use super::{
+    AdmissionResult, Refusal, Write, claim, machine_devices, machine_migration, machine_quota,
+    reference, text,
+};
+use crate::claim_template::{ClaimTemplate, claim_templates, requested};
+
+const ANNOTATIONS: &str = "metadata.annotations";
 
 pub(super) const RESERVED_MEMORY: &str = "/metadata/annotations/harvesterhci.io~1reservedMemory";
 
@@ -16,7 +21,7 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     if !object["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
-    let complain = |complaint: String| Refusal::invalid("metadata.annotations", complaint);
+    let complain = |complaint: String| Refusal::invalid(ANNOTATIONS, complaint);
     let wanted = claim_templates(&object["metadata"]).map_err(complain)?;
     let strategy = text(object, "/metadata/labels/harvesterhci.io~1maintain-mode-strategy");
     if !strategy.is_empty() && !STRATEGIES.contains(&strategy) {
@@ -26,30 +31,49 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
         ));
     }
     let had = write.old.and_then(|old| claim_templates(&old["metadata"]).ok()).unwrap_or_default();
-    for template in &wanted {
-        let before = had.iter().find(|old| old.name == template.name);
-        let Some(before) = before.and_then(|old| requested(&old.claim)) else { continue };
-        if requested(&template.claim).is_some_and(|now| now < before) {
-            return Err(complain(format!(
-                "{} PVC requests storage can't be less than previous value",
-                template.name
-            )));
-        }
-    }
+    validate_sizes(write, &had, &wanted)?;
     let is_known = write.old.is_some_and(|old| {
         old["spec"]["dataVolumeTemplates"] == object["spec"]["dataVolumeTemplates"] && had == wanted
     });
     if !is_known {
-        reference::authorize_machine(write, &object["metadata"], &object["spec"])?;
+        reference::authorize_machine(write, &object["metadata"], &object["spec"], |_| true)?;
     }
     machine_devices::validate_classes(&had, &wanted)?;
+    machine_quota::validate(write, object)?;
     if !is_harvesters(object) {
         return Ok(());
     }
-    machine_devices::validate_image(write, &wanted)?;
+    machine_devices::validate_image(write, &had, &wanted)?;
+    machine_migration::validate(write, object, &wanted)?;
     machine_devices::validate_stop(write, object)?;
     validate_sharing(write, object)?;
     machine_devices::validate(write, object)
+}
+
+/// Claims only grow, and under a guest only where their driver can.
+fn validate_sizes(
+    write: &Write<'_>,
+    had: &[ClaimTemplate],
+    wanted: &[ClaimTemplate],
+) -> AdmissionResult {
+    for template in wanted {
+        let before = had.iter().find(|old| old.name == template.name);
+        let before = before.and_then(|old| requested(&old.claim));
+        let (Some(before), Some(now)) = (before, requested(&template.claim)) else { continue };
+        if now < before {
+            let name = &template.name;
+            let message = format!("{name} PVC requests storage can't be less than previous value");
+            return Err(Refusal::invalid(ANNOTATIONS, message));
+        }
+        let plural = "persistentvolumeclaims";
+        if now > before
+            && !write.trusted
+            && let Some(claim) = write.objects.get("", plural, write.namespace, &template.name)
+        {
+            claim::validate_expansion(write, &claim)?;
+        }
+    }
+    Ok(())
 }
 
 /// A disk of a Harvester machine belongs to that machine alone unless it can be shared. KubeVirt

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use types::Quantity;
 
+use super::claim::validate_class;
 use super::machine::{RESERVED_MEMORY, claims};
 use super::{AdmissionResult, DRIVER, HARVESTER, Refusal, STORAGE, Write, text};
 use crate::claim_template::ClaimTemplate;
@@ -15,7 +16,7 @@ const GOLDEN: &str = "/metadata/annotations/harvesterhci.io~1goldenImage";
 pub(super) fn validate(write: &Write<'_>, machine: &Value) -> AdmissionResult {
     validate_golden_images(write, machine)?;
     for disk in disks(machine) {
-        validate_cdrom(disk)?;
+        validate_cdrom(machine, disk)?;
     }
     let unchanged = |part: &str| {
         let pointer = format!("/spec/template/spec/{part}");
@@ -50,14 +51,26 @@ fn validate_golden_images(write: &Write<'_>, machine: &Value) -> AdmissionResult
     Ok(())
 }
 
-/// A disc drive can be filled and emptied only on a bus that has drives.
-fn validate_cdrom(disk: &Value) -> AdmissionResult {
-    let bus = text(disk, "/cdrom/bus").to_lowercase();
-    if !disk["cdrom"].is_object() || matches!(&*bus, "" | "sata" | "scsi" | "usb") {
+/// A disc drive can be filled and emptied only on a bus that has drives, and while the guest runs
+/// only on a SATA bus.
+fn validate_cdrom(machine: &Value, disk: &Value) -> AdmissionResult {
+    if !disk["cdrom"].is_object() {
         return Ok(());
     }
-    let message = format!("cdrom disk {} has unsupported bus {bus}", text(disk, "/name"));
-    Err(Refusal::invalid(DISKS, message))
+    let bus = text(disk, "/cdrom/bus").to_lowercase();
+    let volumes = machine.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
+    let volume = volumes.into_iter().flatten().find(|own| own["name"] == disk["name"]);
+    let refuse = |message: String| Err(Refusal::invalid(DISKS, message));
+    match volume {
+        None if bus != "sata" => {
+            refuse("empty cd-rom device should connect via SATA bus".to_owned())
+        }
+        Some(own) if own["persistentVolumeClaim"]["hotpluggable"] == true && bus != "sata" => {
+            refuse("hotpluggable cd-rom volume should connect via SATA bus".to_owned())
+        }
+        _ if matches!(&*bus, "" | "sata" | "scsi" | "usb") => Ok(()),
+        _ => refuse(format!("cdrom disk {} has unsupported bus {bus}", text(disk, "/name"))),
+    }
 }
 
 fn validate_shareable_disks(write: &Write<'_>, machine: &Value) -> AdmissionResult {
@@ -242,11 +255,18 @@ pub(super) fn validate_classes(had: &[ClaimTemplate], wanted: &[ClaimTemplate]) 
     Err(Refusal::invalid(ANNOTATIONS, message))
 }
 
-/// A disk of an image is made by the class of that image.
-pub(super) fn validate_image(write: &Write<'_>, wanted: &[ClaimTemplate]) -> AdmissionResult {
+/// A disk has a class that exists, and a disk of an image the class of that image.
+pub(super) fn validate_image(
+    write: &Write<'_>,
+    had: &[ClaimTemplate],
+    wanted: &[ClaimTemplate],
+) -> AdmissionResult {
     for own in wanted {
         let said = text(&own.claim, "/metadata/annotations/harvesterhci.io~1imageId");
         let class = text(&own.claim, "/spec/storageClassName");
+        if !had.contains(own) {
+            validate_class(write, ANNOTATIONS, class)?;
+        }
         if said.is_empty() || class.is_empty() {
             continue;
         }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{AdmissionResult, HARVESTER, LONGHORN, Refusal, Write, snapshot_quota, text};
 use crate::addon::DEFAULT_ADDONS;
+use crate::claim_template::claim_templates;
 use crate::snapshot_usage::QUOTA_NAME;
 use crate::upgrade::{self, CheckedObjects, INTENT, SKIP_CHECKS, UpgradeIntent, check_version};
 
@@ -156,11 +157,7 @@ fn validate_new_upgrade(write: &Write<'_>, object: &Value) -> AdmissionResult {
         return refuse(finding.to_string());
     }
     let all = write.objects.list(HARVESTER, "upgrades", write.namespace);
-    let unfinished = all.iter().find(|other| {
-        let conditions = other.pointer("/status/conditions").and_then(Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
-        !conditions.any(|own| own["type"] == "Completed" && own["status"] != "Unknown")
-    });
+    let unfinished = all.iter().find(|other| !upgrade::has_ended(other));
     match unfinished {
         None if is_unchecked(object) => Ok(()),
         None => check_cluster(write),
@@ -192,6 +189,12 @@ pub(super) fn validate_upgrade_log(write: &Write<'_>) -> AdmissionResult {
     match (write.object, write.old) {
         (Some(_), None) if !write.trusted => {
             refuse("upgradelog can only be created by the harvester controller")
+        }
+        (Some(object), None) if text(object, "/spec/upgradeName").is_empty() => {
+            refuse("upgradeName field is not specified")
+        }
+        (Some(_), None) if write.namespace != SYSTEM => {
+            refuse("UpgradeLog must be created in namespace harvester-system")
         }
         (Some(object), Some(old))
             if text(object, "/spec/upgradeName") != text(old, "/spec/upgradeName") =>
@@ -314,7 +317,34 @@ pub(super) fn validate_data_volume(write: &Write<'_>) -> AdmissionResult {
             return Err(Refusal::invalid("", message));
         }
     }
-    Ok(())
+    let machines = write.objects.list("kubevirt.io", "virtualmachines", write.namespace);
+    let has = |machine: &&Value| {
+        let templates = claim_templates(&machine["metadata"]).unwrap_or_default();
+        templates.iter().any(|template| template.name == write.name)
+    };
+    let Some(machine) = machines.iter().find(has) else { return Ok(()) };
+    let message =
+        format!("can not delete DataVolume {own} which is attached to VM {}", id(machine));
+    Err(Refusal::invalid("", message))
+}
+
+/// The repository of an upgrade stays until it has ended. Upstream answers 500.
+pub(super) fn validate_deployment(write: &Write<'_>) -> AdmissionResult {
+    let (None, Some(old), false) = (write.object, write.old, write.trusted) else { return Ok(()) };
+    let labels = &old["metadata"]["labels"];
+    let name = labels["harvesterhci.io/upgrade"].as_str().unwrap_or_default();
+    if labels["harvesterhci.io/upgradeComponent"] != "repo" {
+        return Ok(());
+    }
+    let found = write.objects.get(HARVESTER, "upgrades", write.namespace, name);
+    if found.is_none_or(|own| upgrade::has_ended(&own)) {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot delete deployment {}/{}: upgrade {name} is still in progress (component: repo)",
+        write.namespace, write.name
+    );
+    Err(Refusal::invalid("", message))
 }
 
 #[cfg(test)]

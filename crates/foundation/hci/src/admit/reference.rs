@@ -3,11 +3,15 @@
 
 use serde_json::Value;
 
+use super::claim::KEPT;
 use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, split_id, text};
-use crate::claim_template::claim_templates;
+use crate::claim_template::{claim_templates, is_internal_key};
 
 /// The image that a storage class makes volumes of, `NAMESPACE/NAME`.
 const IMAGE_ID: &str = "/metadata/annotations/harvesterhci.io~1imageId";
+
+/// The beginning of the name of an image's storage class; the uid of the image follows.
+const IMAGE_CLASS: &str = "lh-";
 
 /// An object that another one names.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +62,38 @@ pub(super) fn authorize_class(
     if write.trusted || class.is_empty() {
         return Ok(());
     }
-    let class = write.objects.get(STORAGE, "storageclasses", "", class).unwrap_or_default();
-    authorize_id(write, field, "virtualmachineimages", text(&class, IMAGE_ID))
+    match write.objects.get(STORAGE, "storageclasses", "", class) {
+        Some(class) => authorize_id(write, field, "virtualmachineimages", text(&class, IMAGE_ID)),
+        None => authorize_future_class(write, field, class),
+    }
+}
+
+/// A class that does not exist yet may become that of an image, whose controller names it after the
+/// uid of the image. Other names are the administrator's to give.
+fn authorize_future_class(write: &Write<'_>, field: &'static str, class: &str) -> AdmissionResult {
+    let Some(uid) = class.strip_prefix(IMAGE_CLASS) else { return Ok(()) };
+    // A machine whose image was deleted can still be changed, stopped for instance.
+    if write.old.is_some_and(|old| has_text(old, class)) {
+        return Ok(());
+    }
+    let images = write.objects.list(HARVESTER, "virtualmachineimages", "");
+    let Some(image) = images.iter().find(|image| text(image, "/metadata/uid") == uid) else {
+        let message = format!("storage class {class:?} does not exist: there is no such image");
+        return Err(Refusal::invalid(field, message));
+    };
+    let (namespace, name) = (text(image, "/metadata/namespace"), text(image, "/metadata/name"));
+    let resource = "virtualmachineimages";
+    Reference { field, group: HARVESTER, resource, namespace, name }.authorize(write)
+}
+
+/// Whether a text is one of the values of an object.
+fn has_text(object: &Value, wanted: &str) -> bool {
+    match object {
+        Value::String(own) => own.contains(wanted),
+        Value::Array(all) => all.iter().any(|own| has_text(own, wanted)),
+        Value::Object(map) => map.values().any(|own| has_text(own, wanted)),
+        _ => false,
+    }
 }
 
 /// Secrets that the parameters of a class name, except those that `given`, the parameters of a
@@ -107,7 +141,7 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
         }
         "virtualmachinepools" => {
             let template = &spec["virtualMachineTemplate"];
-            authorize_machine(write, &template["metadata"], &template["spec"])
+            authorize_machine(write, &template["metadata"], &template["spec"], |_| true)
         }
         "virtualmachinesnapshotcontents" => {
             for backup in spec["volumeBackups"].as_array().into_iter().flatten() {
@@ -115,27 +149,56 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
                 authorize_claim(write, "spec.volumeBackups", claim)?;
             }
             let machine = &spec["source"]["virtualMachine"];
-            authorize_machine(write, &machine["metadata"], &machine["spec"])
+            authorize_machine(write, &machine["metadata"], &machine["spec"], |_| true)
         }
         _ => Ok(()),
     }
 }
 
-/// The classes of a machine's disks.
+/// The classes of a machine's disks, as far as they are created.
 pub(super) fn authorize_machine(
     write: &Write<'_>,
     metadata: &Value,
     spec: &Value,
+    is_created: impl Fn(&str) -> bool,
 ) -> AdmissionResult {
     let templates = spec["dataVolumeTemplates"].as_array();
-    for template in templates.into_iter().flatten() {
+    let is_new = |template: &&Value| is_created(text(template, "/metadata/name"));
+    for template in templates.into_iter().flatten().filter(is_new) {
         authorize_data_volume(write, "spec.dataVolumeTemplates", template)?;
     }
-    for template in claim_templates(metadata).unwrap_or_default() {
+    let templates = claim_templates(metadata).unwrap_or_default();
+    for template in templates.iter().filter(|template| is_created(&template.name)) {
         let field = "metadata.annotations[harvesterhci.io/volumeClaimTemplates]";
         authorize_claim(write, field, &template.claim)?;
+        check_template(write, field, &template.claim)?;
     }
     Ok(())
+}
+
+/// A controller creates the claim of a template: what its author may not create is refused here.
+fn check_template(write: &Write<'_>, field: &'static str, claim: &Value) -> AdmissionResult {
+    let is_known = |text: &str| write.old.is_some_and(|old| has_text(old, text));
+    let class = text(claim, "/spec/storageClassName");
+    if write.trusted {
+        return Ok(());
+    }
+    if KEPT.contains(&class) && !is_known(class) {
+        let message = format!("can not create volume with the reserved storage class {class}");
+        return Err(Refusal::invalid(field, message));
+    }
+    let annotations = claim["metadata"]["annotations"].as_object();
+    let mut keys = annotations.into_iter().flatten().map(|(key, _)| key);
+    match keys.find(|key| is_internal_key(key) && !is_known(key)) {
+        None => Ok(()),
+        Some(key) => {
+            let message = format!(
+                "{field}: annotation {key} of a claim may only be set by the controllers of the \
+                 cluster"
+            );
+            Err(Refusal::new(403, field, message))
+        }
+    }
 }
 
 /// The class of a claim, and the image that it names: a claim with the class that images had in
@@ -162,182 +225,4 @@ pub(super) fn authorize_data_volume(
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::admit::tests::Tenant;
-    use crate::admit::validate;
-    use crd::lookup::Objects;
-
-    /// An image of namespace `victim` with its class, and objects beside it.
-    struct Cluster;
-
-    impl Objects for Cluster {
-        fn get(&self, _: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-            Some(match (plural, namespace, name) {
-                ("storageclasses", "", "lh-1") => json!({
-                    "metadata": {"annotations": {"harvesterhci.io/imageId": "victim/debian"}},
-                }),
-                ("keypairs", "victim", "k") => json!({}),
-                ("virtualmachinetemplates", "n", "t") => json!({}),
-                ("virtualmachinebackups", "victim", "b") => {
-                    json!({"spec": {"type": "backup"}, "status": {"readyToUse": true}})
-                }
-                ("secrets", ..) => json!({"data": {"CRYPTO_KEY_VALUE": "a2V5"}}),
-                _ => return None,
-            })
-        }
-
-        fn list(&self, _: &str, _: &str, _: &str) -> Vec<Value> {
-            Vec::new()
-        }
-    }
-
-    fn refusal(group: &str, resource: &str, object: &Value) -> String {
-        let write = Write {
-            group,
-            resource,
-            namespace: "n",
-            name: "x",
-            object: Some(object),
-            old: None,
-            trusted: false,
-            objects: &Cluster,
-            writer: &Tenant,
-            uuid: &super::super::tests::uuid,
-        };
-        validate(&write).map_or_else(|refusal| refusal.message, |()| "admitted".to_owned())
-    }
-
-    #[test]
-    fn references_to_other_namespaces_need_the_right_to_get_the_object() {
-        let class = || json!({"storageClassName": "lh-1"});
-        let templates = json!([{"metadata": {"name": "c"}, "spec": class()}]).to_string();
-        let annotated = json!({"harvesterhci.io/volumeClaimTemplates": templates});
-        let machine = json!({"dataVolumeTemplates": [{"spec": {"storage": class()}}]});
-        // No class has this name; it becomes that of the image when the claim is made.
-        let by_name = |class: &str| {
-            let annotations = json!({"harvesterhci.io/imageId": "victim/debian"});
-            json!({"metadata": {"name": "c", "annotations": annotations},
-                "spec": {"storageClassName": class, "pvc": {"storageClassName": class}}})
-        };
-        let secret = |namespace: &str| {
-            let mut parameters = json!({"encrypted": "true"});
-            for kind in ["provisioner", "node-publish", "node-stage"] {
-                parameters[format!("csi.storage.k8s.io/{kind}-secret-name")] = "key".into();
-                let key = format!("csi.storage.k8s.io/{kind}-secret-namespace");
-                parameters[key] = namespace.into();
-            }
-            parameters
-        };
-        let (harvester, virt) = ("harvesterhci.io", "kubevirt.io");
-        for (group, resource, object, expected) in [
-            ("", "persistentvolumeclaims", json!({"spec": class()}), "victim/debian"),
-            ("", "persistentvolumeclaims", by_name("longhorn-debian"), "victim/debian"),
-            ("cdi.kubevirt.io", "datavolumes", by_name("longhorn-debian"), "victim/debian"),
-            (
-                virt,
-                "virtualmachines",
-                json!({"metadata": {"annotations": {"harvesterhci.io/volumeClaimTemplates":
-                    json!([by_name("longhorn-debian")]).to_string()}}}),
-                "victim/debian",
-            ),
-            (
-                virt,
-                "virtualmachines",
-                json!({"spec": {"dataVolumeTemplates": [by_name("longhorn-debian")]}}),
-                "victim/debian",
-            ),
-            (
-                "instancetype.kubevirt.io",
-                "virtualmachinepreferences",
-                json!({"spec": {"volumes": {"preferredStorageClassName": "lh-1"}}}),
-                "victim/debian",
-            ),
-            (
-                "cdi.kubevirt.io",
-                "datavolumes",
-                json!({"spec": {"storage": class()}}),
-                "victim/debian",
-            ),
-            ("cdi.kubevirt.io", "datavolumes", json!({"spec": {"pvc": class()}}), "victim/debian"),
-            (
-                "cdi.kubevirt.io",
-                "dataimportcrons",
-                json!({"spec": {"template": {"spec": {"storage": class()}}}}),
-                "victim/debian",
-            ),
-            (
-                "snapshot.kubevirt.io",
-                "virtualmachinesnapshotcontents",
-                json!({"spec": {"volumeBackups": [{"persistentVolumeClaim": {"spec": class()}}]}}),
-                "victim/debian",
-            ),
-            (virt, "virtualmachines", json!({"spec": machine}), "victim/debian"),
-            (
-                virt,
-                "virtualmachines",
-                json!({"metadata": {"annotations": annotated}}),
-                "victim/debian",
-            ),
-            (
-                "pool.kubevirt.io",
-                "virtualmachinepools",
-                json!({"spec": {"virtualMachineTemplate": {"spec": machine}}}),
-                "victim/debian",
-            ),
-            (
-                harvester,
-                "virtualmachinetemplateversions",
-                json!({"spec": {"templateId": "n/t", "imageId": "victim/debian"}}),
-                "virtualmachineimages.harvesterhci.io victim/debian",
-            ),
-            (
-                harvester,
-                "virtualmachinetemplateversions",
-                json!({"spec": {"templateId": "n/t", "keyPairIds": ["victim/k"]}}),
-                "keypairs.harvesterhci.io victim/k",
-            ),
-            (
-                harvester,
-                "virtualmachinerestores",
-                json!({"spec": {"target": {"name": "vm"}, "newVM": true,
-                    "virtualMachineBackupName": "b", "virtualMachineBackupNamespace": "victim"}}),
-                "virtualmachinebackups.harvesterhci.io victim/b",
-            ),
-            (
-                harvester,
-                "virtualmachineimages",
-                json!({"spec": {"displayName": "d", "sourceType": "upload",
-                    "storageClassParameters": secret("victim")}}),
-                "secrets victim/key",
-            ),
-            (
-                harvester,
-                "virtualmachineimages",
-                json!({"spec": {"displayName": "d", "sourceType": "upload",
-                    "targetStorageClassName": "lh-1"}}),
-                "victim/debian",
-            ),
-            (
-                "storage.k8s.io",
-                "storageclasses",
-                json!({"provisioner": "driver.longhorn.io", "parameters": secret("victim")}),
-                "secrets victim/key",
-            ),
-        ] {
-            let message = refusal(group, resource, &object);
-            let who = "user mallory cannot get";
-            assert!(message.contains(expected) && message.contains(who), "{resource}: {message}");
-        }
-        for parameters in [secret("shared"), secret("${pvc.namespace}")] {
-            let class = json!({"provisioner": "driver.longhorn.io", "parameters": parameters});
-            assert_eq!(refusal("storage.k8s.io", "storageclasses", &class), "admitted");
-        }
-        let chosen = secret("${pvc.annotations['namespace']}");
-        let class = json!({"provisioner": "driver.longhorn.io", "parameters": chosen});
-        let message = refusal("storage.k8s.io", "storageclasses", &class);
-        assert!(message.contains("must be a namespace or ${pvc.namespace}"), "{message}");
-    }
-}
+mod tests;

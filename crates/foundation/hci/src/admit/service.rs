@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{AdmissionResult, Refusal, Write};
 
 const FIELD: &str = "spec.externalIPs";
-/// The subresource whose creation stands for the right to name such addresses.
+/// The subresource whose creation represents the right to name such addresses.
 const RIGHT: &str = "services/externalips";
 
 pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {

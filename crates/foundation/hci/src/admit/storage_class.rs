@@ -1,5 +1,7 @@
 //! Storage classes: one default, known parameters, and those that stay.
 
+mod profile;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -33,7 +35,8 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
         (None, Some(old)) => validate_deletion(write, old),
         (Some(object), _) => {
             validate_default(write, object)?;
-            validate_parameters(write, object)
+            validate_parameters(write, object)?;
+            profile::validate(write, object)
         }
         (None, None) => Ok(()),
     }
@@ -69,13 +72,15 @@ fn validate_parameters(write: &Write<'_>, object: &Value) -> AdmissionResult {
         "strict-local" => {
             return Err(Refusal::invalid(
                 "parameters.dataLocality",
-                "storage class with strict-local data locality is not supported",
+                "storage class with strict-local data locality is not allowed",
             ));
         }
         other => {
             return Err(Refusal::invalid(
                 "parameters.dataLocality",
-                format!("dataLocality {other} is invalid: it must be disabled or best-effort"),
+                format!(
+                    "storage class with invalid data locality {other}, valid values: \"disabled\", \"best-effort\""
+                ),
             ));
         }
     }
@@ -131,32 +136,27 @@ pub(super) fn validate_encryption(write: &Write<'_>, parameters: &Value) -> Admi
     match encrypted {
         None | Some("false") => return Ok(()),
         Some("true") => {}
-        Some(other) => {
-            return Err(Refusal::invalid(
-                "parameters.encrypted",
-                format!("encrypted {other} is invalid: it must be \"true\" or \"false\""),
-            ));
+        Some(_) => {
+            return Err(Refusal::invalid("spec.parameters", "invalid value for `encrypted`"));
         }
     }
     let value = |key: &str| parameters[key].as_str().unwrap_or_default();
     let (first_name, first_space) = (value(SECRETS[0].0), value(SECRETS[0].1));
+    let keys = SECRETS.iter().flat_map(|(name, space)| [*name, *space]);
+    let missing: Vec<&str> = keys.filter(|key| value(key).is_empty()).collect();
+    if !missing.is_empty() {
+        let message = format!("storage class must contain {}", missing.join(", "));
+        return Err(Refusal::invalid("spec.parameters", message));
+    }
     for (name, space) in SECRETS {
-        for key in [name, space] {
-            if value(key).is_empty() {
-                return Err(Refusal::invalid(
-                    "parameters",
-                    format!("storage class must contain {key}"),
-                ));
-            }
-        }
         if value(name) != first_name || value(space) != first_space {
-            return Err(Refusal::invalid(
-                "parameters",
-                "the secrets of an encrypted storage class must be one and the same",
-            ));
+            let message = format!(
+                "secret names and namespaces in {name} and {space} are different from others"
+            );
+            return Err(Refusal::invalid("parameters", message));
         }
     }
-    // Which secret a template stands for is known with the claim.
+    // The secret that a template names is known with the claim.
     if first_name.contains("${") || first_space.contains("${") {
         return Ok(());
     }
@@ -167,8 +167,8 @@ pub(super) fn validate_encryption(write: &Write<'_>, parameters: &Value) -> Admi
         ));
     };
     validate_secret(&secret).map_err(|problem| {
-        let told = format!("secret {first_space}/{first_name} is not a valid encryption secret");
-        Refusal::invalid("parameters", format!("{told}, {problem}"))
+        let what = format!("secret {first_space}/{first_name} is not a valid encryption secret");
+        Refusal::invalid("parameters", format!("{what}, {problem}"))
     })
 }
 
@@ -196,21 +196,25 @@ fn validate_deletion(write: &Write<'_>, old: &Value) -> AdmissionResult {
     if text(old, RESERVED) == "true" {
         return Err(Refusal::invalid(
             "",
-            format!("cannot delete reserved storage class {}", write.name),
+            format!("storage class {} is reserved by Harvester and can't be deleted", write.name),
         ));
     }
     let images = write.objects.list(HARVESTER, "virtualmachineimages", "");
-    let user = images.iter().find(|image| text(image, "/status/storageClassName") == write.name);
-    match user {
-        None => Ok(()),
-        Some(image) => Err(Refusal::invalid(
-            "",
-            format!(
-                "storage class {} is used by virtual machine image {}/{}",
-                write.name,
-                text(image, "/metadata/namespace"),
-                text(image, "/metadata/name")
-            ),
-        )),
+    let users: Vec<&str> = images
+        .iter()
+        .filter(|image| text(image, "/status/storageClassName") == write.name)
+        .map(|image| text(image, "/metadata/name"))
+        .collect();
+    if users.is_empty() {
+        return Ok(());
     }
+    let message = format!(
+        "storage class {} is used by virtual machine images: [{}]",
+        write.name,
+        users.join(" ")
+    );
+    Err(Refusal::invalid("", message))
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,13 +78,16 @@ fn validate_machine(machine: &Value) -> AdmissionResult {
         .map_err(|complaint| Refusal::invalid("spec.vm.metadata.annotations", complaint))?;
     let limits = machine.pointer("/spec/template/spec/domain/resources/limits");
     let has = |what: &str| limits.is_some_and(|limits| !limits[what].is_null());
-    if has("cpu") && has("memory") {
-        return Ok(());
-    }
-    Err(Refusal::invalid(
-        "spec.vm.spec.template.spec.domain.resources.limits",
-        "CPU and Memory limits are required fields: set spec.vm.spec.template.spec.domain.resources.limits.cpu and memory",
-    ))
+    let message = match (has("cpu"), has("memory")) {
+        (true, true) => return Ok(()),
+        (false, false) => {
+            "CPU and Memory limits are required fields, but are missing from the input"
+        }
+        (true, false) => "Memory limit is an required field, but is missing from the input",
+        (false, true) => "CPU limit is an required field, but is missing from the input",
+    };
+    let field = "spec.vm.spec.template.spec.domain.resources.limits";
+    Err(Refusal::invalid(field, message))
 }
 
 fn validate_deletion(write: &Write<'_>) -> AdmissionResult {

@@ -44,7 +44,7 @@ impl RequestUser for Cluster {
     }
 }
 
-/// May get what is shared, and create nothing beyond what the rules let everybody do.
+/// May get what is shared, and create nothing beyond what the rules let all users do.
 pub(super) struct Tenant;
 
 impl RequestUser for Tenant {
@@ -61,7 +61,7 @@ impl RequestUser for Tenant {
     }
 }
 
-fn judged(
+pub(super) fn judged(
     kind: (&str, &str),
     object: Option<&Value>,
     old: Option<&Value>,
@@ -89,11 +89,11 @@ fn judged(
     })
 }
 
-fn refused(code: u16, message: &str) -> Result<(), (u16, String)> {
+pub(super) fn refused(code: u16, message: &str) -> Result<(), (u16, String)> {
     Err((code, message.to_owned()))
 }
 
-fn named(name: &str, rest: &Value) -> Value {
+pub(super) fn named(name: &str, rest: &Value) -> Value {
     let mut object = json!({"metadata": {"namespace": "default", "name": name}});
     for (key, value) in rest.as_object().unwrap() {
         object[key] = value.clone();
@@ -194,6 +194,61 @@ fn images_in_use_stay_and_what_they_are_does_not_change() {
         judged(IMAGES, Some(&other), Some(&image), &free),
         refused(422, "url cannot be modified")
     );
+}
+
+#[test]
+fn the_class_of_an_image_is_named_once_and_stays() {
+    let mut image = named(
+        "debian",
+        &json!({"spec": {"displayName": "debian", "sourceType": "upload",
+            "targetStorageClassName": "fast", "storageClassParameters": {"a": "b"}},
+            "status": {"storageClassName": "lh-1"}}),
+    );
+    image["metadata"]["annotations"] = json!({"harvesterhci.io/storageClassName": "fast"});
+    let none = Cluster(Vec::new());
+    for (pointer, value, text) in [
+        ("/spec/targetStorageClassName", "slow", "storageClassName cannot be modified"),
+        (
+            "/metadata/annotations/harvesterhci.io~1storageClassName",
+            "slow",
+            "storageClassName cannot be modified",
+        ),
+        ("/spec/displayName", "x", "displayName cannot be modified"),
+        ("/spec/sourceType", "download", "sourceType cannot be modified"),
+        (
+            "/spec/storageClassParameters/a",
+            "c",
+            "storageClassParameters of the VM Image cannot be modified",
+        ),
+    ] {
+        let mut other = image.clone();
+        *other.pointer_mut(pointer).unwrap() = value.into();
+        assert_eq!(judged(IMAGES, Some(&other), Some(&image), &none), refused(422, text));
+    }
+    image["spec"]["targetStorageClassName"] = "slow".into();
+    let write = Write {
+        group: IMAGES.0,
+        resource: IMAGES.1,
+        namespace: "default",
+        name: "debian",
+        object: None,
+        old: None,
+        trusted: false,
+        objects: &none,
+        writer: &none,
+        uuid: &uuid,
+    };
+    let refusal = complete(&write, &mut image.clone()).unwrap_err();
+    assert_eq!((refusal.code, refusal.field), (422, "spec.targetStorageClassName"));
+    assert!(refusal.message.ends_with("storageClassName should keep the consistency"));
+
+    let claim = json!({"spec": {"storageClassName": "lh-1"}});
+    let volumes = json!({"volumeBackups": [{"persistentVolumeClaim": claim}]});
+    let backup =
+        |name: &str| (IMAGES.0, "virtualmachinebackups", named(name, &json!({"status": volumes})));
+    let used = Cluster(vec![backup("a"), backup("b")]);
+    let text = "Cannot delete image default/debian: being used by VMBackups default/a,default/b";
+    assert_eq!(judged(IMAGES, None, Some(&image), &used), refused(422, text));
 }
 
 #[test]
@@ -364,7 +419,7 @@ fn an_image_is_encrypted_once_and_decrypted_once() {
 }
 
 #[test]
-fn what_is_decrypted_is_not_of_an_encrypted_class() {
+fn decrypted_data_is_not_of_an_encrypted_class() {
     let cluster = images_and_classes(true);
     let hidden = completed(clone_of("open", "encrypt", "hidden"), &cluster);
     let parameters = &hidden["spec"]["storageClassParameters"];
@@ -386,7 +441,11 @@ fn versions_of_templates_are_whole_and_stay_as_they_are() {
     let template = named("linux", &json!({"spec": {"defaultVersionId": "default/linux-1"}}));
     let cluster = Cluster(vec![("harvesterhci.io", "virtualmachinetemplates", template)]);
     let limits = json!({"cpu": "1", "memory": "1Gi"});
-    let vm = json!({"spec": {"template": {"spec": {"domain": {"resources": {"limits": limits}}}}}});
+    let machine = |limits: &Value| {
+        let domain = json!({"resources": {"limits": limits}});
+        json!({"spec": {"template": {"spec": {"domain": domain}}}})
+    };
+    let (vm, with) = (machine(&limits), |name: &str| machine(&json!({name: "1"})));
     let cases = [
         (json!({"templateId": "default/linux", "vm": vm}), Ok(())),
         (json!({}), refused(422, "TemplateId is empty")),
@@ -403,8 +462,16 @@ fn versions_of_templates_are_whole_and_stay_as_they_are() {
             json!({"templateId": "default/linux", "vm": {"spec": {}}}),
             refused(
                 422,
-                "CPU and Memory limits are required fields: set spec.vm.spec.template.spec.domain.resources.limits.cpu and memory",
+                "CPU and Memory limits are required fields, but are missing from the input",
             ),
+        ),
+        (
+            json!({"templateId": "default/linux", "vm": with("cpu")}),
+            refused(422, "Memory limit is an required field, but is missing from the input"),
+        ),
+        (
+            json!({"templateId": "default/linux", "vm": with("memory")}),
+            refused(422, "CPU limit is an required field, but is missing from the input"),
         ),
     ];
     for (spec, verdict) in cases {
@@ -458,7 +525,7 @@ fn there_is_one_default_class_and_reserved_ones_stay() {
     let reserved = class("mine", "harvesterhci.io/is-reserved-storageclass");
     assert_eq!(
         judged(kind, None, Some(&reserved), &cluster),
-        refused(422, "cannot delete reserved storage class mine")
+        refused(422, "storage class mine is reserved by Harvester and can't be deleted")
     );
     let mut wrong = class("three", "x");
     wrong["parameters"] = json!({"numberOfReplicas": "none"});
@@ -555,53 +622,52 @@ fn volumes_do_not_shrink_and_settings_take_what_they_take() {
 }
 
 #[test]
-fn a_machine_goes_back_only_when_it_can() {
-    let backup = |name: &str, ready: bool| {
-        named(
-            name,
-            &json!({"spec": {"type": "snapshot", "source": {"name": "m"}},
-            "status": {"readyToUse": ready}}),
-        )
+fn volumes_that_name_no_replicas_have_those_of_the_settings() {
+    let setting = |name: &str, value: &str| {
+        let object = json!({"metadata": {"namespace": "longhorn-system", "name": name},
+            "value": value});
+        ("longhorn.io", "settings", object)
     };
-    let vm = |name: &str, ready: bool| named(name, &json!({"status": {"ready": ready}}));
-    let kind = ("harvesterhci.io", "virtualmachinerestores");
-    let cluster = Cluster(vec![
-        ("harvesterhci.io", "virtualmachinebackups", backup("b", true)),
-        ("harvesterhci.io", "virtualmachinebackups", backup("early", false)),
-        ("kubevirt.io", "virtualmachines", vm("m", false)),
-        ("kubevirt.io", "virtualmachines", vm("runs", true)),
-    ]);
-    let restore = |target: &str, backup: &str, changes: Value| {
-        let mut spec = json!({"target": {"name": target}, "virtualMachineBackupName": backup,
-            "virtualMachineBackupNamespace": "default"});
-        for (key, value) in changes.as_object().unwrap() {
-            spec[key] = value.clone();
-        }
-        named("r", &json!({"spec": spec}))
-    };
-    for (own, expected) in [
-        (restore("m", "b", json!({})), Ok(())),
-        (restore("n", "b", json!({"newVM": true})), Ok(())),
-        (restore("m", "none", json!({})), refused(422, "can't get vmbackup default/none")),
-        (restore("m", "early", json!({})), refused(422, "VMBackup default/early is not ready")),
+    let both = r#"{"v1":"2","v2":"1"}"#;
+    for (settings, spec, expected) in [
+        (vec![], json!({}), json!([3, "disabled"])),
+        (vec![setting("default-replica-count", both)], json!({}), json!([2, "disabled"])),
+        (vec![setting("default-replica-count", "1")], json!({}), json!([1, "disabled"])),
         (
-            restore("m", "b", json!({"deletionPolicy": "delete"})),
-            refused(
-                422,
-                "delete policy with backup type snapshot for replacing VM is not supported",
-            ),
+            vec![setting("default-replica-count", "1")],
+            json!({"numberOfReplicas": 0, "dataLocality": ""}),
+            json!([1, "disabled"]),
         ),
-        (restore("m", "b", json!({"newVM": true})), refused(422, "VM m is already exists")),
-        (restore("n", "b", json!({})), refused(422, "can't replace nonexistent vm n")),
         (
-            restore("runs", "b", json!({})),
-            refused(422, "Please stop the VM \"runs\" before doing a restore"),
+            vec![setting("default-replica-count", "1")],
+            json!({"numberOfReplicas": 2}),
+            json!([2, "disabled"]),
+        ),
+        (
+            vec![setting("default-data-locality", "best-effort")],
+            json!({}),
+            json!([3, "best-effort"]),
         ),
     ] {
-        assert_eq!(judged(kind, Some(&own), None, &cluster), expected, "{own}");
+        let cluster = Cluster(settings);
+        let mut volume = named("v", &json!({"spec": spec}));
+        let before = volume.clone();
+        let write = Write {
+            group: "longhorn.io",
+            resource: "volumes",
+            namespace: "longhorn-system",
+            name: "v",
+            object: Some(&before),
+            old: None,
+            trusted: false,
+            objects: &cluster,
+            writer: &cluster,
+            uuid: &uuid,
+        };
+        complete(&write, &mut volume).unwrap();
+        let made = json!([volume["spec"]["numberOfReplicas"], volume["spec"]["dataLocality"]]);
+        assert_eq!(made, expected, "{spec}");
     }
-    let bad = judged(kind, Some(&restore("A_b", "b", json!({}))), None, &cluster).unwrap_err();
-    assert!(bad.1.starts_with("Target VM name is invalid, err: "), "{bad:?}");
 }
 
 #[test]
@@ -731,8 +797,8 @@ fn an_encrypted_class_needs_a_passphrase_or_a_template_for_its_secret() {
     let secret = json!({"CRYPTO_KEY_VALUE": "eA==", "CRYPTO_KEY_PROVIDER": "c2VjcmV0"});
     assert_eq!(judged_with(secret), Ok(()));
     let invalid = |problem: &str| {
-        let told = "secret default/key is not a valid encryption secret";
-        refused(422, &format!("{told}, {problem}"))
+        let message = "secret default/key is not a valid encryption secret";
+        refused(422, &format!("{message}, {problem}"))
     };
     assert_eq!(judged_with(json!({})), invalid("missing field: CRYPTO_KEY_VALUE"));
     for (field, value, known) in [
@@ -854,7 +920,7 @@ fn alarms_are_acknowledged_and_neither_made_nor_deleted() {
     let by_ann = json!({"acknowledged": true, "acknowledgedBy": "ann"});
     let by_bob = json!({"acknowledged": true, "acknowledgedBy": "bob"});
     assert_eq!(completed(json!({}), acknowledged), by_ann);
-    assert_eq!(completed(json!({}), by_bob.clone()), by_ann, "nobody signs for another");
+    assert_eq!(completed(json!({}), by_bob.clone()), by_ann, "no user signs for another");
     assert_eq!(completed(by_bob.clone(), by_ann.clone()), by_bob, "the first one stays");
     let revoked = json!({"acknowledged": false, "acknowledgedBy": "bob"});
     assert_eq!(completed(by_bob, revoked), json!({"acknowledged": false}));

@@ -1,4 +1,4 @@
-//! Roles of a fresh cluster: for everybody, for the REST API, and for guest clusters.
+//! Roles of a fresh cluster: for all users, for the REST API, and for guest clusters.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn role(namespace: &str, name: &str, rule: &Value, subject: (&str, &str)) -> [Va
     [role, binding]
 }
 
-/// Everybody who is authenticated may use what is in the namespace for that.
+/// All authenticated users may use what is in the namespace for that.
 fn public_reader() -> [Value; 2] {
     let resources = [
         "virtualmachineimages",
@@ -98,6 +98,8 @@ fn tenant_roles() -> [Value; 2] {
             // Pools are of administrators: they may be for networks of any namespace.
             ("network.harvesterhci.io", &["ippools"], READ),
             ("network.harvesterhci.io", &["virtualmachinenetworkconfigs"], verbs),
+            // Administrators write them; they concern the guests of every namespace.
+            ("policy.networking.k8s.io", &["clusternetworkpolicies"], READ),
         ];
         let mut role = cluster_role(name, &rules);
         for sum in sums {

@@ -1,4 +1,4 @@
-//! The templates that everybody finds: a disk image or an installation medium, for Linux and
+//! The templates for all users: a disk image or an installation medium, for Linux and
 //! for Windows.
 
 use serde_json::{Value, json};

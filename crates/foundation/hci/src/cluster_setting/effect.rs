@@ -16,8 +16,11 @@ use super::TlsParameters;
 const NO_CHARTS: &str = "there are no charts or containers of the system to configure";
 const NO_UPGRADE: &str =
     "an upgrade is begun by an administrator (sheaf upgrade), and looks for nothing by itself";
+const NO_CHECKER: &str = "the checker is off: no version is looked for, and nothing is sent";
+/// Its default, as upstream's, says that it is on.
+const UPGRADE_CHECKER: &str = "upgrade-checker-enabled";
 const NO_V2_ENGINE: &str = "there is one data engine";
-const NO_OWN_NETWORK: &str = "storage and migration use the network of the nodes";
+const NO_OWN_NETWORK: &str = "volumes of several machines use the storage network";
 const OWN_PAGES: &str = "the dashboard is part of the program";
 const HOST: &str = "the operating system of the nodes is configured by its administrator";
 const STORED: &str = "the value is kept for clients";
@@ -28,8 +31,15 @@ pub fn effect_of(name: &str, value: &str) -> SettingEffect {
         Applied if name == "ssl-parameters" && TlsParameters::parse(value).is_none() => {
             Stored("no client could connect with these protocols and ciphers; all are served")
         }
+        Stored(NO_CHECKER) if value == "false" => Applied,
         known => known,
     }
+}
+
+/// Whether the default of a setting promises an effect that there is none of here, so that its
+/// condition is there without a value too.
+pub fn explains_default(name: &str) -> bool {
+    name == UPGRADE_CHECKER
 }
 
 /// The effect of a value of the setting of this name. Unknown settings are kept.
@@ -39,6 +49,7 @@ pub fn effect(name: &str) -> SettingEffect {
         | "additional-guest-memory-overhead-ratio"
         | "backup-target"
         | "csi-driver-config"
+        | "csi-online-expand-validation"
         | "default-vm-termination-grace-period-seconds"
         | "http-proxy"
         | "kubeconfig-default-token-ttl-minutes"
@@ -49,12 +60,17 @@ pub fn effect(name: &str) -> SettingEffect {
         | "ntp-servers"
         | "overcommit-config"
         | "server-version"
+        // Its condition says which nodes have no address yet; the same for migrations.
+        | "storage-network"
         | "ssl-certificates"
         | "ssl-parameters"
         | "support-bundle-expiration"
         | "support-bundle-file-name"
+        | "support-bundle-node-collection-timeout"
+        | "support-bundle-timeout"
         | "support-bundle-namespaces"
-        | "vm-force-reset-policy" => Applied,
+        | "vm-force-reset-policy"
+        | "vm-migration-network" => Applied,
         "api-ui-version"
         | "ui-index"
         | "ui-path"
@@ -75,18 +91,14 @@ pub fn effect(name: &str) -> SettingEffect {
         | "longhorn-v2-data-engine-memory-size" => Stored(NO_V2_ENGINE),
         "release-download-url"
         | "upgradable-versions"
-        | "upgrade-checker-enabled"
         | "upgrade-checker-url"
         | "upgrade-config" => Stored(NO_UPGRADE),
-        "rwx-network" | "storage-network" | "vm-migration-network" => Stored(NO_OWN_NETWORK),
+        "rwx-network" => Stored(NO_OWN_NETWORK),
         "cluster-registration-url" | "rancher-cluster" => {
             Stored("the cluster does not register itself with Rancher; the value is kept")
         }
-        "csi-online-expand-validation" => Stored("volumes grow while they are in use, always"),
+        UPGRADE_CHECKER => Stored(NO_CHECKER),
         "default-storage-class" => Stored("the annotation of a storage class makes it the default"),
-        "support-bundle-node-collection-timeout" | "support-bundle-timeout" => {
-            Stored("a support bundle is collected while it is downloaded")
-        }
         "vip-pools" => Stored("pools of addresses are IPPool objects"),
         _ => Stored(STORED),
     }
@@ -107,5 +119,9 @@ mod tests {
         assert_eq!(unknown, [""; 0], "settings without a reason of their own");
         assert_eq!(effect("overcommit-config"), Applied);
         assert_eq!(effect("kubevirt-migration"), Applied);
+        assert_eq!(effect("support-bundle-timeout"), Applied);
+        for (value, expected) in [("true", Stored(NO_CHECKER)), ("false", Applied)] {
+            assert_eq!(effect_of(UPGRADE_CHECKER, value), expected);
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use serde_json::{Map, Value};
 use types::Quantity;
 
+use crate::node_network::NetworkSetting;
+
 const HUNDRED_YEARS: u64 = 52_560_000;
 
 pub(super) fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
@@ -255,31 +257,8 @@ pub(super) fn tls_parameters(fields: &Map<String, Value>) -> Result<(), String> 
 }
 
 pub(super) fn network(fields: &Map<String, Value>) -> Result<(), String> {
-    if fields.is_empty() {
-        return Ok(());
-    }
-    let vlan = integer(fields, "vlan")?.unwrap_or(0);
-    if !(0..=4094).contains(&vlan) {
-        return Err("the valid value range for VLAN IDs is 0 to 4094".into());
-    }
-    if text(fields, "clusterNetwork").is_empty() {
-        return Err("clusterNetwork is required".into());
-    }
-    if vlan <= 1 && text(fields, "clusterNetwork") == "mgmt" {
-        return Err(format!("vlan ID {vlan} is not allowed on cluster network mgmt"));
-    }
-    let (range, fault) =
-        (text(fields, "range"), "range has to be an IPv4 network in CIDR notation");
-    let Some((address, length)) = range.split_once('/') else { return Err(fault.into()) };
-    let address: std::net::Ipv4Addr = address.parse().map_err(|_| fault.to_owned())?;
-    let length: u32 = length.parse().map_err(|_| fault.to_owned())?;
-    if !(16..=32).contains(&length) {
-        return Err(format!("range {range} is too large or no network: /16 to /32 are possible"));
-    }
-    if u32::from(address) & (u32::MAX.checked_shr(length).unwrap_or(0)) != 0 {
-        return Err(format!("range {range} should be a subnet: its host part has to be 0"));
-    }
-    Ok(())
+    let text = Value::Object(fields.clone()).to_string();
+    NetworkSetting::parse(&text).map(drop).map_err(|error| error.to_string())
 }
 
 pub(super) fn label(value: &str) -> Result<(), String> {

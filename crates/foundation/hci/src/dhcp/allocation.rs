@@ -2,7 +2,7 @@
 //!
 //! An interface keeps its address for as long as its MAC address is claimed and nothing else is
 //! wanted for it; then wanted addresses are given, and then any that are free. An address that
-//! somebody has is never given to another, whatever is wanted.
+//! an interface has is never given to another, whatever is wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;

@@ -17,7 +17,7 @@ record! {
         description: Option<String>,
         /// Whether the user may log in; true if it is not set.
         enabled: Option<bool>,
-        /// Whether the password was given by somebody else.
+        /// Whether the password was set by another user.
         must_change_password: Option<bool>,
         /// Identities of the user at the providers of logins, `local://NAME` for the own one.
         principal_ids: Vec<String>,
@@ -29,7 +29,7 @@ record! {
         metadata: ObjectMeta,
         /// Hash of the secret part of the token.
         token: Option<String>,
-        /// Name of the User that the token stands for.
+        /// Name of the User that the token authenticates.
         user_id: Option<String>,
         /// Provider of the login; `local` for users of this cluster.
         auth_provider: Option<String>,
@@ -105,7 +105,7 @@ record! {
         builtin: Option<bool>,
         /// Whether a ClusterRole of the same name has the rules.
         external: Option<bool>,
-        /// Whether the template can be given no more.
+        /// Whether the template can no longer be assigned.
         locked: Option<bool>,
         /// Rules of the role, as in a ClusterRole.
         rules: Vec<Any>,

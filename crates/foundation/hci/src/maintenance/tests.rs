@@ -197,7 +197,7 @@ fn machines_without_an_obstacle_are_evicted() {
     assert_eq!(machine(Shutdown, true, last()).fate(false), MaintenanceAction::ShutDown);
     let blocked = MaintenanceAction::Blocked(MigrationBlocker::LastHealthyReplica);
     assert_eq!(machine(Migrate, true, last()).fate(false), blocked);
-    // Its label is about maintenance of the node that it runs on.
+    // Its label concerns maintenance of the node that it runs on.
     assert_eq!(machine(Shutdown, false, last()).fate(false), blocked);
     assert_eq!(machine(Shutdown, false, last()).fate(true), MaintenanceAction::ShutDown);
 }

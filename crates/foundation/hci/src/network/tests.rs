@@ -7,7 +7,7 @@ fn config(text: &str) -> NetworkConfig {
 }
 
 #[test]
-fn networks_are_told_apart_by_their_vlans() {
+fn networks_are_distinguished_by_their_vlans() {
     for (text, kind, vlans) in [
         (r#"{"type":"bridge","bridge":"lan-br","vlan":100}"#, Some("L2VlanNetwork"), &[100][..]),
         (r#"{"bridge":"lan-br"}"#, Some("UntaggedNetwork"), &[]),

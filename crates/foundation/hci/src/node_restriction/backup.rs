@@ -13,13 +13,13 @@ fn owner(object: &Value) -> &str {
     text(&object["status"], "ownerID")
 }
 
-/// Whether the node looks after a backup target.
+/// Whether the node manages a backup target.
 fn owns_target(node: &str, objects: &dyn Objects) -> bool {
     let targets = objects.list(LONGHORN, "backuptargets", NAMESPACE);
     targets.iter().any(|target| owner(target) == node)
 }
 
-/// A node reports on the target that it looks after.
+/// A node reports on the target that it manages.
 pub(super) fn target(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let (object, old) = write.update()?;
     if owner(old) != write.node || owner(object) != write.node {
@@ -95,7 +95,7 @@ pub fn uses_backup_metadata(node: &str, secret: &str, objects: &dyn Objects) -> 
     is_secret_name(secret) && owns_target(node, objects)
 }
 
-/// Whether a node needs the credentials of the backup target: it looks after the target, makes or
+/// Whether a node needs the credentials of the backup target: it manages the target, makes or
 /// removes a backup, or fills a volume from one.
 pub fn uses_backup_secret(node: &str, secret: &str, objects: &dyn Objects) -> bool {
     let targets = objects.list(LONGHORN, "backuptargets", NAMESPACE);
@@ -126,7 +126,7 @@ mod tests {
     use super::super::check;
     use super::*;
 
-    /// A cluster whose target one node looks after, and in which others work on backups.
+    /// A cluster whose target one node manages, and in which others work on backups.
     struct World {
         target_owner: &'static str,
     }

@@ -1,3 +1,5 @@
+mod volumes;
+
 use serde_json::json;
 
 use super::*;
@@ -16,8 +18,10 @@ impl Objects for World {
             ("", "persistentvolumeclaims", "used" | "foreign") => {
                 Some(json!({"spec": {"volumeName": format!("pv-{name}")}}))
             }
-            ("", "persistentvolumeclaims", "mine") => Some(json!({"metadata": {
-                "annotations": {"volume.kubernetes.io/selected-node": "a"}}})),
+            ("", "persistentvolumeclaims", "mine") => Some(json!({
+                "metadata": {"uid": "uid-mine",
+                    "annotations": {"volume.kubernetes.io/selected-node": "a"}},
+                "spec": {"storageClassName": "local"}})),
             ("longhorn.io", "volumes", "vol-m") => Some(json!({"spec": {"migrationNodeID": "a"}})),
             ("longhorn.io", "nodes", "a") => {
                 Some(json!({"status": {"diskStatus": {"d": {"diskUUID": "disk-a"}}}}))
@@ -52,13 +56,6 @@ fn replicated(claim: &str) -> Value {
     json!({"metadata": {"name": format!("pv-{claim}")}, "spec": {
         "csi": {"volumeHandle": format!("vol-{claim}")},
         "claimRef": {"namespace": "n", "name": claim}}})
-}
-
-/// A local volume of node `a` for a claim.
-fn local_for(claim: &str) -> Value {
-    let mut volume = local("a");
-    volume["spec"]["claimRef"] = json!({"namespace": "n", "name": claim});
-    volume
 }
 
 fn local(node: &str) -> Value {
@@ -137,8 +134,7 @@ fn a_node_reports_about_what_is_on_it() {
         (TICKETS, "vol-used", tickets("vol-used", "a"), gone.clone()),
         (TICKETS, "v", json!({"spec": {"volume": "v"}}), tickets("v", "a")),
         (("longhorn.io", "nodes"), "a", disk("disk-a"), json!({})),
-        (PVS, "pv", local_for("mine"), gone.clone()),
-        (PVS, "pv-a", local("a"), gone.clone()),
+        (PVS, "pv-a", local("a"), local("a")),
         (PVS, "pv-a", gone.clone(), local("a")),
         (CLAIMS, "c", claim("", "a"), claim("", "a")),
         (CLAIMS, "c", claim("pv-a", ""), claim("pv-a", "")),
@@ -237,7 +233,6 @@ fn a_node_changes_nothing_else() {
             json!({}),
             "the disk disk-b, which is on another node",
         ),
-        (PVS, "pv", local_for("foreign"), gone.clone(), "the claimRef of a volume"),
         (
             CLAIMS,
             "c",

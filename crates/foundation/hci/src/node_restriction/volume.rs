@@ -5,17 +5,25 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{NodeDenial, NodeWrite, changed_keys, text};
+use crate::local_volume::{PREVIOUS_NODES, VOLUME_MOVE, node_of};
 use crate::longhorn::{MIGRATION_PARAMETER, NAMESPACE};
 
 const LONGHORN: &str = "longhorn.io";
-const HOSTNAME: &str = "kubernetes.io/hostname";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Local volumes are made by the node that has their files.
+/// Local volumes are made by the node that has their files, and moved by the controller.
 pub(super) fn persistent_volume(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let versions = [write.object, write.old];
-    if !versions.into_iter().flatten().all(|volume| is_local(volume, write.node)) {
+    if !versions.into_iter().flatten().all(|volume| node_of(volume) == Some(write.node)) {
         return Err(write.not_placed());
+    }
+    if let Some(object) = write.object {
+        let notes = |volume: &Value| volume["metadata"]["annotations"].clone();
+        let (new, had) = (notes(object), write.old.map(notes).unwrap_or_default());
+        let is_move = |key: &&str| [VOLUME_MOVE, PREVIOUS_NODES].contains(key);
+        if let Some(note) = changed_keys(&new, &had).into_iter().find(is_move) {
+            return Err(write.field(format!("the annotation {note} of a volume")));
+        }
     }
     if let (Some(object), Some(old)) = (write.object, write.old) {
         let (object, old) = (&object["spec"], &old["spec"]);
@@ -26,36 +34,28 @@ pub(super) fn persistent_volume(write: &NodeWrite<'_>) -> Result<(), NodeDenial>
         }
     }
     match (write.object, write.old) {
-        // A volume that names a claim takes it from the provisioner of that claim.
-        (Some(object), None) if !is_claimed_here(write, &object["spec"]["claimRef"]) => {
-            Err(write.field("the claimRef of a volume: the claim is not for this node"))
+        // A volume without a claim could be bound to any claim that fits, and one that names a claim
+        // takes it from the provisioner of that claim.
+        (Some(object), None) if !is_claimed_here(write, &object["spec"]) => {
+            Err(write
+                .field("the claimRef of a volume: it must have the uid of a claim for this node"))
         }
         _ => Ok(()),
     }
 }
 
-/// Whether the claim of a new volume is for this node; a volume may also be for no claim.
-fn is_claimed_here(write: &NodeWrite<'_>, reference: &Value) -> bool {
-    if reference.is_null() {
-        return true;
-    }
+/// Whether a new volume is for exactly one claim, which waits for a volume of this node.
+fn is_claimed_here(write: &NodeWrite<'_>, volume: &Value) -> bool {
+    let reference = &volume["claimRef"];
     let (namespace, name) = (text(reference, "namespace"), text(reference, "name"));
+    let uid = text(reference, "uid");
     let claim = write.objects.get("", "persistentvolumeclaims", namespace, name);
-    claim.is_some_and(|claim| is_claim_of(write, &claim))
-}
-
-/// Whether a volume is in files of a node, and nowhere else.
-fn is_local(volume: &Value, node: &str) -> bool {
-    let spec = &volume["spec"];
-    let terms = spec["nodeAffinity"]["required"]["nodeSelectorTerms"].as_array();
-    let [term] = terms.map_or(&[][..], Vec::as_slice) else { return false };
-    let expressions = term["matchExpressions"].as_array().map_or(&[][..], Vec::as_slice);
-    let is_own = |it: &Value| {
-        it["key"] == HOSTNAME
-            && it["operator"] == "In"
-            && it["values"].as_array().is_some_and(|all| all.len() == 1 && all[0] == node)
-    };
-    spec["local"].is_object() && expressions.iter().any(is_own)
+    claim.is_some_and(|claim| {
+        !uid.is_empty()
+            && text(&claim["metadata"], "uid") == uid
+            && text(&claim["spec"], "storageClassName") == text(volume, "storageClassName")
+            && is_claim_of(write, &claim)
+    })
 }
 
 /// A node reports on the claims whose volumes it makes, fills or grows.
@@ -85,12 +85,15 @@ fn is_claim_of(write: &NodeWrite<'_>, claim: &Value) -> bool {
 
 /// Whether the volume of a claim is, or will be, on a node.
 pub fn claim_concerns(node: &str, claim: &Value, objects: &dyn crd::lookup::Objects) -> bool {
-    if claim["metadata"]["annotations"][SELECTED_NODE] == node {
-        return true;
-    }
+    let is_selected = claim["metadata"]["annotations"][SELECTED_NODE] == node;
     let name = text(&claim["spec"], "volumeName");
-    let Some(volume) = objects.get("", "persistentvolumes", "", name) else { return false };
-    if is_local(&volume, node) {
+    let volume = objects.get("", "persistentvolumes", "", name);
+    let Some(volume) = volume else { return is_selected };
+    // A local volume may have left the node that was selected for it.
+    if let Some(home) = node_of(&volume) {
+        return home == node;
+    }
+    if is_selected {
         return true;
     }
     let handle = text(&volume["spec"]["csi"], "volumeHandle");

@@ -7,7 +7,7 @@ use super::{
 /// More than these make no message clearer.
 const MOST: usize = 6;
 
-/// The obstacle as it is told in a volume's condition.
+/// The obstacle as it is reported in a volume's condition.
 pub fn explain(
     obstacle: PlacementError,
     nodes: &[StorageNode],

@@ -98,7 +98,7 @@ fn the_engine_s_own_node_comes_first_where_that_is_wished() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_told() {
+fn the_obstacle_is_reported() {
     type Change = fn(&mut Vec<StorageNode>, &mut PlacementRequest);
     let cases: [(&str, Change, PlacementError); 8] = [
         ("no node", |nodes, _| nodes.clear(), PlacementError::NoNodes),
@@ -150,7 +150,7 @@ fn space_is_counted_with_reservation_and_over_provisioning() {
 }
 
 #[test]
-fn tagged_disks_take_untagged_volumes_unless_told_otherwise() {
+fn tagged_disks_take_untagged_volumes_unless_configured_otherwise() {
     let mut tagged = disk("a1", 90);
     tagged.tags = vec!["ssd".to_owned()];
     let nodes = vec![node("a", "", vec![tagged])];
@@ -171,7 +171,7 @@ fn a_small_cluster_is_content_with_fewer_copies() {
 }
 
 #[test]
-fn what_is_in_the_way_is_said_of_each_disk() {
+fn the_obstacle_is_reported_of_each_disk() {
     type Change = fn(&mut Vec<StorageNode>, &mut PlacementRequest);
     let cases: [(Change, &str); 7] = [
         (
@@ -239,7 +239,7 @@ fn what_is_in_the_way_is_said_of_each_disk() {
         change(&mut nodes, &mut wish);
         let policy = PlacementPolicy::default();
         let obstacle = place(&nodes, &[], &wish, policy).unwrap_err();
-        let told = explain(obstacle, &nodes, &wish, policy);
-        assert!(told.ends_with(expected), "{told}");
+        let message = explain(obstacle, &nodes, &wish, policy);
+        assert!(message.ends_with(expected), "{message}");
     }
 }

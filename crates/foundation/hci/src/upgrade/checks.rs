@@ -75,7 +75,7 @@ fn of_node(node: &Value) -> Option<Finding> {
     None
 }
 
-/// Whether a volume lacks copies. Detached volumes are not judged: nobody compares their copies.
+/// Whether a volume lacks copies. Detached volumes are not judged: their copies are not compared.
 pub fn lacks_copies(volume: &Value) -> bool {
     matches!(volume["status"]["robustness"].as_str(), Some("degraded" | "faulted"))
 }

@@ -39,6 +39,6 @@ pub(crate) const RESOURCE: Resource = Resource {
 fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     let spec = object.get("spec").unwrap_or(&Value::Null);
     validate_counts(spec, errors);
-    // Upstream says "deployment" here too, and clients may look for it.
+    // Upstream says "deployment" here too, and clients may search for it.
     validate_workload(spec, "deployment", "ReplicaSet", errors);
 }

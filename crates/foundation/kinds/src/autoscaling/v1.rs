@@ -122,7 +122,7 @@ pub(super) fn from_storage(object: &mut Value) {
     json::set(object, "apiVersion", "autoscaling/v1");
 }
 
-/// Removes what only stands for fields of the other version; an empty map goes with it.
+/// Removes what only represents fields of the other version; an empty map goes with it.
 fn take_annotations(object: &mut Value) -> Map<String, Value> {
     let mut taken = Map::new();
     let Some(metadata) = object.get_mut("metadata") else { return taken };
@@ -149,7 +149,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// Where each field of a flat source stands in the nested one.
+/// The place of each field of a flat source in the nested one.
 struct Shape {
     key: &'static str,
     fields: &'static [(&'static str, &'static str)],

@@ -129,7 +129,7 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Judges the spec of a job, also one that stands in a CronJob.
+/// Judges the spec of a job, also one in a CronJob.
 pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     for key in [
         "parallelism",

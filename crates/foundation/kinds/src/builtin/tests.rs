@@ -100,7 +100,7 @@ fn defaults_settle_at_once() {
     }
 }
 
-/// Random objects made of the words that kinds look for, so that hooks go deep.
+/// Random objects made of the words that kinds search for, so that hooks go deep.
 #[test]
 fn no_object_makes_a_kind_panic() {
     for row in builtin() {

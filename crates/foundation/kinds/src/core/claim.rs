@@ -49,7 +49,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// Defaults of a claim's spec, also of those that stand in a template.
+/// Defaults of a claim's spec, also of those in a template.
 pub(crate) fn default_spec(spec: &mut Value) {
     json::fill(spec, "volumeMode", "Filesystem");
 }
@@ -103,7 +103,7 @@ fn mirror_sources(spec: &mut Value) {
     json::set(spec, key, copy);
 }
 
-/// Judges a claim's spec, also one that stands in a template.
+/// Judges a claim's spec, also one in a template.
 pub(crate) fn validate_spec(spec: Option<&Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let spec = spec.unwrap_or(&Value::Null);
     if json::list(spec, "/accessModes").is_empty() {

@@ -81,7 +81,7 @@ fn validate_address(address: &Value, path: &Path<'_>, errors: &mut Vec<FieldErro
     }
 }
 
-/// An address that somebody else can reach.
+/// An address that other hosts can reach.
 pub(crate) fn validate_ip(text: &str, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let Ok(address) = text.parse::<IpAddr>() else {
         check::each(syntax::ip(text), text, path, errors);

@@ -22,7 +22,7 @@ pub(crate) fn is_integer(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)
 }
 
-/// Judges a name that may stand in any list of resources.
+/// Validates a name that may be in any list of resources.
 pub(crate) fn validate(name: &str, path: &Path<'_>, errors: &mut Vec<FieldError>) -> bool {
     let problems = syntax::qualified_name(name);
     if !problems.is_empty() {

@@ -150,7 +150,7 @@ pub(crate) fn validate_frozen(
     }
 }
 
-/// How many bytes a base64 text stands for.
+/// The decoded size of a base64 text in bytes.
 pub(crate) fn decoded_size(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default();
     text.trim_end_matches('=').len() * 3 / 4

@@ -180,7 +180,7 @@ fn complete_families(spec: &mut Value, before: &Value) {
     if !needs_cluster_ip(spec) {
         return;
     }
-    // Nobody but its owner knows where such a service leads, so it may be anywhere.
+    // Only its owner knows the targets of such a service, so they may be anywhere.
     let open = json::text(spec, "/clusterIP") == "None"
         && json::at(spec, "/selector").and_then(Value::as_object).is_none_or(|map| map.is_empty());
     let usual = if open { "RequireDualStack" } else { "SingleStack" };

@@ -26,7 +26,7 @@ pub(crate) const RESOURCE: Resource = Resource {
             Column::NAME,
             Column::text("PriorityLevel", "The level its requests belong to"),
             Column::text("MatchingPrecedence", "Which schema is asked first"),
-            Column::text("DistinguisherMethod", "How flows are told apart"),
+            Column::text("DistinguisherMethod", "How flows are distinguished"),
             Column::AGE,
             Column::text("MissingPL", "Whether its level does not exist"),
         ],

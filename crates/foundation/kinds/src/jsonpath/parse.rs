@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{JsonPathNode, Operator, ParseError, Slice};
 
-/// How deep filters may stand inside each other.
+/// How deep filters may be nested.
 const DEPTH_MAX: usize = 8;
 
 /// The nodes of one path.

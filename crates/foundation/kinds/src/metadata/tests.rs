@@ -83,7 +83,7 @@ fn annotations_have_a_common_limit() {
 }
 
 #[test]
-fn what_the_server_set_cannot_be_changed() {
+fn fields_of_the_server_cannot_be_changed() {
     let old = json!({"metadata": {
         "name": "a", "uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 3,
         "deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": ["x/y"],

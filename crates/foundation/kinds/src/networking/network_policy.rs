@@ -19,7 +19,11 @@ pub(crate) const RESOURCE: Resource = Resource {
         ..Strategy::GENERIC
     },
     printer: Printer {
-        columns: &[Column::NAME, Column::text("Pod-Selector", "Whom it is about"), Column::AGE],
+        columns: &[
+            Column::NAME,
+            Column::text("Pod-Selector", "The pods that it selects"),
+            Column::AGE,
+        ],
         cells: |object, now| {
             let selector = labels::show_selector(json::at(object, "/spec/podSelector"));
             vec![print::name(object), selector.into(), print::age(object, now)]

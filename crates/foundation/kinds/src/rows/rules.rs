@@ -268,7 +268,7 @@ fn network_policies_and_ingresses() {
 }
 
 #[test]
-fn what_nothing_runs_is_accepted_with_a_warning() {
+fn kinds_without_a_controller_are_accepted_with_a_warning() {
     for plural in
         ["pods", "deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"]
     {

@@ -21,7 +21,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         columns: &[
             Column::NAME,
             Column::boolean("AttachRequired", "Whether volumes must be attached first"),
-            Column::boolean("PodInfoOnMount", "Whether it is told who mounts"),
+            Column::boolean("PodInfoOnMount", "Whether it receives the pod that mounts"),
             Column::boolean("StorageCapacity", "Whether it reports its capacity"),
             Column::text("TokenRequests", "Audiences of the tokens it is given"),
             Column::boolean("RequiresRepublish", "Whether mounts are repeated"),

@@ -17,7 +17,7 @@ use crate::typed::{
     self, Duplicates, Faults, compare, remove_items, to_field_set, validate, with_named_parents,
 };
 
-/// The manager of what was there before anybody applied.
+/// The manager of what was there before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Why a configuration cannot be applied.
@@ -152,7 +152,7 @@ impl Apply<'_> {
         ManagerEntry::new(self.request.manager(), Operation::Apply, api_version, subresource, set)
     }
 
-    /// Removes what the manager applied last time, does not apply now, and nobody else owns.
+    /// Removes what the manager applied last time, does not apply now, and no other manager owns.
     fn prune(&self, merged: &Value, managed: &Managed<'_>, last: &ManagerEntry) -> Value {
         let schema = self.request.schema;
         let named = |set: &Set| with_named_parents(set, schema);
@@ -170,7 +170,7 @@ impl Apply<'_> {
         remove_items(merged, &gone, schema)
     }
 
-    /// Takes what changed from the other managers, if they let go.
+    /// Takes what changed from the other managers, if they release it.
     fn settle(
         &self,
         object: &Value,
@@ -199,7 +199,7 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// Strips what nobody owns, and dates the entry if the object changed.
+    /// Strips fields without an owner, and dates the entry if the object changed.
     fn finish(
         &self,
         managed: &mut Managed<'_>,

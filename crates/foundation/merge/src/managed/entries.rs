@@ -272,7 +272,7 @@ impl<'a> Managed<'a> {
         }
     }
 
-    /// The list as it stands in the object, sorted.
+    /// The list as written in the object, sorted.
     pub(super) fn write(mut self) -> Vec<Value> {
         self.entries.sort_by(|left, right| {
             let time = |entry: &ManagerEntry| seconds(entry.time.as_deref());

@@ -16,7 +16,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// All annotations together may not be larger than this.
 const MOST_ANNOTATION_BYTES: usize = 256 << 10;
 
-/// The fields that are as they were last applied; `None` if that cannot be told.
+/// The fields that are as they were last applied; `None` if that is unknown.
 pub(super) fn allowed_conflicts(live: &Value, request: &MergeRequest<'_>) -> Option<Set> {
     let text = annotation(live)?;
     validate(live, request.schema, Duplicates::Refused).ok()?;

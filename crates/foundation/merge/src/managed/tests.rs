@@ -65,7 +65,7 @@ fn a_creator_owns_what_it_sets() {
 }
 
 #[test]
-fn what_built_in_kinds_always_have_belongs_to_nobody() {
+fn fields_that_built_in_kinds_always_have_have_no_owner() {
     let schema = deployment();
     let mut new = object(json!({"replicas": 1}));
     let blank = json!({"metadata": {}, "spec": {}, "status": {}});
@@ -147,7 +147,7 @@ fn applying_the_same_again_changes_nothing() {
 }
 
 #[test]
-fn what_is_no_longer_applied_goes_unless_somebody_else_owns_it() {
+fn fields_no_longer_applied_are_removed_unless_another_manager_owns_them() {
     let schema = deployment();
     let both = object(json!({"replicas": 2, "paused": true}));
     let applied = apply(None, &both, &request("me", &schema), false).unwrap().unwrap();

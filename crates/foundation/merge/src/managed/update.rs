@@ -34,7 +34,7 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, request: &MergeReques
         ManagersSource::Known(entries) => Managed::read(entries).unwrap_or_default(),
         ManagersSource::Read(managed) => managed,
     };
-    // An object whose managers nobody tracks stays so until it is applied.
+    // An object whose managers are not tracked stays so until it is applied.
     if managed.entries.is_empty() && live.is_some_and(has_uid) {
         return;
     }

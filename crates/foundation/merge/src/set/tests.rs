@@ -20,7 +20,7 @@ fn fields_survive_being_written_and_read() {
 }
 
 #[test]
-fn what_is_irregular_is_read_as_well() {
+fn irregular_sets_are_read_as_well() {
     let table = [
         // A member, since nothing that is known lies below.
         (r#"{"f:a":{"x:future":{}},"f:b":{"f:c":{}}}"#, r#"{"f:a":{},"f:b":{"f:c":{}}}"#),
@@ -34,7 +34,7 @@ fn what_is_irregular_is_read_as_well() {
 }
 
 #[test]
-fn what_is_no_set_says_why() {
+fn an_invalid_set_says_why() {
     assert_eq!(Set::from_json("[]"), Err(SetError::NotAnObject));
     assert_eq!(Set::from_json(r#"{"f:a":1}"#), Err(SetError::NotAnObject));
     assert!(matches!(Set::from_json(r#"{"bad":{}}"#), Err(SetError::Element(_))));

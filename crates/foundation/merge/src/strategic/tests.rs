@@ -97,7 +97,7 @@ fn bad_patches_say_why_and_whose_fault_it_is() {
 }
 
 #[test]
-fn what_the_schema_does_not_know_merges_like_json() {
+fn fields_unknown_to_the_schema_merge_like_json() {
     let target = json!({"other": {"a": 1, "l": [1], "b": 2}, "raw": {"a": 1}});
     let patch = json!({"other": {"a": null, "l": [2], "c": {"x": null}}, "raw": {"b": 1}});
     let expected = json!({"other": {"l": [2], "b": 2, "c": {}}, "raw": {"b": 1}});

@@ -241,7 +241,7 @@ fn group<'a>(list: Ty<'_>, items: &'a [Value]) -> Result<Vec<Group<'a>>, Faults>
     Ok(groups)
 }
 
-/// Items that cannot be told apart count as one opaque item.
+/// Items that cannot be distinguished count as one opaque item.
 fn compare_group(
     list: Ty<'_>,
     element: PathElement,

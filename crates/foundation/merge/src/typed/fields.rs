@@ -78,7 +78,7 @@ fn reads_as_map(ty: Ty<'_>) -> bool {
     ty.kind(None) == ValueKind::Map
 }
 
-/// The type one step down, where a schema can tell.
+/// The type one step down, where a schema defines it.
 fn step<'a>(ty: Ty<'a>, element: &PathElement) -> Option<Ty<'a>> {
     match element {
         PathElement::Field(name) if reads_as_map(ty) => Some(ty.field(name)),

@@ -66,7 +66,7 @@ fn merge_fields(
     Ok(merged)
 }
 
-/// One item with how it is told from the others.
+/// One item with the element that identifies it.
 struct Item<'a> {
     element: PathElement,
     value: &'a Value,
@@ -110,7 +110,7 @@ impl<'a> Items<'a> {
     }
 
     /// The item at a position of the configuration, laid over its live twin. Live items
-    /// that cannot be told apart are replaced by it.
+    /// that cannot be distinguished are replaced by it.
     fn merged(&self, list: Ty<'_>, at: usize) -> Result<Option<Value>, Faults> {
         let item = &self.config[at];
         let live = match item.twin.map(|twin| &self.live[twin]) {

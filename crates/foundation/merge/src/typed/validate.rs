@@ -1,5 +1,5 @@
 //! Whether a value fits its schema as far as merging goes: kinds, keys that can
-//! be told apart, no undeclared fields. The rest of validation is crate `schema`'s.
+//! be distinguished, no undeclared fields. The rest of validation is crate `schema`'s.
 
 use std::fmt;
 

@@ -126,7 +126,7 @@ impl<'a> Ty<'a> {
         }
     }
 
-    /// How an item of this (not atomic) list is told from the others.
+    /// The element that identifies an item of this (not atomic) list.
     pub(crate) fn item_element(self, item: &Value) -> Result<PathElement, ItemError> {
         match self {
             Self::Node(node, _) => match &node.list {

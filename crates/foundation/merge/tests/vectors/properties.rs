@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_back_is_what_was_set(spec in spec()) {
+    fn a_set_value_is_read_back(spec in spec()) {
         let (schema, object) = (thing(), whole(spec));
         let leaves = to_field_set(&object, &schema).leaves();
         prop_assert_eq!(extract_items(&object, &leaves, &schema), object);

@@ -34,12 +34,12 @@ struct SchemaRuleChecker {
     expensive: Vec<(String, u64)>,
 }
 
-/// Where in an object the values of a schema stand.
+/// The position of the values of a schema in an object.
 struct ValuePosition {
     /// How many such values an object has at most, if its schema says so.
     count: Option<u64>,
     resource: ResourceValue,
-    /// The schema above this one whose parts cannot be told apart between old and new.
+    /// The schema above this one whose parts cannot be matched between old and new.
     no_old: Option<String>,
 }
 

@@ -82,7 +82,7 @@ impl<'c, 'a> Checker<'c, 'a> {
         (info, checker.issues)
     }
 
-    /// Reports an issue at the first place where `near` stands in the source: the syntax
+    /// Reports an issue at the first place where `near` occurs in the source: the syntax
     /// tree carries no positions.
     fn report(&mut self, near: &str, text: String) {
         let offset = find(self.source, near).unwrap_or_default();
@@ -292,7 +292,7 @@ impl<'c, 'a> Checker<'c, 'a> {
     }
 }
 
-/// Where `near` stands in the source as a word of its own.
+/// Where `near` occurs in the source as a word of its own.
 fn find(source: &str, near: &str) -> Option<usize> {
     if near.is_empty() {
         return None;

@@ -24,10 +24,14 @@ pub struct Compiled {
     plans: Arc<HashMap<usize, Vec<Prepared>>>,
 }
 
+/// Why a rule cannot run, in words for the user of an object.
+#[derive(Debug, thiserror::Error)]
+#[error("rule compile error: compilation failed: {}", .0.join("; "))]
+struct RuleError(Vec<String>);
+
 #[derive(Debug)]
 struct Prepared {
-    /// Why the rule cannot run, in words for the user of an object.
-    program: Result<Program, String>,
+    program: Result<Program, RuleError>,
     message: Option<Program>,
     /// Where the failure is reported, relative to the value.
     field: String,
@@ -71,7 +75,7 @@ impl Compiled {
         errors
     }
 
-    /// The rules only, for a value that stands at `at`.
+    /// The rules only, for a value at `at`.
     pub(crate) fn check_rules(
         &self,
         value: &Value,
@@ -114,10 +118,8 @@ fn prepare(node: &Schema, plans: &mut HashMap<usize, Vec<Prepared>>) -> bool {
 
 fn prepare_rule(rule: &CelRule, node: &SchemaNode) -> Prepared {
     let parse = |source: &str| {
-        Program::parse(source).map_err(|issues| {
-            let texts: Vec<String> = issues.into_iter().map(|issue| issue.text).collect();
-            format!("rule compile error: compilation failed: {}", texts.join("; "))
-        })
+        Program::parse(source)
+            .map_err(|issues| RuleError(issues.into_iter().map(|issue| issue.text).collect()))
     };
     Prepared {
         program: parse(&rule.rule),
@@ -238,8 +240,8 @@ impl Run<'_> {
         let ty = type_text(node);
         let program = match &prepared.program {
             Ok(program) => program,
-            Err(text) => {
-                self.errors.push(FieldError::invalid(field, ty, text.as_str()));
+            Err(error) => {
+                self.errors.push(FieldError::invalid(field, ty, error.to_string()));
                 return Ok(());
             }
         };

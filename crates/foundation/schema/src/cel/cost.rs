@@ -80,7 +80,7 @@ pub(super) fn max_count(node: &SchemaNode) -> u64 {
     MAX_REQUEST / (min_bytes(node) + 1)
 }
 
-/// A size as cost: looking at ten characters is one step.
+/// A size as cost: reading ten characters is one step.
 pub(super) fn traversal(size: u64) -> u64 {
     size.div_ceil(10)
 }

@@ -69,7 +69,7 @@ impl<'n> Declarations<'n> {
         self
     }
 
-    /// A name whose values look as a schema says.
+    /// A name whose values have the form of a schema.
     #[must_use]
     pub fn typed(mut self, name: &'static str, node: &'n SchemaNode) -> Self {
         let typed = Typed::of(node, ResourceValue::No).unwrap_or_else(Typed::dynamic);
@@ -182,7 +182,7 @@ impl ExpectedType {
     }
 }
 
-/// A type that only its name tells.
+/// A type that is known by its name only.
 pub(super) fn named<'a>(name: &str) -> Ty<'a> {
     Ty::Named(Rc::from(name))
 }

@@ -4,7 +4,7 @@
 //!   authorizer ─► path(p) ─────────────────────────────────► check(verb) ─► allowed(), reason()
 //!      │   └───► group(g) ─► resource(r) ─► subresource(s),      ▲
 //!      │                        namespace(n), name(n) ───────────┘
-//!      └► serviceAccount(namespace, name) ─► the same on behalf of somebody else
+//!      └► serviceAccount(namespace, name) ─► the same on behalf of that account
 //! ```
 
 use std::rc::Rc;
@@ -167,7 +167,7 @@ impl<'a> Evaluator<'a> {
                 at.namespace = (*text).to_owned()
             }
             ("name", [text], Some(AuthorizerTarget::Resource(at))) => at.name = (*text).to_owned(),
-            // Our authorizer does not look at selectors, as RBAC does not.
+            // Our authorizer does not evaluate selectors, as RBAC does not.
             ("fieldSelector" | "labelSelector", [_], Some(AuthorizerTarget::Resource(_))) => {}
             ("check", [verb], Some(target)) => {
                 self.spend(CHECK_COST)?;

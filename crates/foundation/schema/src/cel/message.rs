@@ -69,7 +69,7 @@ pub(super) fn configuration(value: &Val<'_>) -> Result<Value, PatchError> {
     }
 }
 
-/// The type of what stands in a field is named after the field.
+/// The type of the value in a field is named after the field.
 fn check_names(value: &Val<'_>, expected: &str) -> Result<(), PatchError> {
     match value {
         Val::Message(message) => {

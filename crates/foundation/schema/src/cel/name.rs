@@ -35,7 +35,7 @@ pub fn is_cel_word(word: &str) -> bool {
 const ESCAPES: &[(&str, &str)] =
     &[("__underscores__", "__"), ("__dot__", "."), ("__dash__", "-"), ("__slash__", "/")];
 
-/// The name of the field that an identifier stands for.
+/// The name of the field that an identifier represents.
 pub(super) fn unescape(identifier: &str) -> Cow<'_, str> {
     if !identifier.contains("__") {
         return identifier.into();

@@ -168,7 +168,7 @@ impl EvaluatedVariable<'_> {
         self.0.type_name()
     }
 
-    /// `Object{…}` as JSON; types must be named after the place where they stand.
+    /// `Object{…}` as JSON; types must be named after the field that they are in.
     pub fn to_configuration(&self) -> Result<Value, PatchError> {
         message::configuration(&self.0)
     }

@@ -1,7 +1,7 @@
 //! Sharing equal subtrees while a schema is read.
 //!
 //! Children are shared before their parents, so that the fingerprint of a node needs
-//! to look at the addresses of its children only.
+//! to read the addresses of its children only.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +16,7 @@ pub(super) struct Interner {
 }
 
 impl Interner {
-    /// The one allocation that stands for all nodes equal to this one.
+    /// The one allocation that represents all nodes equal to this one.
     pub(super) fn share(&mut self, node: SchemaNode) -> Schema {
         let candidates = self.known.entry(fingerprint(&node)).or_default();
         if let Some(known) = candidates.iter().find(|known| ***known == node) {

@@ -1,4 +1,4 @@
-//! Defaults must be valid and specified by the schema that they stand in.
+//! Defaults must be valid and specified by the schema that they are in.
 
 use serde_json::{Map, Value};
 
@@ -164,7 +164,7 @@ impl Checker {
             }));
             return;
         }
-        // Rules that do not compile are reported where they stand, not here.
+        // Rules that do not compile are reported where they are defined, not here.
         let compiled = Compiled::new(schema.clone());
         let found = compiled.check_rules(default, Some(default), at);
         self.errors.extend(if found.is_empty() {

@@ -4,7 +4,7 @@ use super::raw::{Additional, Raw};
 use crate::field::{FieldError, Path};
 use crate::validate::pattern;
 
-/// Where a schema stands.
+/// The level of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaLevel {
     Root,

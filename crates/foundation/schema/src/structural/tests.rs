@@ -195,7 +195,7 @@ fn junctors_only_narrow_values() {
 }
 
 #[test]
-fn what_junctors_narrow_exists() {
+fn fields_that_junctors_narrow_exist() {
     check(
         json!({"type": "object", "allOf": [
             {"properties": {"a": {"minimum": 1}}},

@@ -20,7 +20,7 @@ pub(crate) fn is_checked(ty: Type, format: &str) -> bool {
     }
 }
 
-/// Whether a text has the format; `None` if nobody knows the format.
+/// Whether a text has the format; `None` if the format is unknown.
 pub(super) fn matches(format: &str, text: &str) -> Option<bool> {
     check_of(format).map(|check| check(text))
 }

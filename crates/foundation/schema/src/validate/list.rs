@@ -73,7 +73,7 @@ fn identity(item: &Value, keys: &[Box<str>]) -> Value {
     Value::Object(keys.collect::<Map<_, _>>())
 }
 
-/// Indexes at which a value stands for the second time.
+/// Indexes at which a value occurs for the second time.
 fn repetitions<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<usize> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut repeated = Vec::new();

@@ -8,7 +8,7 @@ use crate::node::{Type, Validation};
 /// The largest integer that a double represents together with its neighbours.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
-/// Whether a JSON number stands for an integer, `3.0` included.
+/// Whether a JSON number is an integer, `3.0` included.
 pub(super) fn is_integer(number: &Number) -> bool {
     match (number.as_i64(), number.as_f64()) {
         (Some(_), _) => true,

@@ -2,7 +2,7 @@
 //!
 //! The two dialects are similar. These differences are translated: `\d`, `\w`, `\s` and `\b` mean
 //! ASCII in Go; `[`, `&` and `~` are plain characters inside a class; a `{` that opens no
-//! repetition stands for itself; `\Q…\E` quotes; every punctuation may be escaped.
+//! repetition is literal; `\Q…\E` quotes; every punctuation may be escaped.
 
 use std::collections::HashMap;
 use std::str::FromStr;

@@ -64,7 +64,7 @@ impl<'a> Old<'a> {
     }
 }
 
-/// The old items of a list map. Built once per list: looking for each item in turn would
+/// The old items of a list map. Built once per list: searching for each item in turn would
 /// make long lists quadratic.
 #[derive(Debug)]
 pub(crate) struct Items<'a> {

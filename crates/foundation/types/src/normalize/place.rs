@@ -18,12 +18,12 @@ pub(super) struct FieldPosition<'a> {
 impl<'a> FieldPosition<'a> {
     pub(super) const ROOT: Self = Self { owner: None, path: Path::Root };
 
-    /// An item of the list that stands here.
+    /// An item of the list at this place.
     pub(super) fn index(&'a self, index: usize) -> Self {
         Self { owner: self.owner, path: Path::Index(&self.path, index) }
     }
 
-    /// A value of the map that stands here.
+    /// A value of the map at this place.
     pub(super) fn key(&'a self, key: &'a str) -> Self {
         Self { owner: self.owner, path: Path::Key(&self.path, key) }
     }

@@ -188,7 +188,7 @@ impl Decoder {
     }
 }
 
-/// Where in which message a value stands: for errors.
+/// The message and field of a value: for errors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MessagePosition {
     pub(super) message: &'static str,

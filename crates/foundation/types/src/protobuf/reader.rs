@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.try_into().expect("eight bytes were taken"))
     }
 
-    /// Passes over a value that nobody asked for.
+    /// Skips a value that is not needed.
     pub(super) fn skip(&mut self, wire: Wire) -> Result<(), DecodeError> {
         match wire {
             Wire::Varint => self.varint().map(drop),

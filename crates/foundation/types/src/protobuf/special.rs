@@ -88,7 +88,7 @@ impl Decoder {
         Ok(value)
     }
 
-    /// A JSON schema, or what may stand in its place.
+    /// A JSON schema, or what may replace it.
     fn schema_or(
         &mut self,
         ty: Ty,

@@ -21,7 +21,7 @@ pub struct Denial {
     causes: Vec<Cause>,
 }
 
-/// As many causes as upstream tells.
+/// As many causes as upstream reports.
 const MOST: usize = 10;
 
 impl Denial {
@@ -55,9 +55,9 @@ impl Denial {
 
     /// The API server's message for a webhook that denies a request.
     pub fn message(&self) -> String {
-        let told: Vec<&str> =
+        let messages: Vec<&str> =
             self.causes.iter().take(MOST).map(|cause| cause.message.as_str()).collect();
-        let mut message = told.join(", ");
+        let mut message = messages.join(", ");
         if let more @ 1.. = self.causes.len().saturating_sub(MOST) {
             message = format!("{message}, and {more} more validation errors");
         }

@@ -10,7 +10,7 @@ use super::{Causes, Denial, Objects};
 use crate::default::object;
 use crate::state::{list, text};
 
-/// `KIND/NAMESPACE/NAME` of the source; KIND is `pvc` or `snapshot`. `any/NAMESPACE/*` stands
+/// `KIND/NAMESPACE/NAME` of the source; KIND is `pvc` or `snapshot`. `any/NAMESPACE/*` is
 /// for a DataSource of another namespace that named no source yet. Only admission writes it.
 pub const AUTHORIZED_SOURCE: &str = "sheaf.io/authorized-clone-source";
 
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_changes_what_was_authorized() {
+    fn the_authorized_source_cannot_be_changed() {
         let old = json!({"metadata": {"annotations": {AUTHORIZED_SOURCE: "pvc/images/c"}}});
         let mut new = json!({"metadata": {"annotations": {AUTHORIZED_SOURCE: "pvc/secret/x"}}});
         authorize(&mut new, Some(&old), "n", &Cluster, &ann(&[]), false).unwrap();
@@ -344,7 +344,7 @@ mod tests {
             let found = judged("persistentvolumeclaims", &claim, None, trusted);
             assert_eq!(found, expected, "{key}={value} trusted={trusted}");
             let kept = judged("persistentvolumeclaims", &claim, Some(&claim), trusted);
-            assert_eq!(kept, "admitted", "what is there may stay");
+            assert_eq!(kept, "admitted", "an existing value may stay");
             let added = judged("persistentvolumeclaims", &claim, Some(&json!({})), trusted);
             assert_eq!(added, expected, "an update is judged like a creation");
         }

@@ -6,7 +6,7 @@ use super::Causes;
 use super::spec::CheckedSpec;
 use crate::v1::{BlockSize, Disk};
 
-/// Disks stand for volumes, and no two devices are first in the boot order.
+/// Disks name volumes, and no two devices are first in the boot order.
 pub(super) fn check_boot_order(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let mut taken = BTreeSet::new();
     for (index, disk) in judged.devices().disks.iter().enumerate() {

@@ -28,7 +28,7 @@ fn check(object: &Value, cron: &DataImportCron, causes: &mut Causes) {
     let spec = &cron.spec;
     let template = &spec.template.spec;
     let source = template.source.as_ref();
-    // CDI has no http here; its content is told by the mark of the server.
+    // CDI has no http here; its content is identified by the ETag or the date of the server.
     let known = source.is_some_and(|own| own.registry.is_some() || own.http.is_some());
     if !known {
         return causes.invalid("spec.Template", "Missing source");

@@ -73,7 +73,7 @@ fn reserved(metadata: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// Every volume stands behind a disk or a file system.
+/// Every volume is behind a disk or a file system.
 fn check_volumes_used(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let devices = judged.devices();
     for (index, volume) in judged.spec.volumes.iter().enumerate() {

@@ -21,7 +21,7 @@ pub struct MutationContext<'a> {
     pub config: &'a ClusterConfig,
     pub objects: &'a dyn Objects,
     pub access: &'a dyn Access,
-    /// The time, as it stands in objects.
+    /// The time, as written in objects.
     pub now: &'a str,
     /// A new random UUID each time.
     pub uuid: &'a mut dyn FnMut() -> String,

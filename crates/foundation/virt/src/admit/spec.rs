@@ -7,7 +7,7 @@ use crate::v1::{Devices, VirtualMachineInstanceSpec};
 /// The inputs of every rule.
 #[derive(Clone, Copy)]
 pub(super) struct CheckedSpec<'a> {
-    /// Where the specification stands: `spec`, or `spec.template.spec`.
+    /// The path of the specification: `spec`, or `spec.template.spec`.
     pub(super) at: &'a str,
     pub(super) spec: &'a VirtualMachineInstanceSpec,
     pub(super) config: &'a ClusterConfig,

@@ -135,7 +135,7 @@ fn a_plain_instance_and_a_plain_machine_are_fine() {
 }
 
 #[test]
-fn an_instance_that_is_wrong_is_told_where_and_why() {
+fn errors_of_an_instance_say_where_and_why() {
     let disk = "spec.domain.devices.disks[0]";
     let table: Vec<(&str, Value, String)> = vec![
         ("/hostname", json!("A_b"), "spec.hostname: spec.hostname does not conform to the kubernetes DNS_LABEL rules".into()),
@@ -231,14 +231,14 @@ fn memory_is_needed_and_the_answer_is_what_a_webhook_says() {
     vmi["spec"]["domain"]["memory"] = json!({});
     let denial = Case::new("virtualmachineinstances", vmi).judge().unwrap_err();
     let message = "no memory requested, at least one of 'spec.domain.memory.guest', 'spec.domain.memory.hugepages.pageSize' or 'spec.domain.resources.requests.memory' must be set";
-    let told = format!(
+    let text = format!(
         "admission webhook \"virtualmachineinstances-create-validator.kubevirt.io\" denied the request: {message}"
     );
     assert_eq!(
         denial.status(),
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": told, "reason": "Invalid", "code": 422,
+            "message": text, "reason": "Invalid", "code": 422,
             "details": {"causes": [{"reason": "FieldValueRequired", "message": message}]},
         })
     );
@@ -254,7 +254,7 @@ fn many_causes_are_counted() {
 }
 
 #[test]
-fn a_machine_that_is_wrong_is_told_where_and_why() {
+fn errors_of_a_machine_say_where_and_why() {
     let volume = |spec: Value| json!([{"metadata": {"name": "v"}, "spec": spec}]);
     let table = [
         (
@@ -389,7 +389,7 @@ fn a_machine_waits_for_its_snapshot_and_restore() {
 }
 
 #[test]
-fn a_size_that_conflicts_or_is_too_small_is_told() {
+fn a_size_that_conflicts_or_is_too_small_is_reported() {
     let small = json!({"metadata": {"name": "small"}, "spec": {"cpu": {"guest": 1}, "memory": {"guest": "1Gi"}}});
     let hungry =
         json!({"metadata": {"name": "hungry"}, "spec": {"requirements": {"cpu": {"guest": 2}}}});

@@ -80,7 +80,7 @@ struct CloudInitPart<'a> {
     plain: &'a str,
 }
 
-/// The longest data that stands in the object itself.
+/// The longest data that is in the object itself.
 const MOST_BYTES: usize = 2048;
 
 fn check_cloud_init(at: &str, volume: &Volume, causes: &mut Causes) {
@@ -154,7 +154,7 @@ fn check_part(
         match BASE64_STANDARD.decode(part.encoded) {
             Ok(data) => length = data.len(),
             Err(_) => {
-                // The kind stands twice in upstream's text.
+                // The kind is twice in upstream's text.
                 let field = format!("{at}.{}Base64", part.name);
                 let message =
                     format!("{field}.{kind}.{}Base64 is not a valid base64 value.", part.name);

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_instance_leaves_open_comes_from_its_presets() {
+    fn unset_fields_of_an_instance_come_from_its_presets() {
         let windows = json!({"matchLabels": {"os": "win"}});
         let presets = vec![
             preset("cores", windows.clone(), json!({"cpu": {"cores": 4}})),
@@ -120,10 +120,10 @@ mod tests {
         assert_eq!(domain["devices"]["watchdog"]["name"], "w");
         assert_eq!(domain["clock"]["timer"], json!({"hpet": {}}));
         assert!(domain.get("features").is_none());
-        let told = vmi["metadata"]["annotations"].as_object().unwrap();
-        let told: Vec<&String> = told.keys().collect();
+        let annotations = vmi["metadata"]["annotations"].as_object().unwrap();
+        let annotations: Vec<&String> = annotations.keys().collect();
         assert_eq!(
-            told,
+            annotations,
             ["virtualmachinepreset.kubevirt.io/cores", "virtualmachinepreset.kubevirt.io/rest"]
         );
 

@@ -6,7 +6,7 @@ use super::DiagnosisInput;
 use super::object::Event;
 use super::storage::claim_names;
 
-/// How many events are told.
+/// How many events are reported.
 const MOST: usize = 5;
 
 /// An event, however often it was reported.
@@ -55,7 +55,7 @@ fn concerns(event: &Event, facts: &DiagnosisInput, volumes: &[String]) -> bool {
     }
 }
 
-fn last_seen(event: &Event) -> String {
+pub(super) fn last_seen(event: &Event) -> String {
     let time = event.last_timestamp.as_ref().or(event.event_time.as_ref());
     let time = time.or(event.metadata.creation_timestamp.as_ref());
     time.map(ToString::to_string).unwrap_or_default()

@@ -1,6 +1,7 @@
 //! Findings from the instance: why it is not synchronized, not ready, paused or over.
 
-use super::{Findings, Severity, placement};
+use super::event::last_seen;
+use super::{Event, Findings, Severity, placement};
 use crate::api::v1::{
     VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceStatus,
 };
@@ -44,7 +45,54 @@ pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInst
             _ => {}
         }
     }
+    if status.fs_freeze_status.as_deref() == Some("frozen") {
+        examine_freeze(findings);
+    }
+    examine_user_data(findings, instance);
     examine_hotplug(findings, &status);
+}
+
+/// File systems of a guest are frozen while a snapshot is taken, and not longer.
+fn examine_freeze(findings: &mut Findings<'_>) {
+    let facts = findings.facts;
+    let machine = facts.machine.as_ref().and_then(|machine| machine.status.as_ref());
+    let snapshot = machine.and_then(|status| status.snapshot_in_progress.as_deref());
+    match snapshot.filter(|snapshot| !snapshot.is_empty()) {
+        Some(snapshot) => findings.info(
+            "The file systems of the guest are frozen while a snapshot is taken.",
+            format!("Snapshot {snapshot} is in progress."),
+            facts.kubectl("describe", "vmsnapshot", snapshot),
+        ),
+        None => findings.warning(
+            "The file systems of the guest are frozen: its programs cannot write.",
+            "A client froze them, and no snapshot is in progress.",
+            format!(
+                "kubectl replace --raw /apis/subresources.kubevirt.io/v1/namespaces/{}/\
+                 virtualmachineinstances/{}/unfreeze -f /dev/null",
+                facts.namespace, facts.name
+            ),
+        ),
+    }
+}
+
+/// The node reports user data that the guest ignores in an event only.
+fn examine_user_data(findings: &mut Findings<'_>, instance: &VirtualMachineInstance) {
+    let facts = findings.facts;
+    let created = instance.metadata.creation_timestamp.as_ref();
+    let created = created.map(ToString::to_string).unwrap_or_default();
+    let about = |own: &&Event| {
+        own.involved_object.kind.as_deref() == Some("VirtualMachineInstance")
+            && own.involved_object.name.as_deref() == Some(facts.name.as_str())
+            && own.reason.as_deref() == Some("InvalidUserData")
+            && last_seen(own) >= created
+    };
+    if let Some(event) = facts.events.iter().filter(about).max_by_key(|own| last_seen(own)) {
+        findings.warning(
+            "The guest ignores its user data (cloud-init).",
+            event.message.clone().unwrap_or_default(),
+            facts.kubectl("edit", "vm", &facts.name),
+        );
+    }
 }
 
 /// Volumes that move to other claims.
@@ -54,7 +102,7 @@ fn examine_volumes_change(
 ) {
     let facts = findings.facts;
     let message = condition.message.clone().unwrap_or_default();
-    let look =
+    let command =
         facts.kubectl("get", "vmi", &facts.name) + " -o jsonpath='{.status.migratedVolumes}'";
     match VolumesChange::parse(condition.reason.as_deref().unwrap_or_default()) {
         Some(VolumesChange::Failed) => findings.warning(
@@ -63,10 +111,10 @@ fn examine_volumes_change(
             facts.kubectl("edit", "vm", &facts.name),
         ),
         Some(VolumesChange::Switching) => {
-            findings.info("The guest is switched to another claim.", message, look);
+            findings.info("The guest is switched to another claim.", message, command);
         }
         Some(VolumesChange::Copying | VolumesChange::Canceled) | None => {
-            findings.info("Disks of the guest are copied to other claims.", message, look);
+            findings.info("Disks of the guest are copied to other claims.", message, command);
         }
     }
 }
@@ -150,7 +198,7 @@ fn synchronization(
         NotSynchronized::Domain => (Severity::Error, "QEMU refuses the machine.", edit),
         NotSynchronized::Create => (
             Severity::Error,
-            "The pod that stands for the guest is refused.",
+            "The pod that represents the guest is refused.",
             format!("kubectl get resourcequota,limitrange{}", facts.place()),
         ),
         NotSynchronized::Liveness => (
@@ -171,7 +219,7 @@ fn examine_synchronization(
     let message = condition.message.clone().unwrap_or_default();
     let reason = condition.reason.as_deref().unwrap_or_default();
     let (severity, what, fix) = match NotSynchronized::parse(reason) {
-        // Told with the name of the claim by `storage`.
+        // Reported with the name of the claim by `storage`.
         Some(NotSynchronized::PvcNotFound) if findings.names_missing_claim() => return,
         Some(known) => {
             let (severity, what, fix) = synchronization(known, findings);

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 
 use super::Findings;
-use crate::api::v1::{VirtualMachine, VirtualMachineCondition, VirtualMachineStartFailure};
+use crate::api::v1::{
+    VirtualMachine, VirtualMachineCondition, VirtualMachineMemoryDumpRequest,
+    VirtualMachineStartFailure,
+};
 use crate::reason::MachineFailure;
 use crate::state::RunStrategy;
 
@@ -29,6 +32,9 @@ pub(super) fn examine(
     if let Some(failure) = &status.start_failure {
         examine_start_failure(findings, failure, strategy, now);
     }
+    if let Some(dump) = status.memory_dump_request.as_ref().filter(|own| own.phase == "Failed") {
+        examine_memory_dump(findings, dump);
+    }
     for condition in status.conditions.iter().filter(|own| own.status == "True") {
         match condition.r#type.as_str() {
             "Failure" => examine_failure(findings, condition),
@@ -45,6 +51,16 @@ pub(super) fn examine(
             _ => {}
         }
     }
+}
+
+fn examine_memory_dump(findings: &mut Findings<'_>, dump: &VirtualMachineMemoryDumpRequest) {
+    let facts = findings.facts;
+    let claim = &dump.claim_name;
+    findings.warning(
+        format!("The memory of the guest could not be written to claim {claim}."),
+        dump.message.clone().unwrap_or_default(),
+        format!("virtctl memory-dump remove {}{}", facts.name, facts.place()),
+    );
 }
 
 /// The run strategy of the machine; `None` for one that we do not know.

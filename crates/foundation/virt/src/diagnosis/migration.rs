@@ -21,6 +21,12 @@ pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInst
     if let Some(state) = &status.migration_state {
         examine_state(findings, state);
     }
+    let leaves = status.evacuation_node_name.as_deref().unwrap_or_default();
+    let is_moving = status.migration_state.as_ref().is_some_and(is_under_way);
+    let is_waiting = latest.is_some() && !["Succeeded", "Failed"].contains(&phase);
+    if !leaves.is_empty() && !is_moving && !is_waiting {
+        examine_evacuation(findings, leaves);
+    }
     let refused = status
         .conditions
         .iter()
@@ -31,6 +37,20 @@ pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInst
         let strategy = instance.spec.eviction_strategy.as_deref();
         examine_obstacle(findings, reason, message, strategy == Some("LiveMigrate"));
     }
+}
+
+fn is_under_way(state: &VirtualMachineInstanceMigrationState) -> bool {
+    state.completed != Some(true) && state.failed != Some(true)
+}
+
+/// A drain or an eviction asked for a migration that does not run.
+fn examine_evacuation(findings: &mut Findings<'_>, node: &str) {
+    let facts = findings.facts;
+    findings.warning(
+        format!("The guest has to leave node {node}, and no migration of it is under way."),
+        "The node is drained, or the pod of the guest was evicted.",
+        format!("virtctl evacuate-cancel vmi {}{}", facts.name, facts.place()),
+    );
 }
 
 /// The latest migration of the machine.

@@ -2,6 +2,7 @@
 
 use super::Findings;
 use super::object::Node;
+use crate::api::atom::Quantity;
 use crate::api::v1::{VirtualMachineInstance, VirtualMachineInstanceCondition};
 use crate::reason::{INSUFFICIENT, Unfit};
 
@@ -13,7 +14,7 @@ pub(super) fn examine(
 ) {
     let message = condition.message.clone().unwrap_or_default();
     if message.contains("PVC ") && message.contains("does not exist") {
-        // The volume itself is told about by `storage`.
+        // The volume itself is reported by `storage`.
         return;
     }
     let causes = causes(&message);
@@ -69,7 +70,9 @@ fn explain(
     };
     let unfit = match cause {
         Cause::Unfit(unfit) => unfit,
-        Cause::Insufficient(resource) => return insufficient(findings, &resource, message),
+        Cause::Insufficient(resource) => {
+            return insufficient(findings, instance, &resource, message);
+        }
         Cause::Unknown(text) => {
             let fix = facts.kubectl("describe", "vmi", &facts.name);
             return findings.error(format!("No node takes the machine: {text}."), message, fix);
@@ -128,25 +131,45 @@ fn explain(
     }
 }
 
-fn insufficient(findings: &mut Findings<'_>, resource: &str, message: &str) {
+fn insufficient(
+    findings: &mut Findings<'_>,
+    instance: &VirtualMachineInstance,
+    resource: &str,
+    message: &str,
+) {
     let facts = findings.facts;
-    let free: Vec<String> = facts
+    let totals: Vec<(&str, &Quantity)> = facts
         .nodes
         .iter()
-        .filter_map(|node| {
-            let amount = node.status.allocatable.get(resource)?;
-            Some(format!("{} has {amount} in total", node.name()))
-        })
+        .filter_map(|node| Some((node.name(), node.status.allocatable.get(resource)?)))
         .collect();
-    let why = match free.is_empty() {
-        true => message.to_owned(),
-        false => format!("{message} {}.", free.join(", ")),
+    let asked = asked(instance, resource);
+    let amount = asked.and_then(Quantity::amount);
+    let is_too_small = |(_, total): &(&str, &Quantity)| total.amount() < amount;
+    let what = if totals.is_empty() && !facts.nodes.is_empty() {
+        format!("No node offers {resource}.")
+    } else if let Some(asked) =
+        asked.filter(|_| !totals.is_empty() && totals.iter().all(is_too_small))
+    {
+        format!("No node is large enough: the machine requests {asked} of {resource}.")
+    } else {
+        format!("No node has enough free {resource}: stop another machine, or request less.")
     };
-    findings.error(
-        format!("No node has enough free {resource}: stop another machine, or request less."),
-        why,
-        facts.kubectl("edit", "vm", &facts.name),
-    );
+    let totals: Vec<String> =
+        totals.iter().map(|(name, total)| format!("{name} has {total} in total")).collect();
+    let why = match totals.is_empty() {
+        true => message.to_owned(),
+        false => format!("{message} {}.", totals.join(", ")),
+    };
+    findings.error(what, why, facts.kubectl("edit", "vm", &facts.name));
+}
+
+/// The request of the instance for a resource, without the overhead of QEMU.
+fn asked<'a>(instance: &'a VirtualMachineInstance, resource: &str) -> Option<&'a Quantity> {
+    let domain = &instance.spec.domain;
+    let requests = domain.resources.as_ref().and_then(|own| own.requests.get(resource));
+    let guest = || domain.memory.as_ref().and_then(|own| own.guest.as_ref());
+    requests.or_else(|| if resource == "memory" { guest() } else { None })
 }
 
 fn no_nodes(findings: &mut Findings<'_>) {

@@ -1,4 +1,4 @@
-//! Reasons of volumes, images and migrations, and a search for reasons that nobody explains.
+//! Reasons of volumes, images and migrations, and a search for reasons without an explanation.
 
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,9 @@ use crate::reason::{
 #[track_caller]
 fn explained(reason: &str, facts: &DiagnosisInput) {
     let found = diagnose(facts, now());
-    let told = |own: &&DiagnosisFinding| own.why == "m";
-    let finding = found.findings.iter().find(told);
-    let finding = finding.unwrap_or_else(|| panic!("{reason} is not told: {found:#?}"));
+    let is_reported = |own: &&DiagnosisFinding| own.why == "m";
+    let finding = found.findings.iter().find(is_reported);
+    let finding = finding.unwrap_or_else(|| panic!("{reason} is not reported: {found:#?}"));
     assert!(!finding.what.contains(reason), "{reason}: {finding:?}");
     let has_command = ["sheaf ", "kubectl "].iter().any(|own| finding.fix.starts_with(own));
     assert!(has_command, "{reason}: {finding:?}");
@@ -122,7 +122,7 @@ fn a_clone_that_waits_names_its_source() {
 }
 
 #[test]
-fn migrations_are_told_while_they_wait_run_and_fail() {
+fn migrations_are_reported_while_they_wait_run_and_fail() {
     let state = |state: Value| {
         let mut one = running(json!({"type": "Ready", "status": "True"}));
         one.instance.as_mut().unwrap().status.as_mut().unwrap().migration_state =
@@ -159,7 +159,7 @@ fn migrations_are_told_while_they_wait_run_and_fail() {
 }
 
 #[test]
-fn an_image_that_is_imported_or_tried_again_is_told() {
+fn an_image_that_is_imported_or_tried_again_is_reported() {
     let mut one = with_volume(json!({"type": "Scheduled", "status": "True"}));
     one.images = vec![image(json!({"type": "Imported", "status": "Unknown"}))];
     first(&one, Severity::Info, "Debian is being imported: 7%", "claim d", "--watch");
@@ -177,15 +177,24 @@ fn an_image_that_is_imported_or_tried_again_is_told() {
     assert!(!found.findings.iter().any(|own| own.what.contains("Debian")), "{found:?}");
 }
 
-/// The files that write conditions of what `diagnose` reads.
+/// The files that write conditions of what `diagnose` reads. Others of machines, such as `vm_restore`,
+/// write conditions of their own kinds only.
 const WRITERS: &[&str] = &[
-    "control-plane/controllers/src/vm",
-    "control-plane/controllers/src/vmi",
     "control-plane/controllers/src/data_volume",
     "control-plane/controllers/src/image",
     "control-plane/controllers/src/longhorn/volume",
-    "node/agent/src/vmi/status",
+    "control-plane/controllers/src/node/plan",
+    "control-plane/controllers/src/vm",
+    "control-plane/controllers/src/vm_claims",
+    "control-plane/controllers/src/vm_history",
+    "control-plane/controllers/src/vm_memory_dump",
+    "control-plane/controllers/src/vmi",
+    "control-plane/controllers/src/vmi_migration",
+    "foundation/virt/src/condition",
+    "foundation/virt/src/restart_required",
     "node/agent/src/storage/status",
+    "node/agent/src/vmi",
+    "node/agent/src/volume",
 ];
 
 /// Literals that report no failure: a state that is as it should be, or another condition's cause.
@@ -201,9 +210,21 @@ const NORMAL: &[&str] = &[
     "Imported",
     "Importing",
     "Unschedulable",
-    // First arguments of the agent's helper, which are types.
-    "Paused",
-    "AgentVersionNotSupported",
+];
+
+/// Types of conditions that the diagnosis does not name, and why.
+const NOT_EXAMINED: &[(&str, &str)] = &[
+    ("Attachable", "conditions of a volume that are False are examined whatever their type is"),
+    ("AgentConnected", "a guest without an agent is as it should be"),
+    ("BackingImageMissing", "Initialized and Imported of the image say what is missing"),
+    ("DataVolumesReady", "the data volumes are examined themselves"),
+    ("Initialized", "conditions of an image that are False are examined whatever their type is"),
+    ("MetadataIntact", "as Attachable"),
+    ("Provisioning", "the data volumes are examined themselves"),
+    ("Satisfied", "of a ticket of a volume, whose machine says that it waits"),
+    ("Scheduled", "as Attachable"),
+    ("SnapshotsIntact", "as Attachable"),
+    ("StorageLiveMigratable", "a guest that can be migrated only with its disks can be migrated"),
 ];
 
 fn sources(path: &Path) -> Vec<PathBuf> {
@@ -220,29 +241,111 @@ fn sources(path: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// A reason is written as a member of an enum of `reason`, not as a text of its own.
-#[test]
-fn no_writer_uses_a_reason_that_is_not_in_the_list() {
+/// The code of a file without its tests.
+fn code(file: &Path) -> String {
+    let text = std::fs::read_to_string(file).unwrap();
+    text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()
+}
+
+fn writers() -> Vec<(PathBuf, String)> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut seen = 0;
+    let mut all = Vec::new();
     for writer in WRITERS {
         let files = sources(&crates.join(writer));
         assert!(!files.is_empty(), "{writer} has moved");
-        for file in files {
-            let text = std::fs::read_to_string(&file).unwrap();
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            for (at, _) in code.match_indices("because(") {
-                let argument = code[at + "because(".len()..].trim_start();
-                let Some(literal) = argument.strip_prefix('"') else { continue };
-                let literal = literal.split('"').next().unwrap_or_default();
-                seen += 1;
-                assert!(NORMAL.contains(&literal), "{}: {literal:?}", file.display());
-            }
+        all.extend(files.into_iter().map(|file| (file.clone(), code(&file))));
+    }
+    all
+}
+
+/// The literals at this place among the arguments of a function; a variable is left out.
+fn literals<'a>(code: &'a str, call: &str, place: usize) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices(call) {
+        let mut rest = code[at + call.len()..].trim_start();
+        for _ in 0..place {
+            // Only simple arguments come before: names, paths and literals.
+            rest = rest.split_once(',').map_or("", |(_, rest)| rest).trim_start();
+        }
+        found.extend(rest.strip_prefix('"').and_then(|rest| rest.split('"').next()));
+    }
+    found
+}
+
+/// Whether the helper of the agent is meant, whose first argument is the type.
+fn is_agent(file: &Path) -> bool {
+    file.components().any(|own| own.as_os_str() == "agent")
+}
+
+/// A reason is written as a member of an enum of `reason`, not as a text of its own.
+#[test]
+fn no_writer_uses_a_reason_that_is_not_in_the_list() {
+    let mut seen = 0;
+    for (file, code) in writers() {
+        let mut reasons = literals(&code, ".because(", usize::from(is_agent(&file)));
+        reasons.extend(literals(&code, ".no(", 1));
+        for reason in reasons {
+            seen += 1;
+            assert!(NORMAL.contains(&reason), "{}: {reason:?}", file.display());
         }
     }
     assert!(seen > 5, "the search finds nothing any more");
     for normal in NORMAL {
         assert!(!is_failure(normal), "{normal} is a failure");
+    }
+}
+
+/// The types of conditions that code writes.
+fn types(code: &str) -> Vec<&str> {
+    let mut all = Vec::new();
+    for call in ["Condition::new(", ".yes(", ".because(", ".no(", ".probed("] {
+        all.extend(literals(code, call, 0));
+    }
+    for (at, _) in code.match_indices("\"type\": \"") {
+        let rest = &code[at + "\"type\": \"".len()..];
+        // Patches and secrets have types as well.
+        let object = rest.split('}').next().unwrap_or_default();
+        if object.contains("\"status\"") {
+            all.extend(rest.split('"').next());
+        }
+    }
+    for name in ["CONDITION: &str = \"", "KIND: &str = \"", "let kind = \"", "INTACT: &str = \""] {
+        let after = code.match_indices(name).map(|(at, name)| &code[at + name.len()..]);
+        all.extend(after.filter_map(|rest| rest.split('"').next()));
+    }
+    all.retain(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic()));
+    all
+}
+
+/// A condition that is written is examined, or there is a reason why not.
+#[test]
+fn every_condition_that_is_written_is_examined() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/diagnosis");
+    let examined: String = sources(&own)
+        .iter()
+        .filter(|file| !file.to_string_lossy().ends_with("tests.rs"))
+        .map(|file| code(file))
+        .collect();
+    let is_examined = |kind: &str| examined.contains(&format!("\"{kind}\""));
+    let is_listed = |kind: &str| NOT_EXAMINED.iter().any(|(own, _)| *own == kind);
+    let mut written = std::collections::BTreeSet::new();
+    for (file, code) in writers() {
+        for kind in types(&code) {
+            // Arguments of `because` in controllers are reasons.
+            if !NORMAL.contains(&kind) || is_agent(&file) {
+                assert!(
+                    is_examined(kind) || is_listed(kind),
+                    "{}: condition {kind} is not examined",
+                    file.display()
+                );
+                written.insert(kind.to_owned());
+            }
+        }
+    }
+    assert!(written.len() > 15, "the search finds nothing any more: {written:?}");
+    for (kind, _) in NOT_EXAMINED {
+        assert!(written.contains(*kind), "{kind} is not written any more");
+        assert!(!is_examined(kind), "{kind} is examined");
     }
 }
 

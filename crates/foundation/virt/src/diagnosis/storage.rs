@@ -145,7 +145,7 @@ fn examine_hold(
 ) {
     let facts = findings.facts;
     let source = source(data_volume);
-    let look = look_at_source(facts, data_volume);
+    let describe = describe_source(facts, data_volume);
     match reason {
         FillFailure::SourceInUse => findings.warning(
             format!("The volume {name} waits for its clone source, which is in use."),
@@ -155,12 +155,12 @@ fn examine_hold(
         FillFailure::NoSource => findings.error(
             format!("The volume {name} waits for its source, {source}, which does not exist."),
             format!("{message}. The volume is filled as soon as it exists."),
-            look,
+            describe,
         ),
         FillFailure::SourceNotReady => findings.info(
             format!("The volume {name} waits until its source, {source}, is complete."),
             message,
-            look,
+            describe,
         ),
         FillFailure::NotAuthorized => findings.error(
             format!("The volume {name} may not be copied from {source}."),
@@ -180,7 +180,7 @@ fn examine_hold(
 }
 
 /// The command that shows the object that is copied.
-fn look_at_source(facts: &DiagnosisInput, data_volume: &DataVolume) -> String {
+fn describe_source(facts: &DiagnosisInput, data_volume: &DataVolume) -> String {
     let source = data_volume.spec.source.as_ref();
     let claim = source.and_then(|own| own.pvc.as_ref());
     let snapshot = source.and_then(|own| own.snapshot.as_ref());
@@ -283,7 +283,7 @@ fn complaint(facts: &DiagnosisInput, claim: &Claim) -> Option<String> {
 
 fn examine_storage(findings: &mut Findings<'_>, name: &str, volume: &StorageVolume) {
     let own = volume.metadata.name.clone().unwrap_or_default();
-    let look = format!("sheaf volume status {name}{}", findings.facts.place());
+    let command = format!("sheaf volume status {name}{}", findings.facts.place());
     for condition in volume.status.conditions.iter().filter(|own| own.status == "False") {
         let message = text(&condition.message);
         match VolumeFailure::parse(&text(&condition.reason)) {
@@ -295,22 +295,27 @@ fn examine_storage(findings: &mut Findings<'_>, name: &str, volume: &StorageVolu
             Some(VolumeFailure::Attach) => findings.error(
                 format!("The volume of claim {name} cannot be attached to a node."),
                 message,
-                look.clone(),
+                command.clone(),
             ),
             Some(VolumeFailure::ReplicasDiffer) => findings.error(
                 format!("Blocks of claim {name} cannot be read: its copies differ."),
                 message,
-                look.clone(),
+                command.clone(),
             ),
             Some(VolumeFailure::NoGoodCopy) => findings.error(
                 format!("Blocks of claim {name} cannot be read: no copy has their data."),
                 message,
-                look.clone(),
+                command.clone(),
             ),
             Some(VolumeFailure::SnapshotDamaged) => findings.warning(
                 format!("A snapshot of claim {name} is damaged."),
                 message,
                 "kubectl get snapshots.longhorn.io -n longhorn-system -o yaml",
+            ),
+            Some(VolumeFailure::MetadataDamaged) => findings.warning(
+                format!("The only copy of claim {name} has damaged files."),
+                message,
+                command.clone(),
             ),
             None => {}
         }
@@ -319,12 +324,12 @@ fn examine_storage(findings: &mut Findings<'_>, name: &str, volume: &StorageVolu
         Some("degraded") => findings.warning(
             format!("The volume of claim {name} has fewer healthy copies than it should have."),
             format!("Volume {own} is degraded."),
-            look,
+            command,
         ),
         Some("faulted") => findings.error(
             format!("The volume of claim {name} has no healthy copy."),
             format!("Volume {own} is faulted."),
-            look,
+            command,
         ),
         _ => {}
     }

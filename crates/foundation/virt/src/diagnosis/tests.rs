@@ -169,7 +169,7 @@ fn a_machine_that_is_not_ready_is_not_healthy() {
         "monitor",
         "sheaf vm stop web --force",
     );
-    // A reason that nobody knows is told as well.
+    // An unknown reason is reported as well.
     let unknown = json!({"type": "Ready", "status": "False", "reason": "New", "message": "m"});
     let unknown = with_condition("Running", "Running", unknown);
     first(&unknown, Severity::Error, "New", "m", "kubectl describe vmi web");
@@ -179,7 +179,7 @@ fn a_machine_that_is_not_ready_is_not_healthy() {
 }
 
 #[test]
-fn a_failing_import_tells_its_source_and_cause() {
+fn a_failing_import_reports_its_source_and_cause() {
     let mut one = with_disk("web-disk");
     one.data_volumes = vec![object(json!({
         "metadata": {"name": "web-disk"},
@@ -213,6 +213,11 @@ fn placement_names_what_to_change() {
     first(&selected, Severity::Error, "zone=b", "", "kubectl get nodes --show-labels");
     let memory = unfit("Insufficient memory");
     first(&memory, Severity::Error, "free memory", "one has 4Gi", "kubectl edit vm web");
+    let mut large = unfit("Insufficient memory");
+    large.instance.as_mut().unwrap().spec.domain = object(json!({"memory": {"guest": "8Gi"}}));
+    first(&large, Severity::Error, "requests 8Gi of memory", "one has 4Gi", "kubectl edit vm web");
+    let absent = unfit("Insufficient nvidia.com/x");
+    first(&absent, Severity::Error, "No node offers nvidia.com/x", "", "kubectl edit vm web");
     // A claim that is missing is no question of capacity.
     let mut missing = with_disk("gone");
     missing.instance = Some(object(json!({"status": {"phase": "Pending", "conditions": [
@@ -240,13 +245,13 @@ fn a_retry_is_announced_only_where_there_is_one() {
         ("Manual", later, "No further attempt"),
     ] {
         let found = diagnose(&failed(strategy, retry), now());
-        let told = found.findings.iter().find(|own| own.what.contains("3 times in a row"));
-        assert!(told.is_some_and(|own| own.why.contains(expected)), "{strategy}: {found:#?}");
+        let retries = found.findings.iter().find(|own| own.what.contains("3 times in a row"));
+        assert!(retries.is_some_and(|own| own.why.contains(expected)), "{strategy}: {found:#?}");
     }
 }
 
 #[test]
-fn a_stopped_machine_is_told_how_to_start() {
+fn a_stopped_machine_gets_the_command_to_start() {
     let spec = json!({"runStrategy": "Halted", "template": {}});
     let mut halted = machine("Stopped", spec, json!({}));
     first(&halted, Severity::Info, "is stopped", "Halted", "sheaf vm start web");
@@ -255,7 +260,7 @@ fn a_stopped_machine_is_told_how_to_start() {
 }
 
 #[test]
-fn volumes_that_lost_copies_are_told_though_the_guest_runs() {
+fn volumes_that_lost_copies_are_reported_though_the_guest_runs() {
     let mut one = with_condition("Running", "Running", json!({"type": "Ready", "status": "True"}));
     one.machine = with_disk("web-disk").machine;
     one.machine.as_mut().unwrap().status.as_mut().unwrap().printable_status =
@@ -268,7 +273,7 @@ fn volumes_that_lost_copies_are_told_though_the_guest_runs() {
 }
 
 #[test]
-fn a_claim_without_a_volume_tells_what_the_provisioner_said() {
+fn a_claim_without_a_volume_reports_what_the_provisioner_said() {
     let mut one = with_disk("web-disk");
     one.claims = vec![object(json!({"metadata": {"name": "web-disk"},
         "spec": {"storageClassName": "longhorn"}, "status": {"phase": "Pending"}}))];
@@ -281,7 +286,7 @@ fn a_claim_without_a_volume_tells_what_the_provisioner_said() {
 }
 
 #[test]
-fn no_node_that_is_ready_is_told() {
+fn a_lack_of_ready_nodes_is_reported() {
     let mut one = with_disk("d");
     one.nodes = vec![node("one", "False")];
     first(&one, Severity::Error, "does not exist", "", "");
@@ -293,7 +298,7 @@ fn no_node_that_is_ready_is_told() {
 }
 
 #[test]
-fn an_event_is_told_once() {
+fn an_event_is_reported_once() {
     let event = |reason: &str, second: u32, name: &str| {
         object::<Event>(json!({
             "involvedObject": {"kind": "VirtualMachineInstance", "name": name},
@@ -309,11 +314,59 @@ fn an_event_is_told_once() {
         event("SyncFailed", 4, "web"),
         event("Other", 9, "db"),
     ];
-    let told = diagnose(&one, now()).events;
-    let told: Vec<(&str, i64, &str)> =
-        told.iter().map(|own| (own.reason.as_str(), own.count, own.last.as_str())).collect();
+    let events = diagnose(&one, now()).events;
+    let events: Vec<(&str, i64, &str)> =
+        events.iter().map(|own| (own.reason.as_str(), own.count, own.last.as_str())).collect();
     assert_eq!(
-        told,
+        events,
         [("Started", 1, "2026-01-02T03:04:03Z"), ("SyncFailed", 3, "2026-01-02T03:04:05Z")]
     );
+}
+
+#[test]
+fn requests_that_were_left_over_are_reported() {
+    let ready = json!({"type": "Ready", "status": "True"});
+    let running = || with_condition("Running", "Running", ready.clone());
+    let mut one = running();
+    let status = one.machine.as_mut().unwrap().status.as_mut().unwrap();
+    status.memory_dump_request =
+        Some(object(json!({"claimName": "dump", "phase": "Failed", "message": "no space left"})));
+    first(&one, Severity::Warning, "claim dump", "no space left", "virtctl memory-dump remove web");
+    let status = one.machine.as_mut().unwrap().status.as_mut().unwrap();
+    status.memory_dump_request.as_mut().unwrap().phase = "Completed".into();
+    assert!(diagnose(&one, now()).findings.is_empty());
+
+    let mut one = running();
+    one.instance.as_mut().unwrap().status.as_mut().unwrap().fs_freeze_status =
+        Some("frozen".into());
+    first(&one, Severity::Warning, "frozen", "no snapshot", "instances/web/unfreeze");
+    one.machine.as_mut().unwrap().status.as_mut().unwrap().snapshot_in_progress =
+        Some("daily".into());
+    first(&one, Severity::Info, "frozen", "daily", "kubectl describe vmsnapshot daily");
+
+    let mut one = running();
+    one.instance.as_mut().unwrap().status.as_mut().unwrap().evacuation_node_name =
+        Some("one".into());
+    first(&one, Severity::Warning, "leave node one", "drained", "evacuate-cancel vmi web");
+    let migration = |phase: &str| {
+        object(json!({"metadata": {"name": "m"}, "spec": {"vmiName": "web"},
+            "status": {"phase": phase}}))
+    };
+    one.migrations = vec![migration("Scheduling")];
+    assert!(diagnose(&one, now()).findings.is_empty(), "it is on its way");
+    one.migrations = vec![migration("Succeeded")];
+    first(&one, Severity::Warning, "leave node one", "drained", "evacuate-cancel vmi web");
+}
+
+#[test]
+fn user_data_that_the_guest_ignores_is_reported_for_the_instance_that_has_it() {
+    let ready = json!({"type": "Ready", "status": "True"});
+    let mut one = with_condition("Running", "Running", ready);
+    one.events = vec![object(json!({"reason": "InvalidUserData", "message": "no #cloud-config",
+        "lastTimestamp": "2026-01-02T03:00:00Z",
+        "involvedObject": {"kind": "VirtualMachineInstance", "name": "web"}}))];
+    first(&one, Severity::Warning, "user data", "no #cloud-config", "kubectl edit vm web");
+    let instance = one.instance.as_mut().unwrap();
+    instance.metadata.creation_timestamp = Some(object(json!("2026-01-02T03:01:00Z")));
+    assert!(diagnose(&one, now()).findings.is_empty(), "it was another instance");
 }

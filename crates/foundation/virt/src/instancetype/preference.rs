@@ -36,7 +36,7 @@ fn is_given(value: &Value) -> bool {
     !value.is_null() && *value != ""
 }
 
-/// Sets a field that nobody has set.
+/// Sets a field that is not set.
 fn offer(target: &mut Value, field: &str, value: &Value) {
     if is_given(value) && !target.get(field).is_some_and(is_given) {
         target[field] = value.clone();
@@ -105,22 +105,7 @@ fn apply_devices(preferred: &Value, spec: &mut Value) {
         apply_disk(preferred, disk);
     }
     for interface in items(devices, "interfaces") {
-        offer(interface, "model", &preferred["preferredInterfaceModel"]);
-        let bound = [
-            "bridge",
-            "masquerade",
-            "sriov",
-            "slirp",
-            "passt",
-            "macvtap",
-            "passtBinding",
-            "binding",
-        ]
-        .iter()
-        .any(|binding| interface[binding].is_object());
-        if !bound && on_pod.iter().any(|name| interface["name"] == name.as_str()) {
-            offer(interface, "masquerade", &preferred["preferredInterfaceMasquerade"]);
-        }
+        apply_interface(preferred, interface, &on_pod);
     }
     for input in items(devices, "inputs") {
         offer(input, "bus", &preferred["preferredInputBus"]);
@@ -134,6 +119,19 @@ fn apply_devices(preferred: &Value, spec: &mut Value) {
         for device in items(devices, "panicDevices") {
             offer(device, "model", model);
         }
+    }
+}
+
+/// The ways in which an interface is bound to its network.
+const BINDINGS: &[&str] =
+    &["bridge", "masquerade", "sriov", "slirp", "passt", "macvtap", "passtBinding", "binding"];
+
+/// `on_pod` are the names of the networks of the pod.
+fn apply_interface(preferred: &Value, interface: &mut Value, on_pod: &[String]) {
+    offer(interface, "model", &preferred["preferredInterfaceModel"]);
+    let is_bound = BINDINGS.iter().any(|binding| interface[binding].is_object());
+    if !is_bound && on_pod.iter().any(|name| interface["name"] == name.as_str()) {
+        offer(interface, "masquerade", &preferred["preferredInterfaceMasquerade"]);
     }
 }
 

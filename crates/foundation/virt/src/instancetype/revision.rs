@@ -104,7 +104,7 @@ pub fn status_reference<E>(
     Ok(reference)
 }
 
-/// Tells an instance which size and preference its machine has.
+/// Annotates an instance with the size and preference of its machine.
 pub fn annotate(vm: &Value, vmi: &mut Value) {
     for field in ["instancetype", "preference"] {
         let matcher = &vm["spec"][field];

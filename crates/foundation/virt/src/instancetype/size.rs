@@ -35,7 +35,7 @@ impl CpuSpread {
     }
 }
 
-/// Ratio and target of a preference that spreads processors; a name that nobody knows.
+/// Ratio and target of a preference that spreads processors; an unknown name.
 pub(crate) fn spread(preference: &Value) -> (u64, Result<CpuSpread, &str>) {
     let options = &preference["cpu"]["spreadOptions"];
     let old = preference["preferSpreadSocketToCoreRatio"].as_u64().filter(|ratio| *ratio > 0);

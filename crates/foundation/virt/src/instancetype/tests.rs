@@ -109,7 +109,7 @@ fn a_size_and_a_preference_make_a_machine() {
 }
 
 #[test]
-fn what_a_size_sets_nobody_else_may_set() {
+fn fields_of_a_size_may_not_be_set_again() {
     let table = [
         ("/domain/cpu/sockets", json!(2), "domain.cpu.sockets"),
         ("/domain/cpu/model", json!("x"), "domain.cpu.model"),
@@ -323,7 +323,7 @@ fn the_status_remembers_what_was_kept() {
 }
 
 #[test]
-fn an_instance_is_told_what_it_is() {
+fn an_instance_is_annotated_with_its_size() {
     let vm = json!({"spec": {
         "instancetype": {"name": "s"},
         "preference": {"name": "p", "kind": "VirtualMachinePreference"},

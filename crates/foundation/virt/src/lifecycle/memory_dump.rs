@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Patch, PatchTarget, add, name, running, test};
 use crate::api::atom::Quantity;
-use crate::refusal::{About, Refusal};
+use crate::refusal::{Refusal, RefusalSubject};
 use crate::state::{list, text};
 use crate::v1::VirtualMachineMemoryDumpRequest;
 
@@ -28,7 +28,7 @@ pub fn dump_claim(vm: &Value, options: &Value) -> Result<String, Refusal> {
                  as the memory dump pvc",
                 current.claim_name
             );
-            Err(About::Machine.conflict(name(vm), &why))
+            Err(RefusalSubject::Machine.conflict(name(vm), &why))
         }
         (_, named) => Ok(named.to_owned()),
     }
@@ -49,9 +49,9 @@ pub fn dump_memory(
     claim_name: &str,
     claim: Option<&Value>,
 ) -> Result<MemoryDump, Refusal> {
-    let vmi = vmi.ok_or_else(|| About::Instance.not_found(name(vm)))?;
+    let vmi = vmi.ok_or_else(|| RefusalSubject::Instance.not_found(name(vm)))?;
     running(vmi, "VMI is not running")?;
-    let claim = claim.ok_or_else(|| About::Claim.not_found(claim_name))?;
+    let claim = claim.ok_or_else(|| RefusalSubject::Claim.not_found(claim_name))?;
     let grow_to = check_claim(vmi, claim)?;
     if let Some(current) = current(vm) {
         let why = match current.phase.as_str() {
@@ -63,7 +63,7 @@ pub fn dump_memory(
             _ => Some(format!("memory dump request for pvc [{claim_name}] already in progress")),
         };
         if let Some(why) = why {
-            return Err(About::Machine.conflict(name(vm), &why));
+            return Err(RefusalSubject::Machine.conflict(name(vm), &why));
         }
     }
     let patch = set(vm, &json!({"claimName": claim_name, "phase": "Associating"}));
@@ -72,7 +72,7 @@ pub fn dump_memory(
 
 /// Requests that a machine forgets its last dump. The claim stays.
 pub fn remove_memory_dump(vm: &Value) -> Result<Patch, Refusal> {
-    let refuse = |why: String| Err(About::Machine.conflict(name(vm), &why));
+    let refuse = |why: String| Err(RefusalSubject::Machine.conflict(name(vm), &why));
     let Some(current) = current(vm) else {
         let why = "can't remove memory dump association for vm {}, no association found";
         return refuse(why.replace("{}", name(vm)));
@@ -103,15 +103,17 @@ fn set(vm: &Value, request: &Value) -> Patch {
 /// The refusal of a claim that is too small.
 pub fn small_claim(claim: &str, size: &str, needed: i64) -> Refusal {
     let why = format!("pvc size [{size}] should be bigger then [{}Mi]", needed >> 20);
-    About::Claim.conflict(claim, &why)
+    RefusalSubject::Claim.conflict(claim, &why)
 }
 
-/// Upstream, and so virtctl when it creates the claim, looks only at the memory that the instance
+/// Upstream, and so virtctl when it creates the claim, reads only the memory that the instance
 /// requests. A guest that has more needs a larger claim.
 fn check_claim(vmi: &Value, claim: &Value) -> Result<Option<i64>, Refusal> {
     let modes = list(&claim["spec"]["accessModes"]);
     if !modes.is_empty() && modes.iter().all(|mode| mode == "ReadOnlyMany") {
-        return Err(About::Claim.conflict(name(claim), "pvc access mode can't be read only"));
+        return Err(
+            RefusalSubject::Claim.conflict(name(claim), "pvc access mode can't be read only")
+        );
     }
     let Some(size) = bytes(claim, STORAGE) else { return Ok(None) };
     let domain = &vmi["spec"]["domain"];
@@ -150,7 +152,7 @@ mod tests {
             "resources": {"requests": {"storage": size}}}})
     }
 
-    fn told<T>(result: Result<T, Refusal>) -> (u16, String) {
+    fn code_and_message<T>(result: Result<T, Refusal>) -> (u16, String) {
         let refusal = result.err().expect("it is refused");
         (refusal.code, refusal.message)
     }
@@ -162,10 +164,10 @@ mod tests {
         assert_eq!(dump_claim(&none, &json!({"claimName": "c"})), Ok("c".to_owned()));
         assert_eq!(dump_claim(&last, &json!({})), Ok("c".to_owned()));
         assert_eq!(
-            told(dump_claim(&none, &json!({}))),
+            code_and_message(dump_claim(&none, &json!({}))),
             (400, "Memory dump requires claim name to be set".to_owned())
         );
-        let (code, message) = told(dump_claim(&last, &json!({"claimName": "d"})));
+        let (code, message) = code_and_message(dump_claim(&last, &json!({"claimName": "d"})));
         assert_eq!(code, 409);
         assert!(message.ends_with(
             "can't request memory dump for pvc [d] while pvc [c] is still associated as the \
@@ -207,8 +209,8 @@ mod tests {
                 "pvc access mode can't be read only",
             ),
         ] {
-            let (told, message) = told(asked(vmi, claim));
-            assert_eq!(told, code, "{message}");
+            let (found, message) = code_and_message(asked(vmi, claim));
+            assert_eq!(found, code, "{message}");
             assert!(message.contains(part), "{message}");
         }
     }
@@ -226,7 +228,7 @@ mod tests {
             let asked = dump_memory(&machine, Some(&running), "c", Some(&fits));
             match part {
                 None => assert!(asked.is_ok(), "{phase}"),
-                Some(part) => assert!(told(asked).1.contains(part), "{phase}"),
+                Some(part) => assert!(code_and_message(asked).1.contains(part), "{phase}"),
             }
         }
     }
@@ -239,10 +241,10 @@ mod tests {
             patch.operations[1]["value"],
             json!({"claimName": "c", "phase": "Dissociating", "remove": true})
         );
-        let (code, message) = told(remove_memory_dump(&vm(Value::Null)));
+        let (code, message) = code_and_message(remove_memory_dump(&vm(Value::Null)));
         assert_eq!(code, 409);
         assert!(message.contains("for vm m, no association found"), "{message}");
         let going = vm(json!({"claimName": "c", "phase": "Dissociating", "remove": true}));
-        assert!(told(remove_memory_dump(&going)).1.contains("already exists"));
+        assert!(code_and_message(remove_memory_dump(&going)).1.contains("already exists"));
     }
 }

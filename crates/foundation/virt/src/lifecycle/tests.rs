@@ -19,7 +19,7 @@ fn refused(why: &str) -> String {
 }
 
 /// The outcome in a line: the refusal, or the patches and their targets.
-fn told(outcome: Result<Vec<Patch>, Refusal>) -> String {
+fn text_of(outcome: Result<Vec<Patch>, Refusal>) -> String {
     match outcome {
         Err(refusal) => format!("{} {}", refusal.code, refusal.message),
         Ok(patches) => {
@@ -65,7 +65,7 @@ fn starting_depends_on_the_strategy() {
     for (strategy, phase, expected) in table {
         let vmi = phase.map(instance);
         let outcome = start(&machine(strategy), vmi.as_ref(), &StartOptions::default());
-        assert_eq!(told(outcome), expected, "{strategy} {phase:?}");
+        assert_eq!(text_of(outcome), expected, "{strategy} {phase:?}");
     }
 }
 
@@ -73,7 +73,7 @@ fn starting_depends_on_the_strategy() {
 fn a_paused_start_is_a_request_and_a_boolean_stays_one() {
     let paused = StartOptions { paused: Some(true), ..StartOptions::default() };
     assert_eq!(
-        told(start(&machine("Halted"), None, &paused)),
+        text_of(start(&machine("Halted"), None, &paused)),
         format!("{REQUESTS}[{{\"action\":\"Start\",\"data\":{{\"paused\":\"true\"}}}}]")
     );
     let old = json!({"metadata": {"name": "m"}, "spec": {"running": false}});
@@ -85,7 +85,7 @@ fn a_paused_start_is_a_request_and_a_boolean_stays_one() {
         ]
     );
     assert_eq!(
-        told(start(&old, None, &paused)),
+        text_of(start(&old, None, &paused)),
         "MachineStatus /status={\"stateChangeRequests\":[{\"action\":\"Start\",\"data\":{\"paused\":\"true\"}}]}"
     );
 }
@@ -94,7 +94,7 @@ fn a_paused_start_is_a_request_and_a_boolean_stays_one() {
 fn a_machine_that_must_be_repaired_is_not_started() {
     let mut vm = machine("Manual");
     vm["status"]["conditions"] = json!([{"type": "ManualRecoveryRequired", "status": "True"}]);
-    assert_eq!(told(start(&vm, None, &StartOptions::default())), refused(RECOVERY));
+    assert_eq!(text_of(start(&vm, None, &StartOptions::default())), refused(RECOVERY));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn stopping_depends_on_the_strategy() {
     for (strategy, phase, expected) in table {
         let vmi = phase.map(instance);
         let outcome = stop(&machine(strategy), vmi.as_ref(), &StopOptions::default());
-        assert_eq!(told(outcome), expected, "{strategy} {phase:?}");
+        assert_eq!(text_of(outcome), expected, "{strategy} {phase:?}");
     }
 }
 
@@ -130,18 +130,18 @@ fn a_grace_period_reaches_the_instance_first() {
     let now = StopOptions { grace_period: Some(0), ..StopOptions::default() };
     let mut vmi = instance("Running");
     assert_eq!(
-        told(stop(&machine("Always"), Some(&vmi), &now)),
+        text_of(stop(&machine("Always"), Some(&vmi), &now)),
         "Instance /spec/terminationGracePeriodSeconds=0; Machine /spec/runStrategy=\"Halted\""
     );
     vmi["spec"]["terminationGracePeriodSeconds"] = json!(30);
     assert_eq!(
-        told(stop(&machine("Halted"), Some(&vmi), &now)),
+        text_of(stop(&machine("Halted"), Some(&vmi), &now)),
         format!(
             "Instance /spec/terminationGracePeriodSeconds=0; {REQUESTS}[{{\"action\":\"Stop\",\"uid\":\"u\"}}]"
         )
     );
     let later = StopOptions { grace_period: Some(30), ..StopOptions::default() };
-    assert!(told(stop(&machine("Halted"), Some(&vmi), &later)).contains("shorter graceperiod"));
+    assert!(text_of(stop(&machine("Halted"), Some(&vmi), &later)).contains("shorter graceperiod"));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_stop_replaces_what_waits_and_a_start_does_not() {
         ]
     );
     assert_eq!(
-        told(start(&vm, None, &StartOptions::default())),
+        text_of(start(&vm, None, &StartOptions::default())),
         "500 Internal error occurred: unable to complete request: stop/start already underway"
     );
 }
@@ -192,7 +192,7 @@ fn restarting_depends_on_the_strategy_and_the_instance() {
         let vmi = phase.map(instance);
         let options = RestartOptions { grace_period_seconds, ..RestartOptions::default() };
         let outcome = restart(&machine(strategy), vmi.as_ref(), &options);
-        assert_eq!(told(outcome), expected, "{strategy} {phase:?}");
+        assert_eq!(text_of(outcome), expected, "{strategy} {phase:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{Patch, PatchTarget, add, name, test};
-use crate::refusal::{About, Refusal};
+use crate::refusal::{Refusal, RefusalSubject};
 use crate::state::{InstancePhase, list, text};
 
 /// The owner of the volumes in a request.
@@ -31,11 +31,11 @@ impl<'a> Volumes<'a> {
     }
 
     fn conflict(self, why: &str) -> Refusal {
-        let about = match self {
-            Self::OfMachine(_) => About::Machine,
-            Self::OfInstance(_) => About::Instance,
+        let subject = match self {
+            Self::OfMachine(_) => RefusalSubject::Machine,
+            Self::OfInstance(_) => RefusalSubject::Instance,
         };
-        about.conflict(name(self.object()), why)
+        subject.conflict(name(self.object()), why)
     }
 
     fn check(self) -> Result<(), Refusal> {

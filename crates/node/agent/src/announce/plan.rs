@@ -116,7 +116,7 @@ mod tests {
             ("of others", lease("b", "a"), seen(near, &[]), &none, ""),
         ] {
             let steps = steps("a", [&lease], &seen, since_renewal);
-            let told: Vec<String> = steps
+            let names: Vec<String> = steps
                 .iter()
                 .map(|step| match step {
                     AnnounceStep::Withdraw { index, .. } => format!("withdraw {index}"),
@@ -124,7 +124,7 @@ mod tests {
                     AnnounceStep::GiveBack { .. } => "give back".to_owned(),
                 })
                 .collect();
-            assert_eq!(told.join(", "), expected, "{what}");
+            assert_eq!(names.join(", "), expected, "{what}");
         }
     }
 

@@ -12,16 +12,20 @@ use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::object::{self, BackupObject, MachineBackup, RestoredVolume, TargetObject};
 use super::plan::{self, BackupJob, BackupWorld};
 use super::{BackupContext, description, restore, sync, upload};
+use crate::retry::{Retries, sooner};
 use crate::storage::longhorn;
 use crate::volume::{ObjectCache, steady};
 
-/// Before something that did not work is tried again.
-const RETRY_DELAY: Duration = Duration::from_secs(10);
+/// Before something that did not work is tried again: the pause doubles until the target or the
+/// object of the job changes.
+const FIRST_RETRY: Duration = Duration::from_secs(10);
+const LAST_RETRY: Duration = Duration::from_secs(60);
 /// Backups and restores at a time; the rest waits for its turn.
 const CONCURRENT_JOBS: usize = 2;
 
@@ -35,13 +39,29 @@ pub(super) struct BackupController {
     filled: BTreeSet<String>,
     jobs: JoinSet<JobEnd>,
     under_way: BTreeMap<BackupJob, AbortHandle>,
-    /// The target that is being looked after, as it was when that began.
+    retries: Retries<BackupJob, JobInput>,
+    /// The target that is being synchronized, as it was when that began.
     watched: Option<(TargetObject, AbortHandle)>,
     turns: Arc<Semaphore>,
 }
 
+/// The objects that a job works with.
+#[derive(Debug, Clone, PartialEq)]
+struct JobInput {
+    target: TargetObject,
+    object: JobObject,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum JobObject {
+    Backup(BackupObject),
+    Machine(MachineBackup),
+    Volume(RestoredVolume),
+}
+
 enum JobEnd {
     Job(BackupJob),
+    Failed(BackupJob, Box<JobInput>),
     Filled(String),
     Sync,
 }
@@ -54,6 +74,8 @@ enum BackupEvent {
     Ended(Result<JobEnd, JoinError>),
     /// Volumes of this node changed.
     Storage,
+    /// The pause of a job that failed is over.
+    Retry,
     Stop,
 }
 
@@ -68,6 +90,7 @@ impl BackupController {
             filled: BTreeSet::new(),
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
+            retries: Retries::new(FIRST_RETRY, LAST_RETRY),
             watched: None,
             turns: Arc::new(Semaphore::new(CONCURRENT_JOBS)),
         }
@@ -86,6 +109,7 @@ impl BackupController {
         let machines = watcher::watcher(machines, watcher::Config::default());
         let mut machines = std::pin::pin!(steady(machines, "virtualmachinebackups"));
         let mut bell = self.context.storage.changes();
+        let mut wait = None;
         loop {
             let news = tokio::select! {
                 () = stop.requested() => BackupEvent::Stop,
@@ -95,6 +119,9 @@ impl BackupController {
                 Some(event) = machines.next() => BackupEvent::Machine(event),
                 Some(ended) = self.jobs.join_next() => BackupEvent::Ended(ended),
                 Ok(()) = bell.changed() => BackupEvent::Storage,
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                    BackupEvent::Retry
+                }
             };
             if matches!(news, BackupEvent::Stop) {
                 return;
@@ -104,7 +131,7 @@ impl BackupController {
                 && self.backups.is_complete()
                 && self.volumes.is_complete()
             {
-                self.act();
+                wait = self.act();
             }
         }
     }
@@ -121,12 +148,21 @@ impl BackupController {
             BackupEvent::Machine(event) => {
                 self.machines.apply(event, by_full_name(object::machine_backup));
             }
-            BackupEvent::Ended(Ok(JobEnd::Job(job))) => drop(self.under_way.remove(&job)),
+            BackupEvent::Ended(Ok(JobEnd::Job(job))) => {
+                self.retries.succeed(&job);
+                self.under_way.remove(&job);
+            }
+            BackupEvent::Ended(Ok(JobEnd::Failed(job, input))) => {
+                self.under_way.remove(&job);
+                self.retries.fail(job, *input, Instant::now());
+            }
             BackupEvent::Ended(Ok(JobEnd::Filled(volume))) => {
                 if self.volumes.all().contains_key(&volume) {
                     self.filled.insert(volume.clone());
                 }
-                self.under_way.remove(&BackupJob::Restore { volume });
+                let job = BackupJob::Restore { volume };
+                self.retries.succeed(&job);
+                self.under_way.remove(&job);
             }
             BackupEvent::Ended(Ok(JobEnd::Sync)) => {}
             BackupEvent::Ended(Err(failure)) => {
@@ -135,11 +171,12 @@ impl BackupController {
                 }
                 self.under_way.retain(|_, handle| !handle.is_finished());
             }
-            BackupEvent::Storage | BackupEvent::Stop => {}
+            BackupEvent::Storage | BackupEvent::Retry | BackupEvent::Stop => {}
         }
     }
 
-    fn act(&mut self) {
+    /// Starts what is to be done; returns when to try again what failed.
+    fn act(&mut self) -> Option<Duration> {
         let filled_here = self.context.storage.filled_here();
         let under_way: BTreeSet<BackupJob> = self.under_way.keys().cloned().collect();
         let (jobs, unwanted, target) = {
@@ -160,14 +197,44 @@ impl BackupController {
                 handle.abort();
             }
         }
+        let mut wait = None;
+        let mut waiting = BTreeSet::new();
         for job in jobs {
-            self.start(job);
+            let Some(input) = self.input(&job) else { continue };
+            match self.retries.pause(&job, &input, Instant::now()) {
+                Some(pause) => {
+                    wait = sooner(wait, Some(pause));
+                    waiting.insert(job);
+                }
+                None => self.start(job, input),
+            }
         }
-        self.look_after(target);
+        let under_way = &self.under_way;
+        self.retries.retain(|job| waiting.contains(job) || under_way.contains_key(job));
+        self.follow_target(target);
+        wait
     }
 
-    /// Reads the target that this node looks after, now and again.
-    fn look_after(&mut self, target: Option<TargetObject>) {
+    /// Nothing if one of the objects is gone.
+    fn input(&self, job: &BackupJob) -> Option<JobInput> {
+        // There is one target; objects for another are left unchanged.
+        let target = self.targets.all().get(DEFAULT_BACKUP_TARGET)?.clone();
+        let object = match job {
+            BackupJob::Upload { backup } | BackupJob::Delete { backup } => {
+                JobObject::Backup(self.backups.all().get(backup)?.clone())
+            }
+            BackupJob::Describe { machine } => {
+                JobObject::Machine(self.machines.all().get(machine)?.clone())
+            }
+            BackupJob::Restore { volume } => {
+                JobObject::Volume(self.volumes.all().get(volume)?.clone())
+            }
+        };
+        Some(JobInput { target, object })
+    }
+
+    /// Reads the target that this node manages periodically.
+    fn follow_target(&mut self, target: Option<TargetObject>) {
         if self.watched.as_ref().map(|(known, _)| known) == target.as_ref() {
             return;
         }
@@ -188,64 +255,54 @@ impl BackupController {
         self.watched = Some((target, handle));
     }
 
-    fn start(&mut self, job: BackupJob) {
-        // There is one target; objects for another are left unchanged.
-        let Some(target) = self.targets.all().get(DEFAULT_BACKUP_TARGET).cloned() else { return };
+    fn start(&mut self, job: BackupJob, input: JobInput) {
         let (context, turns) = (self.context.clone(), Arc::clone(&self.turns));
-        let done = job.clone();
-        let handle = match &job {
-            BackupJob::Upload { backup } | BackupJob::Delete { backup } => {
-                let Some(backup) = self.backups.all().get(backup).cloned() else { return };
-                let is_upload = matches!(job, BackupJob::Upload { .. });
-                self.jobs.spawn(async move {
-                    let _turn = turns.acquire().await;
-                    let ended = match is_upload {
-                        true => upload::upload(&context, &target, &backup).await,
-                        false => upload::delete(&context, &target, &backup).await,
-                    };
-                    if let Err(failure) = ended {
-                        let error = Chain(&failure).to_string();
-                        warn!(backup = backup.name, error, "backup is held up");
-                        upload::complain(&context, &backup.name, &failure).await;
-                        tokio::time::sleep(RETRY_DELAY).await;
-                    }
-                    JobEnd::Job(done)
-                })
-            }
-            BackupJob::Describe { machine } => {
-                let Some(own) = self.machines.all().get(machine).cloned() else { return };
-                self.jobs.spawn(async move {
-                    if let Err(failure) = description::carry_out(&context, &target, &own).await {
-                        let error = Chain(&failure).to_string();
-                        warn!(
-                            namespace = own.namespace,
-                            backup = own.name,
-                            error,
-                            "description of a backup is held up"
-                        );
-                        tokio::time::sleep(RETRY_DELAY).await;
-                    }
-                    JobEnd::Job(done)
-                })
-            }
-            BackupJob::Restore { volume } => {
-                let Some(volume) = self.volumes.all().get(volume).cloned() else { return };
-                self.jobs.spawn(async move {
-                    let _turn = turns.acquire().await;
-                    match restore::fill(&context, &target, &volume).await {
-                        Ok(()) => JobEnd::Filled(volume.name),
-                        Err(failure) => {
-                            let error = Chain(&failure).to_string();
-                            warn!(volume = volume.name, error, "restore is held up");
-                            tokio::time::sleep(RETRY_DELAY).await;
-                            JobEnd::Job(done)
-                        }
-                    }
-                })
-            }
-        };
+        let own = job.clone();
+        let handle = self.jobs.spawn(async move { carry_out(&context, &turns, own, input).await });
         self.under_way.insert(job, handle);
     }
+}
+
+async fn carry_out(
+    context: &BackupContext,
+    turns: &Semaphore,
+    job: BackupJob,
+    input: JobInput,
+) -> JobEnd {
+    let JobInput { target, object } = &input;
+    let is_done = match object {
+        JobObject::Backup(backup) => {
+            let _turn = turns.acquire().await;
+            let ended = match &job {
+                BackupJob::Upload { .. } => upload::upload(context, target, backup).await,
+                _ => upload::delete(context, target, backup).await,
+            };
+            if let Err(failure) = &ended {
+                warn!(backup = backup.name, error = %Chain(failure), "backup is held up");
+                upload::complain(context, &backup.name, failure).await;
+            }
+            ended.is_ok()
+        }
+        JobObject::Machine(own) => {
+            let ended = description::carry_out(context, target, own).await;
+            if let Err(failure) = &ended {
+                let (namespace, backup, error) = (&own.namespace, &own.name, Chain(failure));
+                warn!(namespace, backup, %error, "description of a backup is held up");
+            }
+            ended.is_ok()
+        }
+        JobObject::Volume(volume) => {
+            let _turn = turns.acquire().await;
+            match restore::fill(context, target, volume).await {
+                Ok(()) => return JobEnd::Filled(volume.name.clone()),
+                Err(failure) => {
+                    warn!(volume = volume.name, error = %Chain(&failure), "restore is held up");
+                    false
+                }
+            }
+        }
+    };
+    if is_done { JobEnd::Job(job) } else { JobEnd::Failed(job, Box::new(input)) }
 }
 
 fn by_name<T>(

@@ -101,7 +101,7 @@ async fn report(context: &BackupContext, own: &MachineBackup) -> Result<(), Desc
     }));
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     match present(api.patch(&own.name, &params, &patch).await) {
-        // Somebody else was faster; the change leads here again.
+        // Another writer was faster; the change leads here again.
         Err(kube::Error::Api(refused)) if refused.code == 409 => Ok(()),
         written => written.map(drop).map_err(failed(doing)),
     }
@@ -109,8 +109,8 @@ async fn report(context: &BackupContext, own: &MachineBackup) -> Result<(), Desc
 
 /// The conditions of a backup after a step.
 fn conditions(backup: &Value, step: DescriptionStep, now: &str) -> Vec<Value> {
-    let told = backup["status"]["conditions"].as_array().into_iter().flatten();
-    let mut all: Vec<Value> = told.filter(|own| own["type"] != METADATA_READY).cloned().collect();
+    let before = backup["status"]["conditions"].as_array().into_iter().flatten();
+    let mut all: Vec<Value> = before.filter(|own| own["type"] != METADATA_READY).cloned().collect();
     let (status, reason) = match step {
         DescriptionStep::Write => ("True", ""),
         DescriptionStep::Remove => ("False", REMOVED),

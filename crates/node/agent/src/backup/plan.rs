@@ -77,7 +77,7 @@ pub(super) fn unwanted(world: &BackupWorld<'_>) -> Vec<BackupJob> {
     world.under_way.iter().filter(|job| !is_wanted(job)).cloned().collect()
 }
 
-/// The target that this node looks after.
+/// The target that this node manages.
 pub(super) fn own_target<'a>(world: &BackupWorld<'a>) -> Option<&'a TargetObject> {
     let mut all = world.targets.values();
     all.find(|target| target.owner == world.node && !target.url.is_empty())

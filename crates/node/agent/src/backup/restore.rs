@@ -1,4 +1,4 @@
-//! Filling a new volume from a backup, before anybody uses it.
+//! Filling a new volume from a backup, before it is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,9 +67,9 @@ pub(super) async fn fill(
         let disk = NbdClient::connect(&held.served.socket).await;
         let mut disk = AttachedDisk(disk.map_err(FillVolumeError::Connect)?);
         let percent = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&percent);
+        let progress = Arc::clone(&percent);
         let restoring = store.restore(&url.volume, &url.backup, &mut disk, move |done, all| {
-            told.store((done * 100 / all.max(1)).min(99), Ordering::Relaxed);
+            progress.store((done * 100 / all.max(1)).min(99), Ordering::Relaxed);
         });
         let mut restoring = std::pin::pin!(restoring);
         let mut ticks = tokio::time::interval(REPORT_INTERVAL);
@@ -87,8 +87,8 @@ pub(super) async fn fill(
         }
     };
     let filled: Result<(), FillVolumeError> = filled.await;
-    // Before the report: once the volume is complete nobody comes back to a ticket that was left,
-    // and this job may be cancelled.
+    // Before the report: once the volume is complete a ticket that was left would never be
+    // released, and this job may be cancelled.
     held.release().await;
     match filled {
         Ok(()) => {

@@ -1,4 +1,4 @@
-//! Looking after the backup target: whether it can be reached, and which backups are on it. Objects
+//! Synchronizing the backup target: whether it can be reached, and which backups are on it. Objects
 //! of the API follow what is found, so that backups of another cluster appear.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -238,8 +238,8 @@ mod tests {
         let volume = VolumeConfig { size: 1 << 20, ..VolumeConfig::default() };
         let url =
             BackupUrl { target: "s3://b@r/".into(), volume: "v1".into(), backup: "b1".into() };
-        let told = backup_status(&backup, &volume, &url);
-        assert_eq!(told["url"], "s3://b@r/?backup=b1&volume=v1");
-        assert_eq!((&told["size"], &told["volumeSize"]), (&json!("7"), &json!("1048576")));
+        let status = backup_status(&backup, &volume, &url);
+        assert_eq!(status["url"], "s3://b@r/?backup=b1&volume=v1");
+        assert_eq!((&status["size"], &status["volumeSize"]), (&json!("7"), &json!("1048576")));
     }
 }

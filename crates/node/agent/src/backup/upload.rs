@@ -52,10 +52,10 @@ pub(super) async fn upload(
         let mut disk = AttachedDisk(disk.map_err(BackupJobError::Connect)?);
         let request = request(backup);
         let percent = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&percent);
+        let shared = Arc::clone(&percent);
         let creating = store.create(&request, &mut disk, move |progress| {
             let done = progress.read * 100 / progress.size.max(1);
-            told.store(done.min(99), Ordering::Relaxed);
+            shared.store(done.min(99), Ordering::Relaxed);
         });
         let mut creating = std::pin::pin!(creating);
         let mut ticks = tokio::time::interval(REPORT_INTERVAL);
@@ -94,7 +94,7 @@ pub(super) async fn upload(
 fn request(backup: &BackupObject) -> BackupRequest {
     let created = match backup.snapshot_created.as_str() {
         "" => clock::now_rfc3339(),
-        told => told.to_owned(),
+        created => created.to_owned(),
     };
     BackupRequest {
         volume: backup.volume.clone(),

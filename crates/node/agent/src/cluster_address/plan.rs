@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 
 use net::{AnnounceLink, ObservedAnnouncements};
 
-/// Neighbours are told so often when the address has come to this node.
-const FIRST_TELLS: u32 = 5;
+/// So many gratuitous ARPs are sent when the address has come to this node.
+const FIRST_ANNOUNCEMENTS: u32 = 5;
 /// And then once in so many times that it is prolonged: switches forget.
-const TELL_EVERY: u32 = 20;
+const ANNOUNCE_EVERY: u32 = 20;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AddressStep<'a> {
@@ -46,9 +46,9 @@ pub(super) fn step(address: Ipv4Addr, seen: &ObservedAnnouncements) -> AddressSt
     }
 }
 
-/// Whether neighbours are told when the address is prolonged for the `ticks`-th time.
-pub(super) fn is_told(ticks: u32) -> bool {
-    ticks < FIRST_TELLS || ticks.is_multiple_of(TELL_EVERY)
+/// Whether a gratuitous ARP is sent when the address is prolonged for the `ticks`-th time.
+pub(super) fn is_announced(ticks: u32) -> bool {
+    ticks < FIRST_ANNOUNCEMENTS || ticks.is_multiple_of(ANNOUNCE_EVERY)
 }
 
 #[cfg(test)]
@@ -82,8 +82,8 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_told_at_first_and_now_and_then() {
-        let told: Vec<u32> = (0..45).filter(|ticks| is_told(*ticks)).collect();
-        assert_eq!(told, [0, 1, 2, 3, 4, 20, 40]);
+    fn the_address_is_announced_at_first_and_then_periodically() {
+        let announced: Vec<u32> = (0..45).filter(|ticks| is_announced(*ticks)).collect();
+        assert_eq!(announced, [0, 1, 2, 3, 4, 20, 40]);
     }
 }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_told_what_its_pool_says() {
+    fn a_guest_gets_the_options_of_its_pool() {
         let pool = PoolRecord::read(&pool(&[])).unwrap();
         let leases = leases([&pool].into_iter(), &interfaces());
         let PortLease { lease, server } = &leases[&"shf-1".parse().unwrap()];

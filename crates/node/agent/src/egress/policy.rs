@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use tokio::sync::watch;
+
+use super::cluster::{ClusterRanges, NodeRanges};
 
 /// Why an address is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,25 +17,65 @@ pub(crate) struct Denied {
 }
 
 /// Ranges that are allowed although they are special, and ranges that are denied.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct EgressPolicy {
     allowed: Arc<[IpNet]>,
     denied: Arc<[IpNet]>,
+    /// Of the nodes of the cluster, denied as well.
+    cluster: watch::Receiver<ClusterRanges>,
+}
+
+impl Default for EgressPolicy {
+    fn default() -> Self {
+        Self::new(Vec::new(), Vec::new())
+    }
 }
 
 impl EgressPolicy {
     pub(super) fn new(allowed: Vec<IpNet>, denied: Vec<IpNet>) -> Self {
-        Self { allowed: allowed.into(), denied: denied.into() }
+        let cluster = watch::channel(Some(NodeRanges::default())).1;
+        Self { allowed: allowed.into(), denied: denied.into(), cluster }
     }
 
-    pub(super) fn check(&self, address: IpAddr) -> Result<(), Denied> {
+    /// The same with the ranges of a cluster whose nodes come and go.
+    pub(super) fn following(self, cluster: watch::Receiver<ClusterRanges>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// The same without ranges that are allowed for imports.
+    pub(super) fn strict(&self) -> Self {
+        Self { allowed: Vec::new().into(), ..self.clone() }
+    }
+
+    /// Becomes ready whenever the nodes of the cluster have changed; never at the end of the process.
+    pub(crate) async fn cluster_changed(&mut self) {
+        if self.cluster.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until the nodes of the cluster are known.
+    pub(super) async fn cluster_is_known(&self) {
+        let mut cluster = self.cluster.clone();
+        if cluster.wait_for(Option::is_some).await.is_err() {
+            // The end of the process; nothing will be known any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn check(&self, address: IpAddr) -> Result<(), Denied> {
         let address = embedded(address);
         if self.allowed.iter().any(|range| range.contains(&address)) {
             return Ok(());
         }
-        let cluster = self.denied.iter().any(|range| range.contains(&address));
+        let is_in = |ranges: &[IpNet]| ranges.iter().any(|range| range.contains(&address));
+        let of_node = match &*self.cluster.borrow() {
+            Some(known) => is_in(&known.ranges).then_some("an address of a node of the cluster"),
+            None => Some("not known to be outside of the cluster yet"),
+        };
         let what = special(address)
-            .or_else(|| cluster.then_some("an address of the cluster"))
+            .or_else(|| is_in(&self.denied).then_some("an address of the cluster"))
+            .or(of_node)
             .or_else(|| super::is_own(address).then_some("an address of this node"));
         what.map_or(Ok(()), |what| Err(Denied { address, what }))
     }
@@ -128,8 +171,36 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn addresses_of_nodes_are_denied_as_they_come_and_go() {
+        let range = |text: &str| text.parse::<IpNet>().unwrap();
+        let (nodes, ranges) = watch::channel(None);
+        let allowed = vec![range("198.51.100.9/32")];
+        let policy = EgressPolicy::new(allowed, Vec::new()).following(ranges);
+        let judge = |address: &str| {
+            policy.check(address.parse().unwrap()).map_or_else(|denied| denied.what, |()| "")
+        };
+        let unknown = "not known to be outside of the cluster yet";
+        assert_eq!((judge("198.51.100.2"), judge("198.51.100.9")), (unknown, ""));
+        let known = vec![range("198.51.100.2/32"), range("10.52.2.0/24")];
+        nodes.send_replace(Some(NodeRanges { ranges: known, ..NodeRanges::default() }));
+        policy.cluster_is_known().await;
+        let denied = "an address of a node of the cluster";
+        for (address, expected) in [
+            ("198.51.100.2", denied),
+            ("::ffff:198.51.100.2", denied),
+            ("10.52.2.7", denied),
+            ("198.51.100.3", ""),
+            ("198.51.100.9", ""),
+        ] {
+            assert_eq!(judge(address), expected, "{address}");
+        }
+        nodes.send_replace(Some(NodeRanges::default()));
+        assert_eq!(judge("198.51.100.2"), "");
+    }
+
     #[test]
-    fn addresses_are_told_from_names() {
+    fn addresses_are_distinguished_from_names() {
         let is_literal = |host: &str| literal(host).is_some();
         assert!(is_literal("127.0.0.1") && is_literal("[::1]") && is_literal("::1"));
         assert!(!is_literal("localhost") && !is_literal("127.0.0.1.example.com"));

@@ -13,11 +13,11 @@ use tracing::warn;
 
 use super::response::{EndpointError, ResponseBody, content, done, json as json_body};
 use super::route::{GuestAction, Read};
-use crate::vmi::{LiveMachine, os_info};
+use crate::vmi::{LiveMachine, is_arriving, os_info};
 
 /// Options are a few fields.
 const LARGEST_OPTIONS: usize = 64 << 10;
-/// Upstream's: a guest is not left frozen for longer unless somebody asks for it.
+/// Upstream's: a guest is not left frozen for longer unless a client asks for it.
 const FROZEN: Duration = Duration::from_secs(300);
 /// For the agent to say that it is there, before something else is tried.
 const PING: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ pub(super) async fn read(
     }
 }
 
-/// An agent that is not there is told in upstream's words.
+/// An absent agent is reported in upstream's words.
 fn silent(failure: AgentError) -> EndpointError {
     match failure {
         AgentError::Refused { .. } => EndpointError::internal(&failure),
@@ -150,6 +150,10 @@ pub(super) async fn act(
     let qmp = live.running.qmp().await.map_err(failed)?;
     match what {
         GuestAction::Pause => qmp.pause().await.map_err(failed)?,
+        GuestAction::Unpause if is_arriving(live.running.dir()) => {
+            let why = "the guest is migrating to this node and goes on by itself";
+            return Err(EndpointError::new(StatusCode::CONFLICT, why));
+        }
         GuestAction::Unpause => {
             qmp.resume().await.map_err(failed)?;
             live.set_clock_soon();
@@ -169,7 +173,7 @@ pub(super) async fn act(
     Ok(done())
 }
 
-/// Freezes the guest's file systems, and thaws them if nobody does in time.
+/// Freezes the guest's file systems, and thaws them if no client does in time.
 async fn freeze(live: &LiveMachine, options: &Value) -> Result<(), EndpointError> {
     live.agent.freeze().await.map_err(|failure| undone("Freeze", &failure))?;
     live.ask_again();
@@ -223,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_freeze_without_an_agent_is_told_as_upstream_does() {
+    fn a_freeze_without_an_agent_is_reported_as_upstream_does() {
         assert_eq!(
             failed_command("Freeze", &AgentError::Closed),
             "server error. command Freeze failed: \"QEMU guest agent is not connected\""
@@ -233,8 +237,8 @@ mod tests {
             class: "GenericError".into(),
             description: "busy".into(),
         };
-        let told = failed_command("Freeze", &refused);
-        assert!(told.contains("the guest agent refused guest-fsfreeze-freeze: busy"), "{told}");
+        let text = failed_command("Freeze", &refused);
+        assert!(text.contains("the guest agent refused guest-fsfreeze-freeze: busy"), "{text}");
     }
 
     #[test]

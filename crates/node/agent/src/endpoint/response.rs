@@ -12,8 +12,11 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde::Serialize;
 use serde_json::json;
+use tokio::fs::File;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
+
+use crate::gzip::GzipPieces;
 
 const PIECE: usize = 256 * 1024;
 
@@ -62,19 +65,59 @@ fn whole(content: Bytes) -> ResponseBody {
     Full::new(content).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A file as it is, piece by piece.
-pub(super) async fn file(path: &Path) -> io::Result<Response<ResponseBody>> {
-    let file = tokio::fs::File::open(path).await?;
-    let length = file.metadata().await?.len();
-    let pieces = stream::try_unfold(file, |mut file| async move {
-        let mut buffer = vec![0; PIECE];
-        match file.read(&mut buffer).await? {
-            0 => Ok(None),
-            count => {
-                buffer.truncate(count);
-                Ok(Some((Frame::data(Bytes::from(buffer)), file)))
+/// The form in which a file is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileFormat {
+    Raw,
+    Gzip,
+}
+
+/// A file, piece by piece.
+pub(super) async fn file(path: &Path, format: FileFormat) -> io::Result<Response<ResponseBody>> {
+    match format {
+        FileFormat::Raw => raw_file(path).await,
+        FileFormat::Gzip => compressed_file(path).await,
+    }
+}
+
+/// The next bytes of a file; none at its end.
+async fn next_piece(file: &mut File) -> io::Result<Bytes> {
+    let mut buffer = vec![0; PIECE];
+    let count = file.read(&mut buffer).await?;
+    buffer.truncate(count);
+    Ok(buffer.into())
+}
+
+/// A file that is compressed while it is read. Its length is not known, and a client finds that it
+/// was cut off by the checksum at the end of the data.
+async fn compressed_file(path: &Path) -> io::Result<Response<ResponseBody>> {
+    let input = (File::open(path).await?, Some(GzipPieces::default()));
+    let pieces = stream::try_unfold(input, |(mut file, encoder)| async move {
+        let Some(mut encoder) = encoder else { return Ok(None) };
+        loop {
+            let piece = next_piece(&mut file).await?;
+            if piece.is_empty() {
+                let end = encoder.finish().await?;
+                return Ok(Some((Frame::data(end), (file, None))));
+            }
+            // Zeros become so few bytes that there is often nothing to send.
+            let packed = encoder.pack(piece).await?;
+            if !packed.is_empty() {
+                return Ok(Some((Frame::data(packed), (file, Some(encoder)))));
             }
         }
+    });
+    let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/gzip"));
+    Ok(response)
+}
+
+async fn raw_file(path: &Path) -> io::Result<Response<ResponseBody>> {
+    let file = File::open(path).await?;
+    let length = file.metadata().await?.len();
+    let pieces = stream::try_unfold(file, |mut file| async move {
+        let piece = next_piece(&mut file).await?;
+        Ok((!piece.is_empty()).then_some((Frame::data(piece), file)))
     });
     let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
     let headers = response.headers_mut();

@@ -67,6 +67,17 @@ pub(crate) enum GuestAction {
     Unfreeze,
 }
 
+impl Route {
+    /// The machine that the request concerns.
+    pub(super) fn machine(&self) -> Option<&MachineTarget> {
+        match self {
+            Self::Stream(target, _) | Self::Read(target, _) | Self::Act(target, _) => Some(target),
+            Self::Series(target) => target.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// Why a path leads nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoRoute {

@@ -34,7 +34,7 @@ pub(super) struct PendingStream {
     pub(super) end: StreamEnd,
 }
 
-/// Opens the guest's end, so that a failure can still be told.
+/// Opens the guest's end, so that a failure can still be reported.
 pub(super) async fn open(
     live: &LiveMachine,
     what: route::Stream,
@@ -154,7 +154,7 @@ async fn datagrams(stream: impl AsyncRead + AsyncWrite, socket: &UdpSocket) -> i
         loop {
             let length = usize::from(read.read_u16().await?);
             read.read_exact(&mut datagram[..length]).await?;
-            // A port that nobody listens on is reported on a later send; the guest may come up.
+            // A port without a listener is reported on a later send; the guest may come up.
             let _ = socket.send(&datagram[..length]).await;
         }
     };

@@ -8,9 +8,9 @@ use qemu::qmp::RunState;
 /// Whether this node certainly holds a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VolumeClaim {
-    /// Nobody else can have it.
+    /// No other node can have it.
     Held,
-    /// Somebody else may have it, or has it.
+    /// Another node may have it, or has it.
     Doubtful,
     /// It is being opened, or is not served: its requests wait.
     Unknown,
@@ -46,7 +46,7 @@ pub(super) enum GuardAction {
     Nothing,
     Pause,
     Resume,
-    /// Somebody else has resumed it.
+    /// A user has resumed it.
     Forget,
 }
 
@@ -81,7 +81,7 @@ mod tests {
             (&[Held, Held], false, &running, Nothing),
             (&[Held, Unknown], false, &running, Nothing),
             (&[Held, Doubtful], false, &running, Pause),
-            // Somebody paused it, who may resume it.
+            // A user paused it, who may resume it.
             (&[Doubtful], false, &paused, Nothing),
             (&[Held], false, &paused, Nothing),
             (&[Doubtful], true, &paused, Nothing),

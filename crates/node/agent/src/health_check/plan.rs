@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use hci::backend_health::{self, ActiveCheck, BackendHealth};
 use hci::harvester::load_balancer::LoadBalancer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::known_objects::ObjectKey;
 
@@ -13,8 +13,8 @@ use crate::known_objects::ObjectKey;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CheckedInstance {
     pub(super) labels: Value,
-    /// Nothing while it does not run.
-    pub(super) address: Option<Ipv4Addr>,
+    /// Networks and interfaces, which its address follows from; nothing while it does not run.
+    interfaces: Option<Value>,
     /// The annotation as it is.
     pub(super) reported: BTreeMap<String, BackendHealth>,
 }
@@ -22,12 +22,19 @@ pub(super) struct CheckedInstance {
 impl CheckedInstance {
     pub(super) fn read(instance: &Value) -> Self {
         let is_running = instance["status"]["phase"] == "Running";
-        let address = backend_health::address(instance).filter(|_| is_running);
+        let interfaces = json!({
+            "spec": {"networks": instance["spec"]["networks"]},
+            "status": {"interfaces": instance["status"]["interfaces"]},
+        });
         Self {
             labels: instance["metadata"]["labels"].clone(),
-            address: address.and_then(|address| address.parse().ok()),
+            interfaces: is_running.then_some(interfaces),
             reported: backend_health::reported(instance),
         }
+    }
+
+    fn address(&self, is_reserved: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
+        backend_health::address(self.interfaces.as_ref()?, is_reserved)?.parse().ok()
     }
 }
 
@@ -52,18 +59,20 @@ impl CheckTarget {
     }
 }
 
-/// Every machine with every load balancer that leads to it and checks it.
+/// Every machine with every load balancer that leads to it and checks it. A guest that reports a
+/// reserved address is not checked there.
 pub(super) fn targets(
     balancers: &BTreeMap<ObjectKey, LoadBalancer>,
     instances: &BTreeMap<ObjectKey, CheckedInstance>,
+    is_reserved: impl Fn(Ipv4Addr) -> bool,
 ) -> BTreeMap<CheckKey, CheckTarget> {
     let mut all = BTreeMap::new();
     for (key, balancer) in balancers {
         let Some(check) = ActiveCheck::of(balancer) else { continue };
         let own = instances.iter().filter(|(instance, _)| instance.namespace == key.namespace);
         for (instance, known) in own {
-            if let Some(address) = known.address
-                && backend_health::selects(&balancer.spec, &known.labels)
+            if backend_health::selects(&balancer.spec, &known.labels)
+                && let Some(address) = known.address(&is_reserved)
             {
                 let key = CheckKey {
                     namespace: key.namespace.clone(),
@@ -81,7 +90,7 @@ pub(super) fn targets(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CheckState {
     pub(super) target: CheckTarget,
-    /// Tells it from others of the same key.
+    /// Distinguishes it from others of the same key.
     pub(super) number: u64,
     successes: u32,
     failures: u32,
@@ -132,8 +141,6 @@ pub(super) fn report(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn key(namespace: &str, name: &str) -> ObjectKey {
@@ -148,7 +155,8 @@ mod tests {
     fn instance(app: &str, phase: &str, address: &str) -> CheckedInstance {
         CheckedInstance::read(&json!({
             "metadata": {"labels": {"app": app}},
-            "status": {"phase": phase, "interfaces": [{"ipAddress": address}]},
+            "spec": {"networks": [{"name": "lan", "multus": {"networkName": "lan"}}]},
+            "status": {"phase": phase, "interfaces": [{"name": "lan", "ipAddress": address}]},
         }))
     }
 
@@ -166,8 +174,11 @@ mod tests {
             (key("n", "b"), instance("db", "Running", "10.52.0.2")),
             (key("n", "c"), instance("web", "Scheduled", "10.52.0.3")),
             (key("n", "d"), instance("web", "Running", "fd00::1")),
+            (key("n", "node"), instance("web", "Running", "192.0.2.1")),
+            (key("n", "itself"), instance("web", "Running", "127.0.0.1")),
         ]);
-        let found = targets(&balancers, &instances);
+        let node = Ipv4Addr::new(192, 0, 2, 1);
+        let found = targets(&balancers, &instances, |address| address == node);
         let found: Vec<String> = found
             .iter()
             .map(|(key, target)| format!("{}/{} {}", key.instance, key.balancer, target.socket()))

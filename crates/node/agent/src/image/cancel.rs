@@ -1,4 +1,4 @@
-//! Work in another thread, which nobody can stop from outside, asks whether it is still wanted.
+//! Work in another thread cannot be stopped from outside; it asks whether it is still wanted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@
 //!   checked.json   when the image was compared last
 //!
 //! Damage is repaired from another disk of this node that has the image, and what is left is
-//! reported. Nothing here looks at other nodes.
+//! reported. Nothing here reads from other nodes.
 
 use std::io;
 use std::ops::Range;
@@ -69,6 +69,7 @@ impl Folder {
     /// Sums a complete image. Its current content is the expected one from then on.
     pub(super) fn record_sums(&self, goes_on: impl Fn() -> bool) -> io::Result<()> {
         record_sums(&complete(&self.0), goes_on).map_err(io::Error::other)?;
+        self.share()?;
         self.note_check()
     }
 
@@ -150,9 +151,9 @@ impl Job {
                 "image is damaged"
             );
         }
-        let mut teller = self.status_writer();
-        teller.checked(&message).await;
-        teller.last
+        let mut writer = self.status_writer();
+        writer.checked(&message).await;
+        writer.last
     }
 }
 
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_repaired_from_another_disk_and_the_rest_is_told() {
+    fn damage_is_repaired_from_another_disk_and_the_rest_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let folders = ["one", "two"].map(|disk| Folder(dir.path().join(disk).join("i-1")));
         for folder in &folders {
@@ -203,9 +204,9 @@ mod tests {
         let left = one.check(&copies, || true).unwrap();
         let block = 16384..20480;
         assert_eq!(left, [block]);
-        let told = complaint(&path, &left);
-        assert!(told.contains("4096 bytes") && told.contains("at offset 16384"), "{told}");
-        assert!(told.contains(path.to_str().unwrap()) && told.contains("import"), "{told}");
+        let text = complaint(&path, &left);
+        assert!(text.contains("4096 bytes") && text.contains("at offset 16384"), "{text}");
+        assert!(text.contains(path.to_str().unwrap()) && text.contains("import"), "{text}");
         fs::write(&copies[1], vec![3; 64 << 10]).unwrap();
         assert!(one.check(&copies, || true).unwrap().is_empty());
         assert!(fs::read(&path).unwrap() == vec![3; 64 << 10]);

@@ -39,7 +39,7 @@ impl Job {
         let missing = || CloneError::Missing { image: wish.image.clone() };
         let origin = self.origin.clone().ok_or_else(missing)?;
         let folder = Folder(origin.parent().map(Path::to_owned).unwrap_or_default());
-        let facts = self.blocking(move |_| Ok(folder.facts()), "look at an image").await?;
+        let facts = self.blocking(move |_| Ok(folder.facts()), "read an image").await?;
         let facts = facts.ok_or_else(missing)?;
         self.check_room(facts.real_size + HEADER).await?;
         let (namespace, name) = &wish.secret;

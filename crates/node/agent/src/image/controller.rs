@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop, clock};
-use client::Fault;
 use futures_util::StreamExt as _;
-use hci::longhorn::FINALIZER;
 use kube::Client;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
-use serde_json::json;
+use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::check;
@@ -23,72 +22,88 @@ use super::files::Folder;
 use super::import::Job;
 use super::object::{self, Image, ImageSource, ImageState};
 use super::plan::{self, ImageAction, ImagePlacement, ImageWorld, plan};
+use super::remove::{RemoveError, remove};
 use super::{ImageRequest, PendingUpload, SUMS, TURNS, UploadError};
-use crate::api::{merge, present};
+use crate::config::Config;
 use crate::egress::Egress;
+use crate::retry::{Retries, sooner};
 use crate::storage::{StorageHandle, longhorn};
 use crate::volume::{ObjectCache, steady};
 
-/// How often the times of the last checks are looked at.
+/// How often the times of the last checks are checked.
 const CHECKS: Duration = Duration::from_secs(3600);
-/// Before something that did not work is tried again.
-const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Before something that did not work is tried again: the pause doubles until the image changes.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const LAST_RETRY: Duration = Duration::from_secs(60);
 
 pub(super) struct ImageController {
     client: Client,
     node: String,
     storage: StorageHandle,
     egress: Egress,
+    max_image_size: u64,
     images: ObjectCache<Image>,
     own: ObjectCache<BTreeMap<String, PathBuf>>,
     turns: Arc<Semaphore>,
     sums: Arc<Semaphore>,
-    jobs: JoinSet<Option<DynamicObject>>,
+    jobs: JoinSet<JobEnd>,
     under_way: BTreeMap<String, AbortHandle>,
+    /// Uids of images that are being removed.
+    removing: BTreeSet<String>,
+    /// Work that failed, by uid, and the image as it was then.
+    retries: Retries<String, Image>,
     /// Disks that nothing of an earlier time is left on.
     swept: BTreeSet<String>,
+}
+
+/// The result of a job.
+#[derive(Default)]
+struct JobEnd {
+    /// The object of the image, if it was written.
+    object: Option<Box<DynamicObject>>,
+    /// The uid of the image, if the plan would start the same job again at once: it failed, or the
+    /// watch has not reported its effect yet.
+    held_back: Option<String>,
+}
+
+impl JobEnd {
+    fn written(object: Option<DynamicObject>) -> Self {
+        Self { object: object.map(Box::new), held_back: None }
+    }
 }
 
 enum ImageEvent {
     Image(Event<DynamicObject>),
     Node(Event<DynamicObject>),
     Asked(ImageRequest),
-    Ended(Result<Option<DynamicObject>, JoinError>),
+    Ended(Result<JobEnd, JoinError>),
     Check,
+    /// The pause of work that failed is over.
+    Retry,
     Stop,
-}
-
-/// Why an image is not removed.
-#[derive(Debug, thiserror::Error)]
-enum RemoveError {
-    #[error("replica {replica} begins with it")]
-    Used { replica: String },
-    #[error("cannot check image users or release the image")]
-    Request(#[source] Fault),
-    #[error("cannot remove {}", path.display())]
-    File { path: PathBuf, source: std::io::Error },
-    #[error("its removal was interrupted")]
-    Interrupted,
 }
 
 impl ImageController {
     pub(super) fn new(
         client: Client,
-        node: String,
+        config: &Config,
         storage: StorageHandle,
         egress: Egress,
     ) -> Self {
         Self {
             client,
-            node,
+            node: config.node_name.clone(),
             storage,
             egress,
+            max_image_size: config.max_image_size,
             images: ObjectCache::default(),
             own: ObjectCache::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
             sums: Arc::new(Semaphore::new(SUMS)),
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
+            removing: BTreeSet::new(),
+            retries: Retries::new(FIRST_RETRY, LAST_RETRY),
             swept: BTreeSet::new(),
         }
     }
@@ -102,6 +117,7 @@ impl ImageController {
         let mut images = std::pin::pin!(follow("BackingImage", "backingimages"));
         let mut nodes = std::pin::pin!(follow("Node", "nodes"));
         let mut checks = tokio::time::interval(CHECKS);
+        let mut wait = None;
         loop {
             let news = tokio::select! {
                 Some(event) = images.next() => ImageEvent::Image(event),
@@ -109,6 +125,9 @@ impl ImageController {
                 Some(ask) = asked.recv() => ImageEvent::Asked(ask),
                 Some(ended) = self.jobs.join_next() => ImageEvent::Ended(ended),
                 _ = checks.tick() => ImageEvent::Check,
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                    ImageEvent::Retry
+                }
                 () = stop.requested() => ImageEvent::Stop,
             };
             if matches!(news, ImageEvent::Stop) {
@@ -117,7 +136,7 @@ impl ImageController {
             let is_check = matches!(news, ImageEvent::Check);
             self.apply(news);
             if self.images.is_complete() && self.own.is_complete() {
-                self.act();
+                wait = self.act();
                 if is_check {
                     self.check();
                 }
@@ -139,41 +158,71 @@ impl ImageController {
             ImageEvent::Asked(ask) => self.answer(ask),
             ImageEvent::Ended(ended) => {
                 self.under_way.retain(|_, handle| !handle.is_finished());
+                self.removing.retain(|uid| self.under_way.contains_key(uid));
                 match ended {
-                    Ok(Some(object)) => self.images.answer(object, by_name),
-                    Ok(None) => {}
+                    Ok(end) => self.note(end),
                     Err(failure) if failure.is_cancelled() => {}
                     Err(failure) => tracing::error!(error = %failure, "work on an image panicked"),
                 }
             }
-            ImageEvent::Check | ImageEvent::Stop => {}
+            ImageEvent::Check | ImageEvent::Retry | ImageEvent::Stop => {}
+        }
+    }
+
+    fn note(&mut self, end: JobEnd) {
+        if let Some(object) = end.object {
+            if let Some(uid) = &object.metadata.uid {
+                self.retries.succeed(uid);
+            }
+            self.images.answer(*object, by_name);
+        }
+        let all = self.images.all();
+        self.retries.retain(|uid| all.values().any(|image| image.uid == *uid));
+        let held = end.held_back.and_then(|uid| all.values().find(|image| image.uid == uid));
+        if let Some(image) = held {
+            self.retries.fail(image.uid.clone(), wish(image), Instant::now());
         }
     }
 
     fn world<T>(&self, ask: impl FnOnce(&ImageWorld<'_>) -> T) -> T {
         let disks = self.own.iter().flat_map(|(_, disks)| disks.clone()).collect();
         let under_way: BTreeSet<String> = self.under_way.keys().cloned().collect();
-        ask(&ImageWorld { images: self.images.all(), disks: &disks, under_way: &under_way })
+        ask(&ImageWorld {
+            images: self.images.all(),
+            disks: &disks,
+            under_way: &under_way,
+            removing: &self.removing,
+        })
     }
 
-    fn act(&mut self) {
+    /// Starts what is to be done; returns when to try again what failed.
+    fn act(&mut self) -> Option<Duration> {
         self.sweep();
+        let mut wait = None;
         for action in self.world(plan) {
-            self.start(action);
+            let pause = action.image().and_then(|name| {
+                let image = self.images.all().get(name)?;
+                self.retries.pause(&image.uid, &wish(image), Instant::now())
+            });
+            wait = sooner(wait, pause);
+            if pause.is_none() {
+                self.start(action);
+            }
         }
+        wait
     }
 
     fn start(&mut self, action: ImageAction) {
         match action {
             ImageAction::Import { image, at } => {
                 if let Some(job) = self.job(&image, at) {
-                    self.spawn(job.image.uid.clone(), job.import());
+                    self.spawn_written(job.image.uid.clone(), job.import());
                 }
             }
             ImageAction::Await { image, at, was_coming } => {
                 if let Some(job) = self.job(&image, at) {
                     let message = if was_coming { "the upload was interrupted" } else { "" };
-                    self.spawn(job.image.uid.clone(), job.wait(message));
+                    self.spawn_written(job.image.uid.clone(), job.wait(message));
                 }
             }
             ImageAction::Cancel { uid } => {
@@ -184,6 +233,7 @@ impl ImageController {
             ImageAction::Remove { image, from } => {
                 let Some(known) = self.images.all().get(&image).cloned() else { return };
                 let (client, node) = (self.client.clone(), self.node.clone());
+                self.removing.insert(known.uid.clone());
                 self.spawn(known.uid.clone(), async move {
                     if let Err(failure) = remove(&client, &node, &known.name, from).await {
                         let error = Chain(&failure).to_string();
@@ -194,9 +244,8 @@ impl ImageController {
                             }
                             _ => warn!(image = known.name, error, "cannot delete image"),
                         }
-                        tokio::time::sleep(RETRY_DELAY).await;
                     }
-                    None
+                    JobEnd { object: None, held_back: Some(known.uid) }
                 });
             }
         }
@@ -211,20 +260,31 @@ impl ImageController {
         let (client, node) = (self.client.clone(), self.node.clone());
         let (turns, sums) = (Arc::clone(&self.turns), Arc::clone(&self.sums));
         let (storage, egress) = (self.storage.clone(), self.egress.clone());
-        Some(Job { client, node, image, at, origin, storage, egress, turns, sums })
+        let most = self.max_image_size;
+        Some(Job { client, node, image, at, origin, storage, egress, most, turns, sums })
     }
 
-    fn spawn(
+    /// Starts a job that the plan repeats unless the object says what came of it.
+    fn spawn_written(
         &mut self,
         uid: String,
         work: impl Future<Output = Option<DynamicObject>> + Send + 'static,
     ) {
+        let own = uid.clone();
+        self.spawn(uid, async move {
+            let end = JobEnd::written(work.await);
+            let held_back = end.object.is_none().then_some(own);
+            JobEnd { held_back, ..end }
+        });
+    }
+
+    fn spawn(&mut self, uid: String, work: impl Future<Output = JobEnd> + Send + 'static) {
         let handle = self.jobs.spawn(work);
         self.under_way.insert(uid, handle);
     }
 
     /// Ends what was left to do with complete images, and removes folders of images that went
-    /// while nobody was here to see it, once for each disk.
+    /// while the agent was not running, once for each disk.
     fn sweep(&mut self) {
         let disks: Vec<(String, PathBuf)> =
             self.own.iter().flat_map(|(_, disks)| disks.clone()).collect();
@@ -239,7 +299,9 @@ impl ImageController {
                 if !(folder.is_settled() && folder.has_sums())
                     && let Some(job) = self.job(&image, at)
                 {
-                    self.spawn(job.image.uid.clone(), async move { job.settle().await });
+                    self.spawn(job.image.uid.clone(), async move {
+                        JobEnd::written(job.settle().await)
+                    });
                 }
             }
             let strays = self.world(|world| plan::strays(world, &path, found));
@@ -252,7 +314,7 @@ impl ImageController {
                     if let Ok(Err(failure)) = removed {
                         warn!(error = %Chain(&failure), "cannot remove what is left of an image");
                     }
-                    None
+                    JobEnd::default()
                 });
             }
         }
@@ -269,7 +331,9 @@ impl ImageController {
                 let copies = self.world(|world| plan::copies(world, &image));
                 let job = self.job(&image, at).filter(|_| is_due);
                 if let Some(job) = job.filter(|it| !self.under_way.contains_key(&it.image.uid)) {
-                    self.spawn(job.image.uid.clone(), job.check(copies));
+                    let uid = job.image.uid.clone();
+                    let work = job.check(copies);
+                    self.spawn(uid, async move { JobEnd::written(work.await) });
                 }
             }
         }
@@ -301,7 +365,7 @@ impl ImageController {
             let (result, object) = job.upload(body, piece).await;
             let is_ended = matches!(&object, Some(own) if is_ready(own, &job.at.disk));
             let _ = answer.send(result);
-            if is_ended { job.settle().await.or(object) } else { object }
+            JobEnd::written(if is_ended { job.settle().await.or(object) } else { object })
         });
     }
 }
@@ -311,43 +375,11 @@ fn is_ready(object: &DynamicObject, disk: &str) -> bool {
     object::image(object).is_some_and(|image| image.state(disk) == ImageState::Ready)
 }
 
-fn by_name(object: &DynamicObject) -> Option<(String, Option<Image>)> {
-    Some((object.metadata.name.clone()?, object::image(object)))
+/// The image without its status, which jobs write: a change of the rest is a reason to try again.
+fn wish(image: &Image) -> Image {
+    Image { status: Value::Null, ..image.clone() }
 }
 
-/// Removes an image from this node's disks, unless a replica here needs it, and lets it go.
-async fn remove(
-    client: &Client,
-    node: &str,
-    name: &str,
-    from: Vec<PathBuf>,
-) -> Result<(), RemoveError> {
-    let request = |failure| RemoveError::Request(Fault(failure));
-    let replicas = longhorn(client, "Replica", "replicas");
-    let replicas = replicas.list(&ListParams::default()).await.map_err(request)?;
-    let uses = |it: &&DynamicObject| {
-        it.data["spec"]["backingImage"] == name && it.data["spec"]["nodeID"] == node
-    };
-    if let Some(user) = replicas.items.iter().find(uses) {
-        let replica = user.metadata.name.clone().unwrap_or_default();
-        return Err(RemoveError::Used { replica });
-    }
-    for path in from {
-        let folder = Folder(path.clone());
-        let removed = tokio::task::spawn_blocking(move || folder.remove()).await;
-        let removed = removed.map_err(|_| RemoveError::Interrupted)?;
-        removed.map_err(|source| RemoveError::File { path, source })?;
-    }
-    let api = longhorn(client, "BackingImage", "backingimages");
-    let Some(found) = present(api.get_metadata(name).await).map_err(request)? else {
-        return Ok(());
-    };
-    let finalizers = found.metadata.finalizers.unwrap_or_default();
-    let rest: Vec<&String> = finalizers.iter().filter(|own| *own != FINALIZER).collect();
-    let patch = json!({"metadata": {
-        "resourceVersion": found.metadata.resource_version, "finalizers": rest,
-    }});
-    present(merge(&api, name, &patch).await).map_err(request)?;
-    info!(image = name, "image is removed");
-    Ok(())
+fn by_name(object: &DynamicObject) -> Option<(String, Option<Image>)> {
+    Some((object.metadata.name.clone()?, object::image(object)))
 }

@@ -19,6 +19,8 @@ pub(super) enum ImportError {
     Fetch(FetchError),
     #[error("the image exceeds the {most} bytes available")]
     TooLarge { most: u64 },
+    #[error("the image has more than {most} bytes, the limit of this node (--max-image-size)")]
+    OverLimit { most: u64 },
     #[error("the image needs {needed} bytes; {free} bytes are available")]
     NoRoom { needed: u64, free: u64 },
     #[error(transparent)]

@@ -4,7 +4,7 @@
 //!   disk            what of it is known to belong to the disk, at its place (see `intake`)
 //!   download.json   of which content that is a part, so that it can be gone on with
 //!   work-*          what it is unpacked to; of no worth to the next process
-//!   image.json      what is to be told of the complete image; written before it
+//!   image.json      the facts to report of the complete image; written before it
 //!   backing         the complete image: raw, never written again
 //!   backing.sums, checked.json   see `check`
 //!
@@ -29,6 +29,7 @@ use sha2::{Digest as _, Sha512};
 use super::check::FILES;
 use super::intake::{self, ImageForm, ImageIntake};
 use super::object::complete;
+use crate::storage::StorageUser;
 use crate::volume::{ContentMark, hex, remove_slowly, sync};
 
 const DOWNLOAD: &str = "download";
@@ -48,7 +49,7 @@ const IN_FLIGHT: usize = 8;
 /// Reported properties of a complete image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ImageFacts {
-    /// Bytes of what was fetched, and their SHA-512, empty as long as nobody knows.
+    /// Bytes of what was fetched, and their SHA-512, empty as long as it is unknown.
     pub(super) size: u64,
     pub(super) checksum: String,
     /// Bytes of the disk.
@@ -261,8 +262,14 @@ impl Folder {
         };
         self.replace(FACTS, &serde_json::to_vec(&facts)?)?;
         fs::rename(disk, complete(&self.0))?;
+        self.share()?;
         sync(&self.0)?;
         Ok(facts)
+    }
+
+    /// Lets the storage process read the complete image and its checksums.
+    pub(super) fn share(&self) -> io::Result<()> {
+        StorageUser::of_host().map_or(Ok(()), |user| user.share_image(&complete(&self.0)))
     }
 
     /// Whether nothing is left of what a complete image was made of.
@@ -304,7 +311,7 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries?,
         };
-        // Without these nobody takes the rest for an image.
+        // Without these the rest is not taken for an image.
         gone(fs::remove_file(self.0.join(FACTS)))?;
         let backing = complete(&self.0);
         for entry in entries {

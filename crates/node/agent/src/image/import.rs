@@ -2,8 +2,8 @@
 //! disk, move into place; and the steps that follow while it is in use already.
 
 use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::Chain;
@@ -41,6 +41,8 @@ pub(super) struct Job {
     pub(super) origin: Option<PathBuf>,
     pub(super) storage: StorageHandle,
     pub(super) egress: Egress,
+    /// Bytes that a downloaded or uploaded image may have, as it comes and as a disk.
+    pub(super) most: u64,
     /// How many may work at a time, and how many may sum what is complete.
     pub(super) turns: Arc<Semaphore>,
     pub(super) sums: Arc<Semaphore>,
@@ -58,30 +60,30 @@ impl Job {
     /// Works until the image is complete or cannot be; answers its object.
     pub(super) async fn import(self) -> Option<DynamicObject> {
         let turn = self.turns.acquire().await;
-        let mut teller = self.status_writer();
+        let mut writer = self.status_writer();
         let gauge = Gauge::default();
-        match self.persist(&gauge, &mut teller).await {
+        match self.persist(&gauge, &mut writer).await {
             Ok(facts) => {
                 info!(image = self.image.name, bytes = facts.virtual_size, "image is complete");
-                teller.ready(&facts).await;
+                writer.ready(&facts).await;
                 drop(turn);
-                return self.settle().await.or(teller.last);
+                return self.settle().await.or(writer.last);
             }
             Err(failure) => {
                 let message = Chain(&failure).to_string();
                 warn!(image = self.image.name, error = message, "image cannot be imported");
-                // Its room goes back before somebody hears that there is none.
+                // Its room goes back before the failure is reported.
                 self.clear().await;
-                teller.failed(gauge.whole_percent().unwrap_or(0), &message).await;
+                writer.failed(gauge.whole_percent().unwrap_or(0), &message).await;
             }
         }
-        teller.last
+        writer.last
     }
 
     async fn persist(
         &self,
         gauge: &Gauge,
-        teller: &mut ImageStatusWriter,
+        writer: &mut ImageStatusWriter,
     ) -> Result<ImageFacts, ImportError> {
         if let Some(facts) = self.prepare().await? {
             return Ok(facts);
@@ -89,14 +91,14 @@ impl Job {
         let url = match &self.image.source {
             ImageSource::Download { url } => url.clone(),
             ImageSource::Export { volume } => {
-                teller.coming(1, None).await;
+                writer.coming(1, None).await;
                 let work = std::pin::pin!(self.export(volume, gauge));
-                return teller.follow(gauge, work).await;
+                return writer.follow(gauge, work).await;
             }
             ImageSource::Clone(wish) => {
-                teller.coming(1, None).await;
+                writer.coming(1, None).await;
                 let work = std::pin::pin!(self.clone_image(wish, gauge));
-                return teller.follow(gauge, work).await;
+                return writer.follow(gauge, work).await;
             }
             ImageSource::Upload => return Err(ImportError::Interrupted),
             ImageSource::Unsupported { what } => {
@@ -104,14 +106,14 @@ impl Job {
             }
         };
         self.check_wish()?;
-        teller.coming(0, None).await;
+        writer.coming(0, None).await;
         let (mut download, at) = self.begin(&url).await?;
-        teller.coming(1, download.length()).await;
+        writer.coming(1, download.length()).await;
         let work = std::pin::pin!(async {
             let fetched = self.fetch(&mut download, at, gauge).await?;
             self.make(&fetched, gauge).await
         });
-        teller.follow(gauge, work).await
+        writer.follow(gauge, work).await
     }
 
     /// Finishes a complete image that is in use already: computes its sum, if none was given, and
@@ -121,11 +123,11 @@ impl Job {
         let halt = CancelGuard::default();
         let (goes_on, goes_on_summing) = (halt.asked(), halt.asked());
         let sum = move |folder: Folder| folder.sum(goes_on);
-        let mut teller = self.status_writer();
+        let mut writer = self.status_writer();
         let settled = async {
             let facts = self.blocking(sum, "sum the image").await?;
             if let Some(facts) = facts.filter(|facts| !facts.checksum.is_empty()) {
-                teller.ready(&facts).await;
+                writer.ready(&facts).await;
             }
             let rest = "remove what the image was made of";
             self.blocking(|folder| folder.start_over(), rest).await?;
@@ -138,7 +140,7 @@ impl Job {
         if let Err(failure) = settled.await {
             warn!(image = self.image.name, error = %Chain(&failure), "cannot compute image checksum");
         }
-        teller.last
+        writer.last
     }
 
     pub(super) async fn prepare(&self) -> Result<Option<ImageFacts>, ImportError> {
@@ -160,8 +162,17 @@ impl Job {
         !self.image.checksum.is_empty()
     }
 
+    pub(super) fn check_limit(&self, size: u64) -> Result<(), ImportError> {
+        if size > self.most { Err(ImportError::OverLimit { most: self.most }) } else { Ok(()) }
+    }
+
+    /// The bytes that are read of a stream that goes on at `at`: one more than it may have.
+    pub(super) fn readable(&self, at: u64) -> u64 {
+        self.most.saturating_add(1).saturating_sub(at)
+    }
+
     pub(super) async fn check_room(&self, needed: u64) -> Result<(), ImportError> {
-        let free = self.blocking(|folder| folder.room(), "look for room").await?;
+        let free = self.blocking(|folder| folder.room(), "check the free space").await?;
         let free = free.saturating_sub(RESERVE);
         if needed > free { Err(ImportError::NoRoom { needed, free }) } else { Ok(()) }
     }
@@ -179,7 +190,7 @@ impl Job {
             failure => ImportError::Fetch(failure),
         };
         let new = || Download::new(url, self.access(), None).map_err(fail);
-        let partial = self.blocking(|folder| Ok(folder.partial()), "look for a part").await?;
+        let partial = self.blocking(|folder| Ok(folder.partial()), "check for a part").await?;
         if let Some((at, mark)) = partial {
             let mut download = new()?;
             download.resume(at, &mark);
@@ -197,6 +208,7 @@ impl Job {
         let mut download = new()?;
         download.prepare().await.map_err(fail)?;
         if let Some(length) = download.length() {
+            self.check_limit(length)?;
             self.check_room(length).await?;
         }
         let mark = download.mark();
@@ -212,7 +224,7 @@ impl Job {
         gauge: &Gauge,
     ) -> Result<Fetched, ImportError> {
         let (sender, feed) = qemu::image::feed();
-        let sums = self.is_summed();
+        let (sums, feed) = (self.is_summed(), feed.take(self.readable(at)));
         let storing = self.blocking(move |folder| folder.store(feed, at, sums), "store the image");
         let fetching = async {
             let ended = download.run(Some(&sender), gauge).await;
@@ -223,6 +235,10 @@ impl Job {
             ended
         };
         let (ended, fetched) = tokio::join!(fetching, storing);
+        // First: the connection breaks when no more of an image is read that is too long.
+        if let Ok(fetched) = &fetched {
+            self.check_limit(fetched.size)?;
+        }
         ended.map_err(ImportError::Fetch)?;
         fetched
     }
@@ -255,6 +271,9 @@ impl Job {
             }
             ImageForm::Whole => self.convert(kind, fetched.size, gauge).await?,
         };
+        let path = disk.0.clone();
+        let length = self.blocking(move |_| Ok(path.metadata()?.len()), "find the disk").await?;
+        self.check_limit(length)?;
         let fetched = Fetched { checksum: fetched.checksum.clone(), ..*fetched };
         let publish = move |folder: Folder| {
             let disk = disk;
@@ -273,15 +292,22 @@ impl Job {
         let folder = self.folder();
         let at = folder.work();
         if kind != ImageKind::Raw {
-            return Ok(TemporaryFile(disk_of(&folder.download(), &at, None, gauge).await?));
+            return Ok(TemporaryFile(self.disk_of(&folder.download(), &at, gauge).await?));
         }
         // It is compressed: its content is written with holes, and may be no raw disk either.
         let unpacked = self.unpack(size).await?;
-        let disk = disk_of(&unpacked.0, &at, None, gauge).await?;
+        let disk = self.disk_of(&unpacked.0, &at, gauge).await?;
         Ok(if disk == unpacked.0 { unpacked } else { TemporaryFile(disk) })
     }
 
-    /// A disk that somebody sent has whole sectors, or it was cut off.
+    async fn disk_of(&self, from: &Path, at: &Path, gauge: &Gauge) -> Result<PathBuf, ImportError> {
+        disk_of(from, at, Some(self.most), gauge).await.map_err(|failure| match failure {
+            ConvertError::TooLarge { .. } => ImportError::OverLimit { most: self.most },
+            failure => failure.into(),
+        })
+    }
+
+    /// An uploaded disk has whole sectors, or it was cut off.
     fn check_sectors(&self, kind: ImageKind, size: u64) -> Result<(), ImportError> {
         let is_sent = self.image.source == ImageSource::Upload && kind == ImageKind::Raw;
         if is_sent && !size.is_multiple_of(512) { Err(ImportError::Odd { size }) } else { Ok(()) }
@@ -289,8 +315,8 @@ impl Job {
 
     async fn unpack(&self, size: u64) -> Result<TemporaryFile, ImportError> {
         let folder = self.folder();
-        let room = self.blocking(|folder| folder.room(), "look for room").await?;
-        let most = room.saturating_sub(RESERVE);
+        let room = self.blocking(|folder| folder.room(), "check the free space").await?;
+        let most = room.saturating_sub(RESERVE).min(self.most);
         let unpacked = tokio::task::spawn_blocking(move || {
             let scratch = TemporaryFile(folder.work());
             let from = File::open(folder.download()).map_err(ReceiveError::Read)?;
@@ -298,6 +324,9 @@ impl Job {
             Ok((scratch, received))
         });
         let (scratch, received) = match unpacked.await.map_err(|_| ImportError::Interrupted)? {
+            Err(ReceiveError::TooLarge { most }) if most == self.most => {
+                return Err(ImportError::OverLimit { most });
+            }
             Err(ReceiveError::TooLarge { most }) => return Err(ImportError::TooLarge { most }),
             result => result?,
         };

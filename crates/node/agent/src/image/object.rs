@@ -20,7 +20,7 @@ pub(super) enum ImageSource {
         url: String,
     },
     Upload,
-    /// All of a volume that nobody writes to.
+    /// All of a volume without a writer.
     Export {
         volume: String,
     },
@@ -64,7 +64,7 @@ pub(super) struct Image {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) source: ImageSource,
-    /// SHA-512 of what is fetched, in hexadecimal digits; empty if nobody knows.
+    /// SHA-512 of what is fetched, in hexadecimal digits; empty if unknown.
     pub(super) checksum: String,
     /// The disks that are to have it.
     pub(super) disks: BTreeSet<String>,
@@ -142,6 +142,12 @@ pub(super) fn folder(disk: &Path, name: &str, uid: &str) -> PathBuf {
 pub(super) fn folders(disk: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(disk.join(FOLDER)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
+}
+
+/// The complete images on a disk.
+pub(crate) fn complete_images(disk: &Path) -> Vec<PathBuf> {
+    let all = folders(disk).into_iter().map(|folder| complete(&folder));
+    all.filter(|image| image.exists()).collect()
 }
 
 pub(super) fn complete(folder: &Path) -> PathBuf {

@@ -17,8 +17,10 @@ pub(super) struct ImageWorld<'a> {
     pub(super) images: &'a BTreeMap<String, Image>,
     /// The disks of this node.
     pub(super) disks: &'a BTreeMap<String, PathBuf>,
-    /// Uids of images that somebody works on.
+    /// Uids of images with a job under way.
     pub(super) under_way: &'a BTreeSet<String>,
+    /// Uids of images that are being removed, which is not cancelled.
+    pub(super) removing: &'a BTreeSet<String>,
 }
 
 /// A place for an image on a disk of this node.
@@ -51,6 +53,18 @@ pub(super) enum ImageAction {
     },
 }
 
+impl ImageAction {
+    /// The image that may fail in it.
+    pub(super) fn image(&self) -> Option<&str> {
+        match self {
+            Self::Import { image, .. } | Self::Await { image, .. } | Self::Remove { image, .. } => {
+                Some(image)
+            }
+            Self::Cancel { .. } => None,
+        }
+    }
+}
+
 pub(super) fn plan(world: &ImageWorld<'_>) -> Vec<ImageAction> {
     world.images.values().filter_map(|image| act(world, image)).collect()
 }
@@ -62,7 +76,8 @@ fn act(world: &ImageWorld<'_>, image: &Image) -> Option<ImageAction> {
     let name = || image.name.clone();
     if image.is_deleting {
         let from: Vec<PathBuf> = own.map(|(_, path)| place(path, image)).collect();
-        if from.is_empty() || !image.holds_finalizer || is_read(world, &image.name) {
+        let is_removed = world.removing.contains(&image.uid);
+        if from.is_empty() || !image.holds_finalizer || is_removed || is_read(world, &image.name) {
             return None;
         }
         return Some(match is_busy {
@@ -152,7 +167,12 @@ mod tests {
         let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
         let under_way = if busy { BTreeSet::from([image.uid.clone()]) } else { BTreeSet::new() };
         let images = BTreeMap::from([("i".to_owned(), image)]);
-        let world = ImageWorld { images: &images, disks: &disks, under_way: &under_way };
+        let world = ImageWorld {
+            images: &images,
+            disks: &disks,
+            under_way: &under_way,
+            removing: &BTreeSet::new(),
+        };
         let actions = plan(&world);
         let word = match actions.as_slice() {
             [] => "nothing",
@@ -190,7 +210,12 @@ mod tests {
     fn folders_of_no_image_are_left_over() {
         let images = BTreeMap::from([("i".to_owned(), read("upload", "ready"))]);
         let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
-        let world = ImageWorld { images: &images, disks: &disks, under_way: &BTreeSet::new() };
+        let world = ImageWorld {
+            images: &images,
+            disks: &disks,
+            under_way: &BTreeSet::new(),
+            removing: &BTreeSet::new(),
+        };
         let own = place(Path::new("/srv"), &images["i"]);
         let other = PathBuf::from("/srv/backing-images/i-ffff");
         let left = strays(&world, Path::new("/srv"), vec![own.clone(), other.clone()]);
@@ -206,12 +231,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_is_stopped_and_then_removed() {
+    fn a_deleted_image_is_stopped_and_then_removed() {
         let deleting = || Image { is_deleting: true, ..read("download", "in-progress") };
         assert_eq!(planned(deleting(), true).0, "cancel");
         assert_eq!(planned(deleting(), false).0, "remove");
         let free = Image { holds_finalizer: false, ..deleting() };
         assert_eq!(planned(free, false).0, "nothing");
+        let images = BTreeMap::from([("i".to_owned(), deleting())]);
+        let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
+        let busy = BTreeSet::from([deleting().uid]);
+        let world =
+            ImageWorld { images: &images, disks: &disks, under_way: &busy, removing: &busy };
+        assert_eq!(plan(&world), [], "a removal is not cancelled");
         let reader = |busy: bool| {
             let wish = CloneWish {
                 image: "i".into(),
@@ -226,7 +257,12 @@ mod tests {
             let images = BTreeMap::from([("i".into(), deleting()), ("j".into(), other)]);
             let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
             let under_way = BTreeSet::from_iter(busy.then(|| "other".to_owned()));
-            let world = ImageWorld { images: &images, disks: &disks, under_way: &under_way };
+            let world = ImageWorld {
+                images: &images,
+                disks: &disks,
+                under_way: &under_way,
+                removing: &BTreeSet::new(),
+            };
             plan(&world).iter().any(|action| matches!(action, ImageAction::Remove { .. }))
         };
         assert!(!reader(true), "another image is being made of it");

@@ -3,12 +3,12 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use base::clock;
+use base::{Backoff, clock};
 use client::Fault;
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::files::ImageFacts;
 use super::object::Image;
@@ -16,12 +16,13 @@ use crate::api::{MANAGER, present};
 use crate::storage::longhorn;
 use crate::volume::Gauge;
 
-/// Between two looks at how far an import is.
-const LOOK: Duration = Duration::from_millis(500);
-/// After a word that could not be said.
-const RETRY: Duration = Duration::from_secs(1);
+/// Between two readings of the progress of an import.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two attempts to write what the server did not take: the pause doubles.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// Tells of one image on one disk.
+/// Writes the status of one image on one disk.
 pub(super) struct ImageStatusWriter {
     client: Client,
     node: String,
@@ -81,16 +82,16 @@ impl ImageStatusWriter {
         gauge: &Gauge,
         mut work: Pin<&mut (impl Future<Output = T> + Send)>,
     ) -> T {
-        let mut told = 0;
+        let mut reported = 0;
         loop {
             tokio::select! {
                 ended = &mut work => return ended,
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
             let now = gauge.whole_percent().unwrap_or(0).max(1);
-            if now != told {
-                told = now;
-                // The work goes on while it is told.
+            if now != reported {
+                reported = now;
+                // The work goes on while the progress is written.
                 tokio::select! {
                     ended = &mut work => return ended,
                     () = self.coming(now, None) => {}
@@ -99,7 +100,7 @@ impl ImageStatusWriter {
         }
     }
 
-    /// Says it until it is heard; nothing is to be said of what is gone.
+    /// Writes it until it is stored; nothing is written for a removed object.
     async fn write(&mut self, state: &'static str, progress: u32, message: &str, more: Value) {
         if self.state != state {
             self.state = state;
@@ -118,6 +119,7 @@ impl ImageStatusWriter {
         let patch = json!({"metadata": {"uid": self.uid}, "status": status});
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         let api = longhorn(&self.client, "BackingImage", "backingimages");
+        let (mut pauses, mut is_failing) = (Backoff::new(FIRST_RETRY, LAST_RETRY), false);
         loop {
             let written = api.patch_status(&self.name, &params, &Patch::Merge(&patch)).await;
             match present(written) {
@@ -131,10 +133,32 @@ impl ImageStatusWriter {
                     return;
                 }
                 Err(failure) => {
-                    warn!(image = self.name, error = %Fault(failure), "cannot update image status");
-                    tokio::time::sleep(RETRY).await;
+                    let error = Fault(failure);
+                    if std::mem::replace(&mut is_failing, true) {
+                        debug!(image = self.name, %error, "still cannot update image status");
+                    } else {
+                        warn!(image = self.name, %error, "cannot update image status");
+                    }
+                    tokio::time::sleep(pauses.delay()).await;
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::object::tests::read;
+    use crate::retry::tests::{MOST_ATTEMPTS, refusing};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_the_server_does_not_take_is_written_after_growing_pauses() {
+        let (client, asked) = refusing(500);
+        let mut writer = ImageStatusWriter::new(client, "one", &read("download", ""), "d");
+        let written = tokio::time::timeout(Duration::from_secs(60), writer.pending("")).await;
+        assert!(written.is_err(), "it is written until the server takes it");
+        let asked = asked.lock();
+        assert!((3..=MOST_ATTEMPTS).contains(&asked.len()), "{asked:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! An image that a client sends: all at once, or in parts that go on where the last one ended.
 
+use std::io::Read as _;
+
 use base::Chain;
 use hyper::body::Incoming;
 use kube::api::DynamicObject;
@@ -26,7 +28,7 @@ impl Job {
         body: Incoming,
         piece: UploadChunk,
     ) -> (Result<u64, UploadError>, Option<DynamicObject>) {
-        let mut teller = self.status_writer();
+        let mut writer = self.status_writer();
         let at = self.uploaded().await;
         if let Some(offset) = piece.offset.filter(|offset| *offset > 0 && *offset != at) {
             // A client that is cut off while it sends does not read the answer.
@@ -34,20 +36,20 @@ impl Job {
             let object = None;
             return (Err(UploadError::Position { at, offset }), object);
         }
-        teller.coming(1, piece.size).await;
+        writer.coming(1, piece.size).await;
         let gauge = Gauge::default();
         let result = {
             let work = std::pin::pin!(self.take_in(body, piece, &gauge));
-            teller.follow(&gauge, work).await
+            writer.follow(&gauge, work).await
         };
         let result = match result {
             Ok(UploadResult::All(facts)) => {
                 info!(image = self.image.name, bytes = facts.virtual_size, "image was uploaded");
-                teller.ready(&facts).await;
+                writer.ready(&facts).await;
                 Ok(facts.size)
             }
             Ok(UploadResult::Part(at)) => {
-                teller.pending(&format!("the upload goes on at {at}")).await;
+                writer.pending(&format!("the upload goes on at {at}")).await;
                 Ok(at)
             }
             Err(failure) => {
@@ -57,16 +59,16 @@ impl Job {
                 if !stays {
                     self.clear().await;
                 }
-                teller.pending(&message).await;
+                writer.pending(&message).await;
                 Err(UploadError::Failed(Box::new(failure)))
             }
         };
-        (result, teller.last)
+        (result, writer.last)
     }
 
     async fn uploaded(&self) -> u64 {
-        let look = |folder: Folder| Ok(folder.uploaded());
-        self.blocking(look, "look for a part").await.unwrap_or(0)
+        let count = |folder: Folder| Ok(folder.uploaded());
+        self.blocking(count, "check for a part").await.unwrap_or(0)
     }
 
     async fn take_in(
@@ -80,6 +82,7 @@ impl Job {
         self.check_wish()?;
         let at = offset.unwrap_or(0);
         if let Some(size) = size {
+            self.check_limit(size)?;
             self.check_room(size.saturating_sub(at)).await?;
         }
         if at == 0 {
@@ -91,10 +94,11 @@ impl Job {
             self.blocking(begin, "note an upload").await?;
         }
         let (sender, feed) = qemu::image::feed();
-        let sums = self.is_summed();
+        let (sums, feed) = (self.is_summed(), feed.take(self.readable(at)));
         let storing = self.blocking(move |folder| folder.store(feed, at, sums), "store the image");
         let ((), fetched) = tokio::join!(pump(body, sender, gauge), storing);
         let fetched = fetched?;
+        self.check_limit(fetched.size)?;
         match size {
             Some(expected) if fetched.size < expected && offset.is_some() => {
                 Ok(UploadResult::Part(fetched.size))
@@ -108,18 +112,18 @@ impl Job {
 
     /// An upload that may come, or go on.
     pub(super) async fn wait(self, message: &str) -> Option<DynamicObject> {
-        let mut teller = self.status_writer();
+        let mut writer = self.status_writer();
         // The process may have ended between the last byte and the last word.
         match self.prepare().await {
-            Ok(Some(facts)) => teller.ready(&facts).await,
+            Ok(Some(facts)) => writer.ready(&facts).await,
             _ => match self.uploaded().await {
                 0 => {
                     self.clear().await;
-                    teller.pending(message).await;
+                    writer.pending(message).await;
                 }
-                at => teller.pending(&format!("the upload goes on at {at}")).await,
+                at => writer.pending(&format!("the upload goes on at {at}")).await,
             },
         }
-        teller.last
+        writer.last
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn own(vmi: &Vmi, network: Ipv4Net, claims: &[AddressClaim]) -> Optio
     first.map(|claim| claim.address)
 }
 
-/// An address that nobody holds, for a guest without a claim. The controller adopts it.
+/// A free address, for a guest without a claim. The controller adopts it.
 pub(super) fn unclaimed(
     vmi: &Vmi,
     interface: &str,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{Chain, Tasks};
 use ipnet::Ipv4Net;
-use net::{Bridge, Dhcp, Dns, GuestPolicies, LinkName, Mac};
+use net::{Bridge, Dhcp, Dns, GuestPolicies, HostGuard, LinkName, Mac};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -68,6 +68,7 @@ impl Nat {
             bridge: wanted,
             ports,
             services: None,
+            hosts: HostGuard::Unknown,
             policies: GuestPolicies::Unknown,
             overlay: net::GuestOverlay::Unknown,
             dhcp: BTreeMap::new(),

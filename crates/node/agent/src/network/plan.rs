@@ -188,7 +188,7 @@ pub(super) fn dhcp_options(vmi: &Vmi, interface: &Interface) -> DhcpOptions {
 }
 
 /// An interface on a network that may have a pool of addresses. Names of the guest network mean nothing
-/// there; other options that nobody could send are left out.
+/// there; other options that cannot be sent are left out.
 pub(super) fn bridged(
     vmi: &Vmi,
     interface: &Interface,
@@ -203,7 +203,7 @@ pub(super) fn bridged(
     Some(BridgedInterface { network: format!("{namespace}/{name}"), mac, options })
 }
 
-/// Where short names are looked for: those beside the guest, services as a pod finds them, and
+/// Where short names are searched: those beside the guest, services as a pod finds them, and
 /// guests of the namespace.
 fn search(domain: &str, namespace: &str) -> Vec<String> {
     let guests = format!("{namespace}.vm.{ZONE}");

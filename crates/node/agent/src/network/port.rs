@@ -1,4 +1,4 @@
-//! Attachments as ports of the node's network. Pure but for a look at the host's bridges.
+//! Attachments as ports of the node's network. Pure but for reading the host's bridges.
 
 use std::path::Path;
 

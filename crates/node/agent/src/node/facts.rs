@@ -1,7 +1,9 @@
 //! The host's description of itself. Reads files below `/proc`, `/sys` and `/etc`; missing facts
 //! are left empty.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use crate::network::NetworkShortcoming;
@@ -18,6 +20,8 @@ pub(crate) struct HostFacts {
     pub(crate) cpu: Cpu,
     pub(crate) memory: HostMemory,
     pub(crate) disk: HostFileSystem,
+    /// Addresses on all networks of the host; nothing if they cannot be listed.
+    pub(crate) addresses: Option<BTreeSet<Ipv4Addr>>,
     pub(crate) findings: Findings,
 }
 
@@ -27,6 +31,19 @@ pub(crate) struct Findings {
     pub(crate) virtualization: Virtualization,
     /// The limitation of guests without a network of the node, if they have none.
     pub(crate) network: Option<NetworkShortcoming>,
+    /// How far guests' QEMU is apart from the host; nothing while that is not known.
+    pub(crate) isolation: Option<GuestIsolation>,
+}
+
+/// How far guests' QEMU is apart from the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum GuestIsolation {
+    Namespaces,
+    /// The agent is not root.
+    Unprivileged,
+    Refused {
+        why: String,
+    },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,7 +74,7 @@ pub(crate) struct HostFileSystem {
 /// How guests run here, or why they cannot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Virtualization {
-    /// Not looked yet.
+    /// Not probed yet.
     #[default]
     Unknown,
     Kvm {
@@ -74,7 +91,7 @@ pub(crate) enum Virtualization {
     },
 }
 
-/// Reads everything but [`Facts::findings`], which take a trial.
+/// Reads everything but [`HostFacts::findings`], which take a trial, and addresses.
 pub(crate) fn read(data_dir: &Path) -> HostFacts {
     let uname = rustix::system::uname();
     let id = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -88,6 +105,7 @@ pub(crate) fn read(data_dir: &Path) -> HostFacts {
         cpu: cpu(&id("/proc/cpuinfo")),
         memory: memory(&id("/proc/meminfo"), huge_pages()),
         disk: disk(data_dir),
+        addresses: None,
         findings: Findings::default(),
     }
 }

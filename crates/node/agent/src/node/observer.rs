@@ -2,7 +2,8 @@
 //! suspect, and each tries the suspect's ports every second and writes the result into its own Node,
 //! with the time for which it has not reached the suspect.
 //!
-//! It also sees that this node itself was declared lost, and hands over to `rejoin`.
+//! It also sees that this node itself was declared lost, and hands over to `rejoin`; and it hands
+//! the addresses that the control plane gave this node to those that listen there.
 
 mod suspect;
 
@@ -19,10 +20,12 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use self::suspect::{Question, Suspect};
+use super::own_addresses::OwnAddresses;
 use super::rejoin::Rejoin;
 use crate::api::merge;
 use crate::config::Config;
@@ -40,10 +43,15 @@ pub(crate) struct NodeObserver {
     suspects: BTreeMap<String, Suspect>,
     /// The last observations of others.
     seen: Sightings,
+    addresses: watch::Sender<OwnAddresses>,
 }
 
 impl NodeObserver {
-    pub(crate) fn new(client: Client, config: &Config) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        config: &Config,
+        addresses: watch::Sender<OwnAddresses>,
+    ) -> Self {
         let node = config.node_name.clone();
         Self {
             rejoin: Rejoin::new(client.clone(), config),
@@ -51,6 +59,7 @@ impl NodeObserver {
             node,
             suspects: BTreeMap::new(),
             seen: Sightings::default(),
+            addresses,
         }
     }
 
@@ -75,7 +84,7 @@ impl NodeObserver {
             match event {
                 Some(Ok(Event::Apply(node) | Event::InitApply(node))) => {
                     failing = false;
-                    self.look(&node);
+                    self.observe(&node);
                 }
                 Some(Ok(Event::Delete(node))) => self.forget(&node),
                 Some(Ok(_)) => {}
@@ -91,9 +100,11 @@ impl NodeObserver {
         }
     }
 
-    fn look(&mut self, node: &Node) {
+    fn observe(&mut self, node: &Node) {
         if node.metadata.name.as_deref() == Some(&self.node) {
-            return self.rejoin.told(node);
+            let own = OwnAddresses::read(node);
+            self.addresses.send_if_modified(|known| std::mem::replace(known, own) != own);
+            return self.rejoin.observe(node);
         }
         let Some(question) = question(node, &self.node) else { return self.forget(node) };
         let now = Instant::now();
@@ -115,7 +126,7 @@ impl NodeObserver {
             let (agent, storage) = tokio::join!(probe(agent), probe(storage));
             let seen = suspect.tried(started, Instant::now(), agent, storage);
             let name = suspect.question.suspect.clone();
-            info!(suspect = name, ?agent, ?storage, unreached = seen.unreached, "looked at a node");
+            info!(suspect = name, ?agent, ?storage, unreached = seen.unreached, "probed a node");
             (name, seen)
         });
         let seen = join_all(attempts).await;
@@ -169,7 +180,7 @@ fn question(node: &Node, own: &str) -> Option<Question> {
     })
 }
 
-/// A node that does not say where it listens cannot be heard there.
+/// A node that does not say where it listens cannot be reached there.
 async fn probe(address: Option<SocketAddr>) -> PortState {
     let Some(address) = address else { return PortState::Silent };
     match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {

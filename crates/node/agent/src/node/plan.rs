@@ -2,12 +2,13 @@
 //!
 //! Pure. Only what this agent owns is compared and written: taints, cordons, labels and
 //! conditions of others stay. Nothing is written when nothing changed, so that an idle node
-//! costs its lease and no more.
+//! costs only its lease.
 
 mod condition;
 mod label;
 
 use base::clock::rfc3339;
+use hci::cluster::HOST_ADDRESSES;
 use hci::cpu_manager::{self, CpuPolicy};
 use hci::failover::STORAGE_PORT;
 use hci::guest_network::NETWORK;
@@ -23,7 +24,7 @@ use crate::config::{Config, Network, NodeRole};
 const RESERVED_MEMORY: u64 = 512 << 20;
 /// How many guests one node is allowed; each has a launcher pod.
 const PODS: &str = "1000";
-/// When KubeVirt's part of the node last wrote the Node, for clients that look there.
+/// When KubeVirt's part of the node last wrote the Node, for clients that read it there.
 const HEARTBEAT: &str = "kubevirt.io/heartbeat";
 /// An older one is renewed with the next write. It causes none: that the node is alive is said
 /// by its lease.
@@ -143,12 +144,17 @@ fn annotations(config: &Config, facts: &HostFacts) -> Map<String, Value> {
     if let Some(wire) = &config.wire.storage {
         annotations.insert(STORAGE_PORT.into(), wire.address.port().to_string().into());
     }
-    // Known before the network is up, so that a restart takes it from nobody.
+    // Known before the network is up, so that it stays known during a restart.
     if let (Network::Nat { cidr, .. }, None) = (&config.network, &facts.findings.network) {
         annotations.insert(NETWORK.into(), cidr.trunc().to_string().into());
         // Harvester's clients read the network of guests here, as RKE2 writes it.
         let arguments = json!(["server", "--cluster-cidr", cidr.trunc().to_string()]);
         annotations.insert("rke2.io/node-args".into(), arguments.to_string().into());
+    }
+    // One that is missing stays: without it, guests of other nodes would reach the host.
+    if let Some(addresses) = &facts.addresses {
+        let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        annotations.insert(HOST_ADDRESSES.into(), texts.join(",").into());
     }
     if !facts.cpu.model.is_empty() {
         annotations.insert("node.sheaf.io/cpu-model".into(), facts.cpu.model.clone().into());

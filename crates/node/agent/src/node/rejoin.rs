@@ -18,7 +18,7 @@ use tracing::{debug, info};
 use crate::api::{merge, vmis};
 use crate::config::Config;
 
-/// Between two looks.
+/// Between two checks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) struct Rejoin {
@@ -35,12 +35,12 @@ impl Rejoin {
         Self { client, node, machines, token: None }
     }
 
-    /// The own Node, as it is now.
-    pub(super) fn told(&mut self, node: &Node) {
+    /// Takes over the declaration of the own Node, as it is now.
+    pub(super) fn observe(&mut self, node: &Node) {
         self.token = declaration(node).map(str::to_owned);
     }
 
-    /// Resolves when it is time to look; never while nothing was declared.
+    /// Resolves when it is time to check; never while nothing was declared.
     pub(super) async fn due(&self) {
         match self.token {
             Some(_) => tokio::time::sleep(INTERVAL).await,

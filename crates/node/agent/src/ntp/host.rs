@@ -72,7 +72,7 @@ impl<C: RunCommand> NtpHost<C> {
     }
 
     async fn service(&self) -> Option<TimeService> {
-        // As sd_booted(3): without systemd there is nobody to ask.
+        // As sd_booted(3): without systemd there is no service to ask.
         if !self.at(Path::new("/run/systemd/system")).is_dir() {
             return None;
         }
@@ -145,7 +145,7 @@ impl<C: RunCommand> NtpHost<C> {
         removed(&self.record).map(drop).map_err(fail)
     }
 
-    /// The file that this node wrote, or was about to write.
+    /// The file that this node wrote, or was going to write.
     fn recorded(&self) -> Option<PathBuf> {
         fs::read_to_string(&self.record).ok().map(PathBuf::from)
     }

@@ -113,7 +113,7 @@ async fn a_host_without_a_time_service_says_so() {
     let bare = fixture(FakeCommands { states: TIMESYNCD, ..FakeCommands::default() });
     fs::remove_dir(bare.directory.path().join("run/systemd/system")).unwrap();
     assert_eq!(bare.follow(&[]).await.ntp_sync_status, NtpSyncStatus::Disabled);
-    assert!(bare.host.commands.log.lock().unwrap().is_empty(), "there is nobody to ask");
+    assert!(bare.host.commands.log.lock().unwrap().is_empty(), "there is no service to ask");
 }
 
 #[tokio::test]

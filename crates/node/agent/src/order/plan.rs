@@ -11,7 +11,7 @@ const ORDER: &str = "sheaf.io/start-order";
 const DELAY: &str = "sheaf.io/start-delay";
 /// Machines without a number.
 const LAST: u32 = u32::MAX;
-/// After this, nobody waits any more.
+/// After this, no machine waits any longer.
 pub(super) const START_HOLD_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A machine that is to come back.
@@ -59,7 +59,7 @@ impl StartQueue {
         Self { expected, until: now + START_HOLD_TIMEOUT }
     }
 
-    /// Whether nobody has to wait any more.
+    /// Whether no machine has to wait any longer.
     pub(super) fn is_over(&self, now: Duration) -> bool {
         let is_done =
             |each: &Expected| each.started.is_some_and(|started| started + each.delay <= now);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_power_cut_forgets_nobody() {
+    fn a_second_power_cut_forgets_no_machine() {
         let (db, web, any) =
             (named("db", Some(1), 0), named("web", Some(2), 0), named("x", None, 0));
         let mut first = StartQueue::new([&any, &web, &db].into_iter(), None, NOW);

@@ -19,7 +19,7 @@ pub(super) const ISOLATION: &str = "sheaf.io/network-isolation";
 
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// A NetworkPolicy. Rules are present for the directions that the policy is about.
+/// A NetworkPolicy. Rules are present for the directions that the policy concerns.
 #[derive(Debug, Clone)]
 pub(super) struct PolicyRecord {
     pub(super) subjects: Selector,
@@ -27,7 +27,7 @@ pub(super) struct PolicyRecord {
     pub(super) egress: Option<Vec<RuleRecord>>,
 }
 
-/// A rule. Absent lists stand for all, empty ones for nothing.
+/// A rule. Absent lists mean all, empty ones for nothing.
 #[derive(Debug, Clone)]
 pub(super) struct RuleRecord {
     pub(super) peers: Option<Vec<PeerRecord>>,
@@ -72,7 +72,7 @@ impl PolicyRecord {
         let spec = object.spec.unwrap_or_default();
         let types = spec.policy_types.unwrap_or_default();
         let is_about = |direction: &str| types.iter().any(|each| each == direction);
-        // The server sets the types; a policy without is about what upstream says.
+        // The server sets the types; a policy without concerns what upstream says.
         let ingress = types.is_empty() || is_about("Ingress");
         let egress = is_about("Egress") || (types.is_empty() && spec.egress.is_some());
         let incoming = spec.ingress.into_iter().flatten();

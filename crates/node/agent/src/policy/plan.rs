@@ -1,8 +1,10 @@
-//! Evaluates NetworkPolicies for guests: selectors become addresses. Pure.
+//! Evaluates NetworkPolicies and ClusterNetworkPolicies for guests: selectors become addresses. Pure.
 //!
 //! A guest that a policy selects for a direction may be reached, or reach others, only as one of
 //! its policies allows. A guest that none selects for ingress accepts what comes from its own
 //! namespace and from outside the guest network, unless its namespace asks for no isolation.
+
+mod tier;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -12,11 +14,13 @@ use kube::core::{Selector, SelectorExt as _};
 use net::{AllowRule, AllowedPorts, GuestPolicy, Ingress, Peers, Policies, PortRange};
 
 use super::LocalGuests;
+use super::cluster_object::ClusterPolicyRecord;
 use super::object::{
     Labels, NamedPort, NamespaceRecord, PeerRecord, PodRecord, PolicyRecord, PortRecord, RuleRecord,
 };
 use crate::known_objects::ObjectKey;
 use crate::overlay::RemoteGuests;
+use tier::ClusterPolicyRules;
 
 /// The label of a launcher pod with the uid of its VirtualMachineInstance.
 const CREATED_BY: &str = "kubevirt.io/created-by";
@@ -36,6 +40,7 @@ pub(crate) struct LocalGuest {
 /// Everything that policies are evaluated from.
 pub(super) struct Cluster<'a> {
     pub(super) policies: &'a BTreeMap<ObjectKey, PolicyRecord>,
+    pub(super) cluster_policies: &'a BTreeMap<ObjectKey, ClusterPolicyRecord>,
     pub(super) namespaces: &'a BTreeMap<ObjectKey, NamespaceRecord>,
     pub(super) pods: &'a BTreeMap<ObjectKey, PodRecord>,
     pub(super) local: &'a LocalGuests,
@@ -61,7 +66,8 @@ type Guests<'a> = BTreeMap<Ipv4Addr, SelectedGuest<'a>>;
 
 pub(super) fn policies(cluster: &Cluster<'_>) -> Policies {
     let guests = guests(cluster);
-    let evaluation = Evaluation { cluster, guests: &guests };
+    let tiers = ClusterPolicyRules::new(cluster, &guests);
+    let evaluation = Evaluation { cluster, guests: &guests, tiers: &tiers };
     let local = || guests.iter().filter(|(_, guest)| guest.is_local);
     let restricted = local().filter_map(|(address, guest)| {
         let policy = evaluation.policy(guest);
@@ -103,7 +109,7 @@ fn guests<'a>(cluster: &Cluster<'a>) -> Guests<'a> {
     guests
 }
 
-/// Whether a pod of another node stands for the guest that holds `address`.
+/// Whether a pod of another node represents the guest that holds `address`.
 fn is_remote(cluster: &Cluster<'_>, key: &ObjectKey, pod: &PodRecord, address: Ipv4Addr) -> bool {
     cluster.remote.get(&address).is_some_and(|guest| {
         // Label values are shorter than names.
@@ -115,6 +121,7 @@ fn is_remote(cluster: &Cluster<'_>, key: &ObjectKey, pod: &PodRecord, address: I
 struct Evaluation<'a> {
     cluster: &'a Cluster<'a>,
     guests: &'a Guests<'a>,
+    tiers: &'a ClusterPolicyRules<'a>,
 }
 
 impl Evaluation<'_> {
@@ -133,7 +140,7 @@ impl Evaluation<'_> {
                 egress.get_or_insert_default().extend(rules);
             }
         }
-        let namespace = self.namespace(guest.namespace);
+        let namespace = namespace(self.cluster, guest.namespace);
         let ingress = match ingress {
             Some(rules) => Ingress::Only(rules),
             // A namespace that is not known yet is closed, as a new one is.
@@ -142,7 +149,8 @@ impl Evaluation<'_> {
             }
             None => Ingress::All,
         };
-        GuestPolicy { ingress, egress }
+        let (ingress_tiers, egress_tiers) = self.tiers.of(self.cluster, guest);
+        GuestPolicy { ingress, egress, ingress_tiers, egress_tiers }
     }
 
     fn of_namespace(&self, namespace: &str) -> BTreeSet<Ipv4Addr> {
@@ -197,7 +205,9 @@ impl Evaluation<'_> {
                     let selected = self.guests.iter().filter(|(_, guest)| {
                         let is_in = match namespaces {
                             None => guest.namespace == namespace,
-                            Some(selector) => self.is_selected(selector, guest.namespace),
+                            Some(selector) => {
+                                is_namespace_selected(self.cluster, selector, guest.namespace)
+                            }
                         };
                         is_in && pods.matches(&guest.labels)
                     });
@@ -207,15 +217,15 @@ impl Evaluation<'_> {
         }
         Peers::Only { addresses, blocks }
     }
+}
 
-    fn is_selected(&self, selector: &Selector, namespace: &str) -> bool {
-        self.namespace(namespace).is_some_and(|namespace| selector.matches(&namespace.labels))
-    }
+fn is_namespace_selected(cluster: &Cluster<'_>, selector: &Selector, name: &str) -> bool {
+    namespace(cluster, name).is_some_and(|namespace| selector.matches(&namespace.labels))
+}
 
-    fn namespace(&self, name: &str) -> Option<&NamespaceRecord> {
-        let key = ObjectKey { namespace: String::new(), name: name.to_owned() };
-        self.cluster.namespaces.get(&key)
-    }
+fn namespace<'a>(cluster: &Cluster<'a>, name: &str) -> Option<&'a NamespaceRecord> {
+    let key = ObjectKey { namespace: String::new(), name: name.to_owned() };
+    cluster.namespaces.get(&key)
 }
 
 /// A port as a guest that serves it has it.

@@ -115,12 +115,12 @@ pub(super) struct SlicePort {
     pub(super) port: u16,
 }
 
-/// Somebody who answers for a service.
+/// An endpoint that answers for a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndpointRecord {
     pub(super) address: Ipv4Addr,
     pub(super) is_ready: bool,
-    /// It still answers, though it may be about to end.
+    /// It still answers, though it may end soon.
     pub(super) is_serving: bool,
     pub(super) node: Option<String>,
     pub(super) hostname: Option<String>,

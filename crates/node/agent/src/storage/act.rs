@@ -23,7 +23,7 @@ use super::plan::StorageAction;
 use super::record::{EngineRecords, RecordError};
 use crate::api::{MANAGER, is_conflict, merge, present};
 use crate::event::{EventNote, Reporter};
-use crate::vmi::{self, HoldError, Machines};
+use crate::vmi::{HoldError, Machines, SaveError, SavedMemory};
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,10 @@ pub(super) enum ActError {
     Record(#[from] RecordError),
     #[error(transparent)]
     Hold(#[from] HoldError),
+    #[error(transparent)]
+    Memory(#[from] SaveError),
+    #[error("volumes of the snapshot are not attached for machine {namespace}/{machine}")]
+    ForeignMachine { namespace: String, machine: String },
     #[error("cannot read {kind} {name}")]
     Read { kind: &'static str, name: String, source: Fault },
     #[error("cannot write {kind} {name}")]
@@ -41,7 +45,7 @@ pub(super) enum ActError {
 }
 
 impl ActError {
-    /// Whether it is nobody's fault and over in a moment.
+    /// Whether the failure is temporary and will be over in a moment.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Link(LinkError::Connect(_) | LinkError::Ended) => true,
@@ -63,7 +67,7 @@ fn done_already(result: Result<(), ActError>, says: &str) -> Result<(), ActError
     }
 }
 
-/// The snapshots record how their guest was prepared: the object of a machine's snapshot is told
+/// The snapshots record how their guest was prepared: the object of a machine's snapshot is updated
 /// from there, also after this process ends.
 fn labelled(mut members: Vec<GroupMember>, quiesce: Quiesce) -> Vec<GroupMember> {
     for member in &mut members {
@@ -72,7 +76,7 @@ fn labelled(mut members: Vec<GroupMember>, quiesce: Quiesce) -> Vec<GroupMember>
     members
 }
 
-/// All at once: the guest stands still.
+/// All at once: the guest is paused.
 async fn take_all(link: StorageLink, members: Vec<GroupMember>) -> Result<(), ActError> {
     let created = u64::try_from(clock::now().as_second()).unwrap_or(0);
     let take = |member: GroupMember| {
@@ -168,11 +172,21 @@ impl ActionContext {
                 self.ask_volume(volume, AdminRequest::Resize { size }).await
             }
             StorageAction::AddMember { volume, replica, .. } => {
-                let request = AdminRequest::AddReplica { replica: replica.id, at: replica.at };
+                let request = AdminRequest::AddReplica {
+                    replica: replica.id,
+                    at: replica.at,
+                    node: replica.node,
+                };
                 self.ask_volume(volume, request).await
             }
             StorageAction::DropMember { volume, replica, .. } => {
                 self.ask_volume(volume, AdminRequest::DropReplica { replica }).await
+            }
+            StorageAction::Reconnect { volume, replica, .. } => {
+                self.ask_volume(volume, AdminRequest::Reconnect { replica }).await
+            }
+            StorageAction::ListenAlso { addresses } => {
+                self.ask(Request::ListenAlso { addresses }).await
             }
             StorageAction::ReleaseEngine { engine } => {
                 self.release(WrittenKind::Engine, &engine).await
@@ -207,12 +221,20 @@ impl ActionContext {
         }
         let (namespace, name) = (&instant.together.namespace, &instant.together.machine);
         let (link, members) = (self.link.clone(), instant.members.clone());
-        let Some(live) = self.machines.live(namespace, name) else {
-            // It has just ended, or not quite begun: nobody writes.
+        let Some((live, vmi)) = self.machines.running_object(namespace, name) else {
+            // It has just ended, or not quite begun: there are no writes.
             return take_all(link, members).await;
         };
         let together = &instant.together;
-        let memory = together.memory.then(|| vmi::memory(&self.agent_dir, &together.instant));
+        // The name is of an annotation, but what runs for the volumes is the guest that may stop.
+        if !instant.is_of(&vmi.uid) {
+            let (namespace, machine) = (namespace.clone(), name.clone());
+            return Err(ActError::ForeignMachine { namespace, machine });
+        }
+        let memory = match together.memory {
+            true => Some(SavedMemory::new(&self.agent_dir, &together.instant, &vmi)?),
+            false => None,
+        };
         let taking = |quiesce| take_all(link, labelled(members, quiesce));
         let (held, taken) = live.hold(memory, taking).await?;
         taken?;
@@ -225,7 +247,8 @@ impl ActionContext {
             Quiesce::NoAgent | Quiesce::Skipped => "",
         };
         let message = format!(
-            "{count} disks were captured at one instant: the guest stood still for {millis} ms{files}"
+            "{count} disks were captured at one instant: the guest was paused for {millis} ms\
+             {files}"
         );
         self.report(namespace, name, EventNote::normal("SnapshotTaken", message)).await;
         Ok(())
@@ -256,7 +279,7 @@ impl ActionContext {
         Ok(self.link.ask_volume(volume, request).await.map(drop)?)
     }
 
-    /// Takes our finalizer off an object; nothing here stands behind it any more.
+    /// Takes our finalizer off an object; nothing here belongs to it any more.
     async fn release(&self, kind: WrittenKind, name: &str) -> Result<(), ActError> {
         let api = kind.api(&self.client);
         let fail = |source| ActError::Write {

@@ -49,7 +49,7 @@ impl AttachedVolumes {
             let (Some(status), Some(socket)) = (&found.status, &found.attachment.nbd) else {
                 continue;
             };
-            // One that is about to be let go is no use to anybody.
+            // One that will soon be released must not be used.
             let mut engines = world.engines.values().filter(|it| it.volume == volume.name);
             let is_active = status.phase == "active";
             let is_readable = status.phase == "standby" && status.size > 0;

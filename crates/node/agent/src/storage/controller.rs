@@ -27,6 +27,7 @@ use super::{grant, group_snapshot, longhorn};
 use crate::change_notifier::ChangeNotifier;
 use crate::event::Reporter;
 use crate::image::{ImageLocations, own_disks};
+use crate::node::OwnAddresses;
 use crate::vmi;
 use crate::volume::{ObjectCache, steady};
 
@@ -35,18 +36,20 @@ const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(15);
 /// A volume whose replica an engine waits for is read again so often at most.
 const REREAD_PAUSE: Duration = Duration::from_secs(1);
 const REREAD_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often disks are looked at: room comes and goes without a word.
+/// How often disks are checked: no event reports a change of the free space.
 const DISKS: Duration = Duration::from_secs(30);
 
 /// The task that owns what is known.
 pub(super) struct StorageController {
     pub(super) hands: ActionContext,
     pub(super) reporter: Reporter,
+    /// The address by which the node is known.
     pub(super) address: String,
+    pub(super) own_addresses: watch::Receiver<OwnAddresses>,
     pub(super) sockets: PathBuf,
     pub(super) default_disk: PathBuf,
     pub(super) wanted: watch::Sender<bool>,
-    pub(super) told: watch::Receiver<Option<Arc<StorageStatus>>>,
+    pub(super) reported: watch::Receiver<Option<Arc<StorageStatus>>>,
     pub(super) names: VolumeNumbers,
     pub(super) serving: AttachedEntry,
     pub(super) bell: ChangeNotifier,
@@ -87,11 +90,11 @@ impl ApiObjects {
 pub(super) struct RunningJobs {
     jobs: JoinSet<JobResult>,
     under_way: BTreeSet<JobKey>,
-    telling: BTreeSet<(WrittenKind, String)>,
+    reporting: BTreeSet<(WrittenKind, String)>,
     troubles: BTreeMap<JobKey, JobFailure>,
     /// Volumes that were read again for an engine that waits, a moment ago or now.
     reread: BTreeSet<String>,
-    /// Disks are being looked at, or must be.
+    /// Disks are being checked, or must be.
     disks: Disks,
     /// Memory may be left of a snapshot that is gone.
     sweep: bool,
@@ -101,7 +104,7 @@ pub(super) struct RunningJobs {
 enum Disks {
     #[default]
     Due,
-    Looking,
+    Scanning,
     Known,
 }
 
@@ -113,8 +116,8 @@ struct JobFailure {
 
 enum JobResult {
     Acted(JobKey, Result<(), String>),
-    Told(WrittenKind, String, Option<Box<DynamicObject>>),
-    Looked,
+    Reported(WrittenKind, String, Option<Box<DynamicObject>>),
+    DisksScanned,
     ScrubBegun,
     /// A volume and its engines, as they are now.
     Reread(String, Option<VolumeObjects>),
@@ -133,7 +136,9 @@ enum StorageEvent {
     Setting(Event<DynamicObject>),
     Storage,
     Ended(Result<JobResult, tokio::task::JoinError>),
-    LookAtDisks,
+    CheckDisks,
+    /// The node has another address for storage.
+    Address,
     Nothing,
     Stop,
 }
@@ -155,6 +160,7 @@ impl StorageController {
         let mut nodes = std::pin::pin!(follow("Node", "nodes"));
         let mut settings = std::pin::pin!(follow("Setting", "settings"));
         let mut disks = tokio::time::interval(DISKS);
+        let mut own_addresses = self.own_addresses.clone();
         let mut is_behind = false;
         loop {
             let news = tokio::select! {
@@ -168,9 +174,10 @@ impl StorageController {
                 Some(event) = images.next() => StorageEvent::Image(event),
                 Some(event) = nodes.next() => StorageEvent::Node(event),
                 Some(event) = settings.next() => StorageEvent::Setting(event),
-                Ok(()) = self.told.changed() => StorageEvent::Storage,
+                Ok(()) = self.reported.changed() => StorageEvent::Storage,
                 Some(ended) = self.work.jobs.join_next() => StorageEvent::Ended(ended),
-                _ = disks.tick() => StorageEvent::LookAtDisks,
+                _ = disks.tick() => StorageEvent::CheckDisks,
+                Ok(()) = own_addresses.changed() => StorageEvent::Address,
                 // Events that arrive together are handled together.
                 () = std::future::ready(()), if is_behind => StorageEvent::Nothing,
             };
@@ -219,12 +226,14 @@ impl StorageController {
                 let value = |it: &DynamicObject| it.data["value"].as_str().map(str::to_owned);
                 seen.settings.apply(event, by_name(value));
             }
-            StorageEvent::LookAtDisks => self.work.disks = Disks::Due,
+            // The next plan reads it.
+            StorageEvent::Address => {}
+            StorageEvent::CheckDisks => self.work.disks = Disks::Due,
             StorageEvent::Ended(Ok(done)) => self.ended(done),
             StorageEvent::Ended(Err(failure)) => {
                 tracing::error!(error = %failure, "work on volumes panicked");
                 self.work.under_way.clear();
-                self.work.telling.clear();
+                self.work.reporting.clear();
             }
             StorageEvent::Storage | StorageEvent::Nothing | StorageEvent::Stop => {}
         }
@@ -232,8 +241,8 @@ impl StorageController {
 
     fn ended(&mut self, done: JobResult) {
         match done {
-            JobResult::Looked => {
-                if self.work.disks == Disks::Looking {
+            JobResult::DisksScanned => {
+                if self.work.disks == Disks::Scanning {
                     self.work.disks = Disks::Known;
                 }
             }
@@ -258,8 +267,8 @@ impl StorageController {
                     Err(complaint) => self.trouble(&key).complaint = complaint,
                 }
             }
-            JobResult::Told(kind, name, object) => {
-                self.work.telling.remove(&(kind, name));
+            JobResult::Reported(kind, name, object) => {
+                self.work.reporting.remove(&(kind, name));
                 let Some(object) = object else { return };
                 let seen = &mut self.seen;
                 match kind {
@@ -275,8 +284,9 @@ impl StorageController {
     }
 
     fn act(&mut self) {
-        let state = self.told.borrow_and_update().clone();
+        let state = self.reported.borrow_and_update().clone();
         let disks = self.seen.node.iter().flat_map(|(_, node)| own_disks(node)).collect();
+        let own_addresses = *self.own_addresses.borrow();
         let (actions, news, needed, doubtful) = {
             let world = StorageWorld {
                 node: &self.hands.node,
@@ -289,6 +299,7 @@ impl StorageController {
                 disks: &disks,
                 state: state.as_deref(),
                 sockets: &self.sockets,
+                address: own_addresses.storage,
                 under_way: &self.work.under_way,
             };
             self.publish(&world);
@@ -313,7 +324,7 @@ impl StorageController {
         }
         if std::mem::take(&mut self.work.sweep) {
             let kept = group_snapshot::with_memory(self.seen.snapshots.all());
-            vmi::remove_memory_dump(&self.hands.agent_dir, &kept);
+            vmi::sweep_memory(&self.hands.agent_dir, &kept);
         }
     }
 
@@ -335,7 +346,8 @@ impl StorageController {
         if world.state.is_none() {
             return Vec::new();
         }
-        let place = ReplicaAddress { address: &self.address, now: clock::now() };
+        let address = status::replica_address(world, &self.address);
+        let place = ReplicaAddress { address: &address, now: clock::now() };
         let trouble = |key: &JobKey| {
             let found = self.work.troubles.get(key).map(|it| it.complaint.as_str());
             found.filter(|complaint| !complaint.is_empty())

@@ -21,13 +21,14 @@ use tracing::info;
 use super::act::{ActError, ActionContext, WrittenKind};
 use super::object::{REPLICAS, Replica};
 use super::status::{condition, difference};
+use super::user::{NoUser, StorageUser};
 use crate::event::{EventNote, Reporter};
 
-const CONFIG: &str = "longhorn-disk.cfg";
-/// Longhorn's own default, which stands for ours.
+pub(super) const CONFIG: &str = "longhorn-disk.cfg";
+/// Longhorn's own default, which means ours.
 const LONGHORN_PATH: &str = "/var/lib/longhorn";
 
-/// One look at all disks.
+/// One check of all disks.
 pub(super) struct DiskScan {
     pub(super) hands: ActionContext,
     pub(super) reporter: Reporter,
@@ -58,10 +59,12 @@ enum DiskError {
     Config { path: PathBuf, source: serde_json::Error },
     #[error("{} is not an absolute path", path.display())]
     Relative { path: PathBuf },
+    #[error("the storage process cannot use {}", path.display())]
+    User { path: PathBuf, source: NoUser },
 }
 
 impl DiskScan {
-    pub(super) async fn look(self) -> Result<(), ActError> {
+    pub(super) async fn run(self) -> Result<(), ActError> {
         let Some(node) = &self.node else { return self.create().await };
         let spec: NodeSpec = serde_json::from_value(node.data["spec"].clone()).unwrap_or_default();
         let old = node.data.get("status").cloned().unwrap_or_default();
@@ -70,9 +73,9 @@ impl DiskScan {
         for (name, disk) in &spec.disks {
             let before = old["diskStatus"][name].clone();
             let found = examine(name, disk, &before).await;
-            let told = self.disk_status(name, disk, &found, &before);
-            notes.extend(news(name, &before, &told));
-            disks.insert(name.clone(), told);
+            let reported = self.disk_status(name, disk, &found, &before);
+            notes.extend(news(name, &before, &reported));
+            disks.insert(name.clone(), reported);
         }
         let status = json!({
             "conditions": self.conditions(&old["conditions"]),
@@ -156,7 +159,7 @@ impl DiskScan {
         let uuid = found.as_ref().map_or(known, |found| found.uuid.as_str());
         let on_it = self.replicas.iter().filter(|it| !uuid.is_empty() && it.disk == uuid);
         let scheduled: BTreeMap<&str, u64> = on_it.map(|it| (it.name.as_str(), it.size)).collect();
-        let mut told = json!({
+        let mut status = json!({
             "diskName": name, "diskPath": path, "diskType": "filesystem", "diskUUID": uuid,
             "storageScheduled": scheduled.values().sum::<u64>(),
             "scheduledReplica": scheduled,
@@ -170,23 +173,23 @@ impl DiskScan {
                 let why = base::Chain(failure).to_string();
                 let why =
                     format!("Disk {name}({path}) on node {} is not ready: {why}", self.hands.node);
-                told["conditions"] = json!([
+                status["conditions"] = json!([
                     condition(old, "Ready", false, reason, &why, now),
                     condition(old, "Schedulable", false, "DiskNotReady", &why, now),
                 ]);
             }
             Ok(found) => {
-                let available = told_room(before["storageAvailable"].as_i64(), found);
-                told["storageAvailable"] = json!(available);
-                told["storageMaximum"] = json!(found.maximum);
+                let available = reported_space(before["storageAvailable"].as_i64(), found);
+                status["storageAvailable"] = json!(available);
+                status["storageMaximum"] = json!(found.maximum);
                 let ready = format!("Disk {name}({path}) on node {} is ready", self.hands.node);
-                told["conditions"] = json!([
+                status["conditions"] = json!([
                     condition(old, "Ready", true, "", &ready, now),
                     self.pressure(name, path, (available, found.maximum), old),
                 ]);
             }
         }
-        told
+        status
     }
 
     /// Whether there is room for more.
@@ -223,7 +226,7 @@ impl DiskScan {
 /// The free space to report: the reported value, until it has changed enough to matter. The store
 /// of the API server is often on the same file system, where each report takes some space: a
 /// report of every change would be followed by another one without end.
-fn told_room(before: Option<i64>, found: &DiskProbe) -> i64 {
+fn reported_space(before: Option<i64>, found: &DiskProbe) -> i64 {
     let step = (found.maximum / 4096).clamp(16 << 20, 256 << 20);
     before
         .filter(|old| old.abs_diff(found.available) < step.unsigned_abs())
@@ -261,14 +264,22 @@ async fn examine(name: &str, disk: &DiskSpec, before: &Value) -> Result<DiskProb
     let path = PathBuf::from(disk.path.clone().unwrap_or_default());
     let known = before["diskUUID"].as_str().unwrap_or_default().to_owned();
     let name = name.to_owned();
-    let looked = tokio::task::spawn_blocking(move || scan_disk(&name, &path, &known)).await;
-    looked.unwrap_or_else(|failure| {
+    let scanned = tokio::task::spawn_blocking(move || {
+        scan_disk(&name, &path, &known, StorageUser::of_host())
+    })
+    .await;
+    scanned.unwrap_or_else(|failure| {
         let source = io::Error::other(failure);
         Err(DiskError::Io { path: PathBuf::new(), source })
     })
 }
 
-fn scan_disk(name: &str, path: &Path, known: &str) -> Result<DiskProbe, DiskError> {
+fn scan_disk(
+    name: &str,
+    path: &Path,
+    known: &str,
+    user: Option<StorageUser>,
+) -> Result<DiskProbe, DiskError> {
     if path.is_relative() {
         return Err(DiskError::Relative { path: path.into() });
     }
@@ -302,6 +313,10 @@ fn scan_disk(name: &str, path: &Path, known: &str) -> Result<DiskProbe, DiskErro
     };
     let replicas = path.join(REPLICAS);
     std::fs::create_dir_all(&replicas).map_err(fail(&replicas))?;
+    if let Some(user) = user {
+        let given = user.take_disk(path);
+        given.map_err(|source| DiskError::User { path: path.to_owned(), source })?;
+    }
     let stat = statvfs(path).map_err(|source| fail(path)(source.into()))?;
     let bytes = |blocks: u64| i64::try_from(blocks * stat.f_frsize).unwrap_or(i64::MAX);
     Ok(DiskProbe { uuid, available: bytes(stat.f_bavail), maximum: bytes(stat.f_blocks) })
@@ -315,21 +330,21 @@ mod tests {
     fn a_disk_keeps_its_name_and_one_that_is_not_mounted_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
-        let first = scan_disk("d", &path, "").unwrap();
-        assert_eq!(scan_disk("d", &path, &first.uuid).unwrap().uuid, first.uuid);
-        let said = scan_disk("d", &path, "another").unwrap_err().to_string();
+        let first = scan_disk("d", &path, "", None).unwrap();
+        assert_eq!(scan_disk("d", &path, &first.uuid, None).unwrap().uuid, first.uuid);
+        let said = scan_disk("d", &path, "another", None).unwrap_err().to_string();
         assert!(said.contains("belongs to another disk"), "{said}");
         std::fs::remove_dir_all(&path).unwrap();
-        scan_disk("d", &path, &first.uuid).unwrap_err();
+        scan_disk("d", &path, &first.uuid, None).unwrap_err();
         assert!(!path.exists(), "nothing is made where a disk is missing");
-        assert!(scan_disk("d", Path::new("disk"), "").is_err());
+        assert!(scan_disk("d", Path::new("disk"), "", None).is_err());
     }
 
     #[test]
     fn free_space_is_reported_in_steps() {
         const MIB: i64 = 1 << 20;
         let found = |available, maximum| DiskProbe { uuid: "u".into(), available, maximum };
-        for (before, available, maximum, told) in [
+        for (before, available, maximum, expected) in [
             (None, 5, 100 * MIB, 5),
             (Some(90 * MIB), 90 * MIB - 4096, 100 * MIB, 90 * MIB),
             (Some(90 * MIB), 90 * MIB + 4096, 100 * MIB, 90 * MIB),
@@ -337,12 +352,12 @@ mod tests {
             (Some(90 << 40), (90 << 40) - 200 * MIB, 100 << 40, 90 << 40),
             (Some(90 << 40), (90 << 40) - 256 * MIB, 100 << 40, (90 << 40) - 256 * MIB),
         ] {
-            assert_eq!(told_room(before, &found(available, maximum)), told, "{before:?}");
+            assert_eq!(reported_space(before, &found(available, maximum)), expected, "{before:?}");
         }
     }
 
     #[test]
-    fn what_becomes_bad_is_told_and_what_was_good_is_not() {
+    fn a_disk_that_becomes_bad_is_reported_and_a_good_one_is_not() {
         let status = |status: &str| {
             json!({"conditions": [
                 {"type": "Schedulable", "status": status, "message": "m"},

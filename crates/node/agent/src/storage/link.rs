@@ -100,7 +100,7 @@ impl Connection {
     }
 
     /// Not cancel-safe: half a line would be lost.
-    async fn hear<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, LinkError> {
+    async fn receive<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, LinkError> {
         let mut line = Vec::new();
         let mut bounded = (&mut self.stream).take(MAX_ANSWER);
         match bounded.read_until(b'\n', &mut line).await.map_err(LinkError::Io)? {
@@ -110,18 +110,18 @@ impl Connection {
     }
 
     async fn reply(&mut self) -> Result<Reply, LinkError> {
-        match self.hear().await? {
+        match self.receive().await? {
             Reply::Error { message } => Err(LinkError::Refused { message }),
             reply => Ok(reply),
         }
     }
 
-    /// Asks to be told of every change.
+    /// Subscribes to every change.
     pub(super) async fn watch(&mut self) -> Result<(), LinkError> {
         self.say(&Request::Watch).await
     }
 
-    /// The next status that is told.
+    /// The next status that is reported.
     pub(super) async fn status(&mut self) -> Result<StorageStatus, LinkError> {
         match self.reply().await? {
             Reply::Status(status) => Ok(status),

@@ -21,7 +21,7 @@ pub(super) struct LonghornVolume {
     pub(super) source: Option<DataSource>,
     /// The backing image that it begins as, unless it has a source.
     pub(super) image: Option<String>,
-    /// The PersistentVolume that stands for it.
+    /// The PersistentVolume that represents it.
     pub(super) persistent: String,
     /// The node that a running machine moves to with it.
     pub(super) migration_node: Option<String>,
@@ -47,7 +47,7 @@ pub(super) struct Replica {
     pub(super) is_wanted: bool,
     /// It held data once, so that an empty one is no replacement for it.
     pub(super) was_made: bool,
-    /// Somebody wrote to it once.
+    /// It was written to once.
     pub(super) was_healthy: bool,
     /// The replica that it is to lie on, of the volume that its own is a clone of.
     pub(super) base: String,
@@ -107,7 +107,7 @@ pub(super) fn volume(object: &DynamicObject) -> Option<LonghornVolume> {
         id: VolumeId::from_u128(block_id(object.metadata.uid.as_deref()?)?),
         is_encrypted: spec.encrypted == Some(true),
         source: spec.data_source.as_deref().and_then(data_source).map(|mut source| {
-            // Of a whole volume a snapshot is taken first, which is told here.
+            // Of a whole volume a snapshot is taken first, which is named here.
             let taken = object.data["status"]["cloneStatus"]["snapshot"].as_str();
             let taken = taken.filter(|name| !name.is_empty()).map(str::to_owned);
             source.snapshot = source.snapshot.or(taken);
@@ -198,8 +198,8 @@ pub(super) fn snapshot(object: &DynamicObject) -> Option<Snapshot> {
 /// The tickets of an attachment for which the volume is where they want it.
 pub(super) fn satisfied(object: &DynamicObject) -> BTreeSet<String> {
     let wanted = |id: &str| object.data["spec"]["attachmentTickets"].get(id).is_some();
-    let told = object.data["status"]["attachmentTicketStatuses"].as_object();
-    let yes = told.into_iter().flatten().filter(|(_, ticket)| ticket["satisfied"] == true);
+    let reported = object.data["status"]["attachmentTicketStatuses"].as_object();
+    let yes = reported.into_iter().flatten().filter(|(_, ticket)| ticket["satisfied"] == true);
     yes.map(|(id, _)| id.clone()).filter(|id| wanted(id)).collect()
 }
 

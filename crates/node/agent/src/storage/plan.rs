@@ -4,6 +4,7 @@
 //!  Replica here          ─► made, served ─► removed when its object goes and no engine uses it
 //!  Engine wanted here    ─► record ─► attached ─► members, size ─► detached
 //!  Replica of an engine  ─► granted to the engine's node (`grant`)
+//!  Address for storage   ─► listened on ─► replicas are reached there
 //!  Snapshot of an engine ─► taken, alone or together (`instant`) ─► deleted with its object
 //! ```
 
@@ -13,9 +14,11 @@ mod replica;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use block::ids::VolumeId;
+use block::run::Address;
 use block::storage::{RecordPlace, StorageStatus, VolumeState};
 
 pub(super) use self::action::StorageAction;
@@ -46,6 +49,8 @@ pub(super) struct StorageWorld<'a> {
     pub(super) state: Option<&'a StorageStatus>,
     /// Where the sockets of volumes are.
     pub(super) sockets: &'a Path,
+    /// The node's address on the network for storage.
+    pub(super) address: Option<IpAddr>,
     /// Objects that a job works on already.
     pub(super) under_way: &'a BTreeSet<JobKey>,
 }
@@ -62,6 +67,8 @@ pub(super) enum JobKey {
     Stray(VolumeId),
     /// Which nodes replicas are for.
     Grants,
+    /// Where replicas are reached.
+    Addresses,
 }
 
 /// Whether a storage process is needed here.
@@ -71,13 +78,14 @@ pub(super) fn needs_process(world: &StorageWorld<'_>) -> bool {
     replicas || world.engines.values().any(is_here)
 }
 
-/// An empty plan means that everything is as it should be, or waits for somebody else.
+/// An empty plan means that everything is as it should be, or waits for another component.
 pub(super) fn plan(world: &StorageWorld<'_>) -> Vec<StorageAction> {
     let Some(state) = world.state else { return without_process(world) };
     let mut actions: Vec<StorageAction> = Vec::new();
     // First, since engines of other nodes may wait for it.
     let grants = grant::changes(world);
     actions.extend((!grants.is_empty()).then_some(StorageAction::GrantReplicas { grants }));
+    actions.extend(addresses(world, state));
     let here = |it: &&Replica| it.node == world.node;
     actions.extend(world.replicas.values().filter(here).filter_map(|it| replica(world, state, it)));
     actions.extend(world.engines.values().filter_map(|it| engine(world, state, it)));
@@ -92,7 +100,16 @@ pub(super) fn plan(world: &StorageWorld<'_>) -> Vec<StorageAction> {
     actions
 }
 
-/// Objects that nothing on this node stands behind can go.
+/// The storage process is to listen on the address for storage, at its own port.
+fn addresses(world: &StorageWorld<'_>, state: &StorageStatus) -> Option<StorageAction> {
+    let listens = state.listens_also.as_ref()?;
+    let Some(Address::Tcp(first)) = &state.listen else { return None };
+    let wanted = world.address.filter(|own| *own != first.ip());
+    let wanted: Vec<_> = wanted.map(|own| SocketAddr::new(own, first.port())).into_iter().collect();
+    (*listens != wanted).then_some(StorageAction::ListenAlso { addresses: wanted })
+}
+
+/// Objects that nothing on this node belongs to can go.
 fn without_process(world: &StorageWorld<'_>) -> Vec<StorageAction> {
     let snapshots = world.snapshots.values().filter_map(|it| snapshot(world, it));
     snapshots.filter(|action| !world.under_way.contains(&action.key())).collect()

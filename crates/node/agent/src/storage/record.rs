@@ -185,20 +185,20 @@ pub(super) async fn serve(
     records: EngineRecords,
     link: StorageLink,
     names: VolumeNumbers,
-    mut told: watch::Receiver<Option<Arc<StorageStatus>>>,
+    mut reported: watch::Receiver<Option<Arc<StorageStatus>>>,
     mut stop: Stop,
 ) {
     loop {
         tokio::select! {
-            there = told.wait_for(Option::is_some) => if there.is_err() { return },
+            there = reported.wait_for(Option::is_some) => if there.is_err() { return },
             () = stop.requested() => return,
         }
         let failure = tokio::select! {
             failure = converse(&records, &link, &names) => failure,
             () = stop.requested() => return,
         };
-        debug!(error = %Chain(&failure), "records are not asked for any more");
-        // Until somebody has seen that it is gone.
+        debug!(error = %Chain(&failure), "records are no longer requested");
+        // Until the supervisor has seen that it is gone.
         tokio::select! {
             () = tokio::time::sleep(std::time::Duration::from_millis(50)) => {}
             () = stop.requested() => return,

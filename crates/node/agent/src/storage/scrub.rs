@@ -91,6 +91,7 @@ mod tests {
             rebuilt_bytes: rebuilt,
             rebuild_bytes: rebuilt,
             latency_micros: 0,
+            address: None,
             free_bytes: 0,
             used_bytes: 0,
             work: None,
@@ -132,6 +133,8 @@ mod tests {
             volumes,
             replicas: vec![],
             knows_grants: false,
+            knows_replica_nodes: false,
+            listens_also: None,
             waiting_engines: vec![],
             refused_engines: 0,
         }

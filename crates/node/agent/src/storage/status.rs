@@ -5,6 +5,7 @@ mod engine;
 mod patch;
 mod snapshot;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use block::ids::ReplicaId;
@@ -28,6 +29,14 @@ pub(super) struct ReplicaAddress<'a> {
     pub(super) now: Timestamp,
 }
 
+/// Where replicas of this node are reached: at its address for storage once the storage process
+/// listens there, and else at `known`.
+pub(super) fn replica_address<'a>(world: &StorageWorld<'_>, known: &'a str) -> Cow<'a, str> {
+    let listens = world.state.and_then(|state| state.listens_also.as_deref()).unwrap_or_default();
+    let own = world.address.filter(|own| listens.iter().any(|address| address.ip() == *own));
+    own.map_or(Cow::Borrowed(known), |own| Cow::Owned(own.to_string()))
+}
+
 /// The changes that objects of this node do not have yet. `trouble` is why the last action on one
 /// failed.
 pub(super) fn news<'a>(
@@ -37,8 +46,8 @@ pub(super) fn news<'a>(
 ) -> Vec<(WrittenKind, String, Value)> {
     let mut news = Vec::new();
     for own in world.replicas.values().filter(|it| it.node == world.node) {
-        let told = replica(world, place, own, trouble(&JobKey::Replica(own.name.clone())));
-        let patch = difference(&own.status, &told);
+        let status = replica(world, place, own, trouble(&JobKey::Replica(own.name.clone())));
+        let patch = difference(&own.status, &status);
         news.extend(patch.map(|patch| (WrittenKind::Replica, own.name.clone(), patch)));
     }
     let here = |it: &&Engine| {
@@ -52,8 +61,8 @@ pub(super) fn news<'a>(
             && attached.is_some_and(|attached| attached.error.is_some())
     };
     for own in world.engines.values().filter(here).filter(|it| !is_moving(it)) {
-        let told = engine(world, place, own, trouble(&JobKey::Engine(own.name.clone())));
-        let patch = difference(&own.status, &told);
+        let status = engine(world, place, own, trouble(&JobKey::Engine(own.name.clone())));
+        let patch = difference(&own.status, &status);
         news.extend(patch.map(|patch| (WrittenKind::Engine, own.name.clone(), patch)));
     }
     for own in world.snapshots.values() {
@@ -61,8 +70,8 @@ pub(super) fn news<'a>(
         let trouble = together
             .and_then(|key| trouble(&key))
             .or_else(|| trouble(&JobKey::Snapshot(own.name.clone())));
-        let told = snapshot(world, own, trouble);
-        let patch = told.and_then(|told| difference(&own.status, &told));
+        let status = snapshot(world, own, trouble);
+        let patch = status.and_then(|status| difference(&own.status, &status));
         news.extend(patch.map(|patch| (WrittenKind::Snapshot, own.name.clone(), patch)));
     }
     news
@@ -100,7 +109,7 @@ fn replica(
         )],
         None => vec![condition(old, "InstanceCreation", true, "", "", place.now)],
     };
-    // Once said it stays: it tells that there was data.
+    // Once reported it stays: it records that there was data.
     let made = is_served || replica.was_made;
     json!({
         "ownerID": world.node,

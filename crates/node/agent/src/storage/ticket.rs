@@ -62,7 +62,7 @@ pub(super) async fn put(
             let object: DynamicObject =
                 serde_json::from_value(object).expect("an attachment of ours is an object");
             match attachments.create(&PostParams::default(), &object).await {
-                // Somebody else who needs the volume was quicker, and both have it.
+                // Another user of the volume was quicker, and both have it.
                 Err(kube::Error::Api(refused)) if refused.is_already_exists() => {
                     merge(&attachments, volume, &patch).await.map(drop).map_err(fail)
                 }
@@ -72,7 +72,7 @@ pub(super) async fn put(
     }
 }
 
-/// Needs a volume no more; one that does not exist is not needed either.
+/// Removes the ticket for a volume; one that does not exist is not needed either.
 pub(super) async fn take_back(
     client: &Client,
     volume: &str,

@@ -25,7 +25,17 @@ fn pod(namespace: &str, name: &str, node: &str, last: u8) -> Value {
 
 /// Guests a and b of namespace `n` on two nodes, and c of namespace `m`.
 fn cluster(policies: &[Value]) -> TraceObjects {
-    let node = |name: &str| json!({"metadata": {"name": name, "annotations": {GUEST_NETWORK: "10.52.0.0/24"}}});
+    let node = |name: &str, last: u8| {
+        json!({
+            "metadata": {"name": name, "annotations": {
+                GUEST_NETWORK: "10.52.0.0/24",
+                "sheaf.io/host-addresses": format!("203.0.113.{last}"),
+                "sheaf.io/api-url": format!("https://198.51.100.{last}:6443"),
+            }},
+            "status": {"addresses":
+                [{"type": "InternalIP", "address": format!("198.51.100.{last}")}]},
+        })
+    };
     let guests = [("n", "a", "one", 2), ("n", "b", "two", 3), ("m", "c", "one", 4)];
     let web = json!([{"port": 80}]);
     let policies = policies.iter().enumerate().map(|(index, spec)| {
@@ -33,6 +43,7 @@ fn cluster(policies: &[Value]) -> TraceObjects {
     });
     TraceObjects {
         policies: policies.collect(),
+        cluster_policies: vec![],
         namespaces: ["n", "m"].map(|name| json!({"metadata": {"name": name}})).into(),
         pods: guests.map(|(namespace, name, node, last)| pod(namespace, name, node, last)).into(),
         instances: guests
@@ -44,7 +55,9 @@ fn cluster(policies: &[Value]) -> TraceObjects {
             {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4",
             "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
             "endpoints": [{"addresses": ["10.52.0.3"], "nodeName": "two"}]})],
-        nodes: ["one", "two"].map(node).into(),
+        nodes: vec![node("one", 1), node("two", 2)],
+        leases: vec![json!({"metadata": {"name": "sheaf-vip", "namespace": "kube-system",
+            "annotations": {"sheaf.io/address": "198.51.100.9"}}})],
     }
 }
 
@@ -120,6 +133,46 @@ fn the_step_that_decides_is_named() {
 }
 
 #[test]
+fn hosts_of_the_cluster_offer_the_api_and_ports_of_services_only() {
+    let mut objects = cluster(&[json!({"podSelector": {}, "policyTypes": ["Egress"],
+        "egress": [{"to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]}]})]);
+    objects.services[0]["spec"]["ports"][0]["nodePort"] = json!(30_080);
+    objects.slices.push(json!({"metadata": {"namespace": "n", "name": "forged", "labels":
+        {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 22, "protocol": "TCP"}],
+        "endpoints": [{"addresses": ["198.51.100.2"]}]}));
+    let refused = (false, "ports of services and ping there, and nothing else: inet sheaf_hosts");
+    for (what, to, port, (is_accepted, expected)) in [
+        ("another node", "198.51.100.2", 22, refused),
+        ("its other network", "203.0.113.2", 22, refused),
+        ("the virtual address", "198.51.100.9", 22, refused),
+        ("the API", "198.51.100.2", 6443, (true, "outside of the guest network")),
+        ("a node port", "198.51.100.2", 30_080, (true, "outside of the guest network")),
+        ("its own node", "198.51.100.1", 22, (false, "inet sheaf, chain input")),
+        ("no node port", "203.0.113.1", 30_081, (false, "inet sheaf, chain input")),
+        ("the API of its own node, whatever policies say", "203.0.113.1", 6443, (true, "the API")),
+    ] {
+        let (_, accepted, detail) = last(&objects, "n/a", to, port);
+        assert_eq!(accepted, is_accepted, "{what}: {detail}");
+        assert!(detail.contains(expected), "{what}: {detail}");
+    }
+    for to in ["10.53.0.9:8080", "198.51.100.1:30080"] {
+        let (to, port) = to.split_once(':').unwrap();
+        let query = TraceQuery {
+            namespace: "n",
+            machine: "a",
+            to: to.parse().unwrap(),
+            port: port.parse().unwrap(),
+            protocol: TraceProtocol::Tcp,
+        };
+        let paths = trace(&objects, &query).unwrap();
+        let forged = paths.iter().find(|path| path.to == "198.51.100.2:22").unwrap();
+        assert_eq!(forged.steps.last().unwrap().stage, "host", "an endpoint on a host, by {to}");
+        assert!(!forged.is_accepted());
+    }
+}
+
+#[test]
 fn a_machine_that_does_not_run_has_no_way() {
     let mut objects = cluster(&[]);
     objects.instances[0]["status"]["phase"] = json!("Scheduled");
@@ -130,4 +183,69 @@ fn a_machine_that_does_not_run_has_no_way() {
     let query = TraceQuery { machine: "b", ..query };
     objects.nodes.clear();
     assert_eq!(trace(&objects, &query), Err(TraceError::NotOnGuestNetwork("n/b".into())));
+}
+
+#[test]
+fn the_tier_and_the_rule_of_an_administrator_are_named() {
+    let closed = json!({"podSelector": {"matchLabels": {"app": "b"}}, "policyTypes": ["Ingress"]});
+    let all_namespaces = json!([{"namespaces": {}}]);
+    let tcp = |port: u16| json!([{"tcp": {"destinationPort": {"number": port}}}]);
+    let policy = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+    let mut objects = cluster(&[closed]);
+    objects.cluster_policies = vec![
+        policy(
+            "guard",
+            json!({"tier": "Admin", "priority": 10, "subject": {"namespaces": {}},
+            "ingress": [
+                {"action": "Accept", "name": "web", "from": all_namespaces, "protocols": tcp(80)},
+                {"action": "Pass", "from": all_namespaces, "protocols": tcp(81)},
+                {"action": "Deny", "from": all_namespaces, "protocols": tcp(82)}]}),
+        ),
+        policy(
+            "floor",
+            json!({"tier": "Baseline", "priority": 0, "subject": {"namespaces": {}},
+            "ingress": [{"action": "Deny", "from": all_namespaces}],
+            "egress": [{"action": "Deny", "to": [{"networks": ["192.0.2.0/24"]}]}]}),
+        ),
+    ];
+    let allowed = "n/b: allowed by ClusterNetworkPolicy guard, ingress rule 1 \"web\" (tier Admin, \
+                   priority 10)";
+    let path = |from: &str, to: &str, port| {
+        let (namespace, machine) = from.split_once('/').unwrap();
+        let to = to.parse().unwrap();
+        let query = TraceQuery { namespace, machine, to, port, protocol: TraceProtocol::Tcp };
+        trace(&objects, &query).unwrap().remove(0).steps
+    };
+    assert_eq!(path("m/c", "10.52.0.3", 80)[2].detail, allowed);
+    for (from, to, port, expected) in [
+        (
+            "n/a",
+            "10.52.0.3",
+            81,
+            "n/b: NetworkPolicy n/p0 selects it, and no rule allows this; left to the next tier by \
+             ClusterNetworkPolicy guard, ingress rule 2 (tier Admin, priority 10)",
+        ),
+        (
+            "n/a",
+            "10.52.0.3",
+            82,
+            "n/b: denied by ClusterNetworkPolicy guard, ingress rule 3 (tier Admin, priority 10)",
+        ),
+        (
+            "n/b",
+            "10.52.0.2",
+            22,
+            "n/a: denied by ClusterNetworkPolicy floor, ingress rule 1 (tier Baseline, priority 0)",
+        ),
+        (
+            "n/a",
+            "192.0.2.9",
+            443,
+            "denied by ClusterNetworkPolicy floor, egress rule 1 (tier Baseline, priority 0)",
+        ),
+    ] {
+        let step = path(from, to, port).pop().unwrap();
+        assert!(!step.is_accepted, "{step:?}");
+        assert_eq!(step.detail, expected);
+    }
 }

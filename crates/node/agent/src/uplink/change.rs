@@ -134,7 +134,7 @@ pub(super) fn step(trial: &Trial, facts: &TrialFacts<'_>) -> TrialStep {
         return TrialStep::RollBack(TrialEvent::Withdrawn);
     }
     if facts.now >= trial.deadline {
-        return TrialStep::RollBack(TrialEvent::Late("nobody confirmed it".to_owned()));
+        return TrialStep::RollBack(TrialEvent::Late("it was not confirmed".to_owned()));
     }
     let is_settled = facts.healthy_for.is_some_and(|time| time >= SETTLED);
     let is_confirmed = facts.confirmed == Some(trial.id);
@@ -247,7 +247,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let late = roll_back(&auto, TrialFacts { now: 100, ..healthy() });
-        assert_eq!(late, TrialEvent::Late("nobody confirmed it".into()));
+        assert_eq!(late, TrialEvent::Late("it was not confirmed".into()));
         let unwanted = TrialFacts { is_wanted: false, ..facts() };
         assert_eq!(roll_back(&auto, unwanted), TrialEvent::Withdrawn);
         let restarted = roll_back(&auto, TrialFacts { boot: "c", ..facts() });
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_tells_what_became_of_a_change() {
+    fn the_condition_reports_the_outcome_of_a_change() {
         let bridge: LinkName = "lan-br".parse().unwrap();
         let unit = HostUnit::default();
         let of = |record: &HostRecord, waiting| {

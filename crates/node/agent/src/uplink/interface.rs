@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_reported() {
+    fn unavailable_addresses_are_reported() {
         let labels = BTreeMap::from([("rack".to_owned(), "a".to_owned())]);
         let selector = json!({"matchLabels": {"rack": "b"}});
         assert_eq!(wanted("one", &labels, [&config("static", selector)]), []);

@@ -26,7 +26,7 @@ use super::turn::{TurnError, Turns};
 
 /// How long the watchdog may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two rounds of checks, and two looks at a turn.
+/// Between two rounds of checks, and two checks of a turn.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const TURN_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -35,7 +35,7 @@ const TURN_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) enum HostTrialError {
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("cannot look at the links of this node")]
+    #[error("cannot read the links of this node")]
     Observe(#[from] ObserveError),
     #[error(transparent)]
     Turn(#[from] TurnError),
@@ -53,7 +53,7 @@ pub(super) enum TrialEnd {
 pub(super) struct HostOutcome {
     pub(super) record: HostRecord,
     pub(super) report: UplinkReport,
-    /// When to look again.
+    /// When to check again.
     pub(super) wait: Option<Duration>,
     /// A change that waits, and for what.
     pub(super) waiting: Option<(LinkName, String)>,
@@ -311,7 +311,7 @@ impl HostTrials {
         }
     }
 
-    /// Restores what was confirmed; while steps fail, the next look tries again.
+    /// Restores what was confirmed; while steps fail, the next check tries again.
     async fn roll_back(
         &mut self,
         id: u64,

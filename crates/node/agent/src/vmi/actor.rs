@@ -33,7 +33,7 @@ use crate::network::{Attachment, RECORD};
 /// How long a failed step waits before it is tried again.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_secs(5);
-/// The same where a watch tells what happens; only for what a watch can miss.
+/// The same where a watch reports what happens; only for what a watch can miss.
 const WATCHED_RETRY: Duration = Duration::from_secs(60);
 
 pub(super) struct VmiActor {
@@ -51,9 +51,9 @@ pub(super) struct VmiActor {
     retry_at: Option<Instant>,
     /// Objects that are missing for the next step.
     pub(super) awaited: AwaitedObjects,
-    /// Tells of what changes on the node.
+    /// Notifies of changes on the node.
     bell: watch::Receiver<()>,
-    /// The object as our last write left it, until the watch tells of a newer one.
+    /// The object as our last write left it, until the watch delivers a newer one.
     pub(super) written: Option<Arc<Vmi>>,
     /// Volumes that were found, for the status.
     pub(super) volumes: BTreeMap<String, Resolved>,
@@ -61,21 +61,21 @@ pub(super) struct VmiActor {
     pub(super) condemned: Option<String>,
     /// Changes of the running machine.
     news: Option<MachineChanges>,
-    /// Whether people were told that the guest is paused by a failed request.
-    pub(super) told_of_pause: bool,
-    /// Whether people were told that QEMU does not answer.
-    pub(super) told_of_silence: bool,
+    /// Whether an event has reported that the guest is paused by a failed request.
+    pub(super) is_pause_reported: bool,
+    /// Whether an event has reported that QEMU does not answer.
+    pub(super) is_silence_reported: bool,
     /// Memory that the guest was asked to use beyond its start.
     pub(super) requested_growth: Option<u64>,
     /// Volumes that are awaited, and why they are not there.
     pub(super) pending: BTreeMap<String, String>,
-    /// The object's generation when its volumes were last looked at.
+    /// The object's generation when its volumes were last checked.
     pub(super) seen_generation: i64,
-    /// Sizes of the files that QEMU was last told of.
+    /// Sizes of the files that QEMU was last notified of.
     pub(super) sizes: Vec<Size>,
     /// Whether the guest was found, and its networks know nothing of it yet but its taps.
     pub(super) unknown_to_networks: bool,
-    /// Whether an earlier process started the guest: what it was told last is not known.
+    /// Whether an earlier process started the guest: the size last sent to it is unknown.
     pub(super) was_found: bool,
     /// Memory dumps that this process has started, by volume.
     pub(super) dumps: BTreeMap<String, MemoryDump>,
@@ -85,6 +85,7 @@ pub(super) struct VmiActor {
     pub(super) moves_await: BTreeSet<Object>,
     /// The last request to trim file systems that was carried out.
     pub(super) trimmed: Option<String>,
+    pub(super) tokens_due: Option<Instant>,
     /// Since when the stream of a post-copy is broken.
     pub(super) broken_since: Option<Instant>,
 }
@@ -134,8 +135,8 @@ impl VmiActor {
             uid: None,
             condemned: None,
             news: None,
-            told_of_pause: false,
-            told_of_silence: false,
+            is_pause_reported: false,
+            is_silence_reported: false,
             requested_growth: None,
             pending: BTreeMap::new(),
             seen_generation: 0,
@@ -146,6 +147,7 @@ impl VmiActor {
             moving: BTreeMap::new(),
             moves_await: BTreeSet::new(),
             trimmed: None,
+            tokens_due: None,
             broken_since: None,
         }
     }
@@ -233,7 +235,7 @@ impl VmiActor {
         }
     }
 
-    /// Begins to look after a running process.
+    /// Begins to manage a running process.
     pub(super) async fn attend(&mut self, running: qemu::RunningMachine) {
         let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
         let object = self.object.clone();
@@ -255,8 +257,8 @@ impl VmiActor {
     /// The newest that is known of the object.
     fn known(&mut self) -> KnownMachine {
         let known = self.object.borrow_and_update().clone();
-        if let (Some(written), KnownMachine::Present(told)) = (&self.written, &known) {
-            if is_older(&told.version, &written.version) {
+        if let (Some(written), KnownMachine::Present(watched)) = (&self.written, &known) {
+            if is_older(&watched.version, &written.version) {
                 return KnownMachine::Present(Arc::clone(written));
             }
             self.written = None;
@@ -366,7 +368,7 @@ impl VmiActor {
         LoopControl::Wait(Some(at))
     }
 
-    /// Waits for `objects` to change, if that is what is missing, and looks again in any case.
+    /// Waits for `objects` to change, if that is what is missing, and checks again in any case.
     pub(super) fn later_or_with(&mut self, objects: BTreeSet<Object>) -> LoopControl {
         let watched = !objects.is_empty();
         self.awaited.set(&self.context.client, objects);
@@ -387,8 +389,7 @@ impl VmiActor {
     }
 }
 
-/// Whether one version of an object is from before the other. Since Kubernetes 1.35 versions
-/// are numbers that grow; where they are not, what the watch told last is the newest.
+/// Whether a version is from before the other: since Kubernetes 1.35 they are numbers that grow.
 fn is_older(one: &str, other: &str) -> bool {
     matches!((one.parse::<u64>(), other.parse::<u64>()), (Ok(one), Ok(other)) if one < other)
 }

@@ -1,5 +1,5 @@
 //! Objects that a machine waits for: each is watched for as long as the machine waits, and
-//! nobody is watched when no machine does.
+//! no object is watched when no machine does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -102,8 +102,8 @@ fn follow(client: Client, object: &Object) -> BoxStream<'static, ()> {
     watcher::watcher(api, config)
         .default_backoff()
         .flat_map(|event| {
-            let tells = matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone));
-            stream::iter(tells.then_some(()))
+            let changed = matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone));
+            stream::iter(changed.then_some(()))
         })
         .boxed()
 }

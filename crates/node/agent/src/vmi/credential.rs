@@ -30,7 +30,7 @@ enum CredentialTask {
 }
 
 impl Credentials {
-    /// Sends what is new; tells how that went, or nothing if there is nothing to send.
+    /// Sends the changes; returns the outcome, or nothing if there is nothing to send.
     pub(super) async fn sync(
         &mut self,
         context: &Context,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_travels_by_cloud_init_is_not_sent() {
+    fn keys_for_cloud_init_are_not_sent_to_the_agent() {
         let ssh: AccessCredential = serde_json::from_value(json!({"sshPublicKey": {
             "source": {"secret": {"secretName": "keys"}},
             "propagationMethod": {"noCloud": {}},

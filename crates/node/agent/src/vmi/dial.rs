@@ -151,7 +151,7 @@ async fn command(live: &LiveMachine, line: &str) -> Result<String, QmpError> {
     Ok(said.trim().to_owned())
 }
 
-/// A port that nobody has at this moment.
+/// A port that is free at this moment.
 async fn free_port() -> std::io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     Ok(listener.local_addr()?.port())

@@ -9,6 +9,7 @@ use tracing::{debug, info, warn};
 use virt::reason::NotSynchronized;
 
 use super::actor::{LocalMachine, LoopControl, VmiActor};
+use super::migration;
 use super::object::Vmi;
 use super::plan::RunOutcome;
 use super::resolve;
@@ -25,9 +26,17 @@ impl VmiActor {
             self.report(vmi, EventNote::normal("ShuttingDown", "Signaled Graceful Shutdown"));
         }
         self.pressed = Some(clock::now());
+        // It would go on before its volumes are this node's.
+        if migration::is_arriving(&self.dir)
+            && let Err(failure) =
+                migration::arrive(&self.context, vmi, &self.dir, &live.running).await
+        {
+            warn!(error = %Chain(&failure), "cannot shut down a guest that has not arrived");
+            return self.later();
+        }
         let pressed = async {
             let qmp = live.running.qmp().await?.with_limit(Duration::from_secs(2));
-            // A guest that stands still cannot shut down.
+            // A paused guest cannot shut down.
             if qmp.run_state().await? == RunState::Paused {
                 qmp.resume().await?;
             }

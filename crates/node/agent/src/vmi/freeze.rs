@@ -9,13 +9,11 @@
 //! it would wake up so.
 //!
 //! The note comes first: a guest whose keeper was killed meanwhile goes on when the next one
-//! finds the note. A guest that somebody paused is left paused.
+//! finds the note. A guest that a user paused is left paused.
 
-use std::fs::{File, OpenOptions};
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,6 +28,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::live::LiveMachine;
+use super::saved_memory::{SaveError, SavedMemory};
 use super::status::AgentState;
 
 /// The note, in a machine's folder.
@@ -55,8 +54,8 @@ pub(crate) enum HoldError {
     Stop(#[source] QmpError),
     #[error("cannot write the guest's memory to {}", path.display())]
     Memory { path: PathBuf, source: StateError },
-    #[error("cannot make the file {}", path.display())]
-    File { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Save(#[from] SaveError),
     #[error("cannot resume the guest")]
     Resume(#[source] QmpError),
     #[error("the machine ended")]
@@ -66,7 +65,7 @@ pub(crate) enum HoldError {
 /// How a guest was kept still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreezeMethod {
-    /// For how long its processors stood.
+    /// For how long its processors were paused.
     pub(crate) pause: Duration,
     pub(crate) quiesce: Quiesce,
 }
@@ -87,21 +86,21 @@ impl LiveMachine {
     /// because the guest must go on.
     pub(crate) async fn hold<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
-        memory: Option<PathBuf>,
+        memory: Option<SavedMemory>,
         work: impl FnOnce(Quiesce) -> F + Send + 'static,
     ) -> Result<(FreezeMethod, T), HoldError> {
         let (done, outcome) = oneshot::channel();
         let live = self.clone();
         self.running.tasks().spawn("hold", async move {
-            // Nobody is left to hear it.
-            drop(done.send(live.freeze_here(memory.as_deref(), work).await));
+            // No receiver is left.
+            drop(done.send(live.freeze_here(memory.as_ref(), work).await));
         });
         outcome.await.map_err(|_| HoldError::Ended)?
     }
 
     async fn freeze_here<T, F: Future<Output = T>>(
         &self,
-        memory: Option<&Path>,
+        memory: Option<&SavedMemory>,
         work: impl FnOnce(Quiesce) -> F,
     ) -> Result<(FreezeMethod, T), HoldError> {
         self.holding.0.store(true, Ordering::Relaxed);
@@ -113,7 +112,7 @@ impl LiveMachine {
 
     async fn freeze_recorded<T, F: Future<Output = T>>(
         &self,
-        memory: Option<&Path>,
+        memory: Option<&SavedMemory>,
         work: impl FnOnce(Quiesce) -> F,
     ) -> Result<(FreezeMethod, T), HoldError> {
         let qmp = self.running.qmp().await.map_err(HoldError::Stop)?;
@@ -128,7 +127,7 @@ impl LiveMachine {
             (false, false) => Quiesce::Skipped,
         };
         let written = match memory {
-            Some(path) => write_memory(&qmp, path).await,
+            Some(memory) => write_memory(&qmp, memory).await,
             None => Ok(()),
         };
         let since = Instant::now();
@@ -147,8 +146,8 @@ impl LiveMachine {
         }
         resumed.map_err(HoldError::Resume)?;
         self.remove_freeze_record();
-        if let Some(path) = memory.filter(|_| outcome.is_ok()) {
-            save_memory(path).await?;
+        if let Some(memory) = memory.filter(|_| outcome.is_ok()) {
+            complete_memory(memory).await?;
         }
         let pause = if running { pause } else { Duration::ZERO };
         outcome.map(|outcome| (FreezeMethod { pause, quiesce }, outcome))
@@ -175,12 +174,13 @@ impl LiveMachine {
         info!("frozen guest resumed");
         let resumed = async {
             let qmp = self.running.qmp().await?;
-            // Nobody waits for the memory that it may still be writing.
+            // No request waits for the memory that it may still be writing.
             if let Err(failure) = qmp.cancel_state().await {
                 debug!(error = %Chain(&failure), "no memory is being written");
             }
-            let stands = matches!(qmp.run_state().await?, RunState::Paused | RunState::PostMigrate);
-            if note.stopped && stands { qmp.resume().await } else { Ok(()) }
+            let is_paused =
+                matches!(qmp.run_state().await?, RunState::Paused | RunState::PostMigrate);
+            if note.stopped && is_paused { qmp.resume().await } else { Ok(()) }
         };
         if let Err(failure) = resumed.await {
             warn!(error = %Chain(&failure), "cannot resume guest");
@@ -209,44 +209,27 @@ async fn freeze(agent: &GuestAgent, limit: Duration) -> Quiesce {
     }
 }
 
-/// An incomplete file must not be taken for a complete one.
-fn unfinished(path: &Path) -> PathBuf {
-    path.with_extension("part")
-}
-
-/// Afterwards the guest stands still.
-async fn write_memory(qmp: &Qmp, path: &Path) -> Result<(), HoldError> {
-    let part = unfinished(path);
-    let made = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(part.parent().unwrap_or(Path::new("/")))
-        .and_then(|()| {
-            let mut options = OpenOptions::new();
-            options.create(true).write(true).truncate(true).mode(0o600).open(&part)
-        });
-    let file = made.map_err(|source| HoldError::File { path: part.clone(), source })?;
+/// Afterwards the guest is paused.
+async fn write_memory(qmp: &Qmp, memory: &SavedMemory) -> Result<(), HoldError> {
+    let file = memory.begin()?;
     let saved = qmp.with_limit(ANSWER).save_state(file.into()).await;
     if let Err(source) = saved {
         if let Err(failure) = qmp.cancel_state().await {
             debug!(error = %Chain(&failure), "no memory is being written");
         }
-        drop(std::fs::remove_file(&part));
-        return Err(HoldError::Memory { path: path.into(), source });
+        drop(memory.discard());
+        return Err(HoldError::Memory { path: memory.path().into(), source });
     }
     Ok(())
 }
 
 /// Only now, because the guest need not wait for it.
-async fn save_memory(path: &Path) -> Result<(), HoldError> {
-    let (from, to) = (unfinished(path), path.to_path_buf());
-    let kept = tokio::task::spawn_blocking(move || {
-        File::open(&from)?.sync_all()?;
-        std::fs::rename(&from, &to)?;
-        File::open(to.parent().unwrap_or(Path::new("/")))?.sync_all()
-    });
-    let kept = kept.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
-    kept.map_err(|source| HoldError::File { path: path.into(), source })
+async fn complete_memory(memory: &SavedMemory) -> Result<(), HoldError> {
+    let (own, path) = (memory.clone(), memory.path());
+    let done = tokio::task::spawn_blocking(move || own.complete()).await;
+    let ended =
+        |_| SaveError::File { path: path.into(), source: io::ErrorKind::Interrupted.into() };
+    Ok(done.map_err(ended)??)
 }
 
 #[cfg(test)]

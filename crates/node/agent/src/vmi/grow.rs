@@ -30,7 +30,7 @@ pub(super) struct Size {
     socket: Option<PathBuf>,
 }
 
-/// Why a guest was not told.
+/// Why a guest was not notified.
 #[derive(Debug, thiserror::Error)]
 enum GrowError {
     #[error(transparent)]
@@ -40,7 +40,7 @@ enum GrowError {
 }
 
 impl VmiActor {
-    /// Tells QEMU, and reads again what the claims of the disks say.
+    /// Notifies QEMU, and reads again what the claims of the disks say.
     pub(super) async fn grow_disks(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) {
         let mut sizes = sizes(&self.context, live);
         // A volume that is not served for a moment has not changed.
@@ -88,11 +88,11 @@ impl VmiActor {
             let known = nodes.iter().find(|each| each["node-name"] == size.node.as_str());
             let seen = known.and_then(|known| known["image"]["virtual-size"].as_u64());
             let is_short = seen.is_some_and(|seen| seen < size.bytes);
-            // QEMU learns of a size whenever it connects again, and tells nobody.
+            // QEMU learns of a size whenever it connects again, and reports it to no client.
             let before = self.sizes.iter().find(|it| it.name == size.name);
-            let is_untold = size.socket.is_some()
+            let is_unreported = size.socket.is_some()
                 && before.map_or(self.was_found, |before| before.bytes < size.bytes);
-            if !is_short && !is_untold {
+            if !is_short && !is_unreported {
                 continue;
             }
             if is_short && let Some(socket) = &size.socket {
@@ -109,7 +109,7 @@ impl VmiActor {
     /// the next request.
     async fn connect_again(&self, qmp: &Qmp, size: &Size, socket: &Path) -> Result<(), GrowError> {
         if let Some(served) = self.context.storage.served_on(socket) {
-            self.context.storage.hang_up(&served).await?;
+            self.context.storage.close_connections(&served).await?;
         }
         let line = format!("qemu-io {} \"read 0 512\"", size.node);
         let _: Value = qmp.execute("human-monitor-command", json!({"command-line": line})).await?;

@@ -1,7 +1,7 @@
 //! The guest's own report, and whether its QEMU answers at all.
 //!
-//! One task per running machine asks; everybody else reads the last answers. It asks seldom:
-//! QEMU tells by events when the guest opens the agent's channel and when memory or
+//! One task per running machine asks; all others read the last answers. It asks seldom:
+//! QEMU reports by events when the guest opens the agent's channel and when memory or
 //! processors change, and what has not changed for a while is asked for less and less.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use super::status::{AgentState, Readiness, Topology};
 use crate::context::Context;
 use crate::network::Attachment;
 
-/// How often QEMU is asked whether it is there: a stopped process tells nobody.
+/// How often QEMU is asked whether it is there: a stopped process reports nothing.
 const PING: Duration = Duration::from_secs(15);
 /// The same for one that did not answer.
 const PING_SILENT: Duration = Duration::from_secs(2);
@@ -95,7 +95,7 @@ pub(super) struct GuestMonitor {
     pub(super) running: RunningMachine,
     pub(super) agent: GuestAgent,
     pub(super) info: Arc<watch::Sender<Info>>,
-    /// Somebody knows that the answers have changed.
+    /// An event has reported that the answers have changed.
     pub(super) again: Arc<Notify>,
     pub(super) attachments: Arc<Mutex<Vec<Attachment>>>,
 }
@@ -114,7 +114,7 @@ impl GuestMonitor {
     async fn follow(&self) {
         let mut events = self.running.events();
         let mut credentials = Credentials::default();
-        let mut open = self.look().await;
+        let mut open = self.query_board().await;
         let mut pace = Backoff::new(AGENT_POLL_INTERVAL, SELDOM);
         let mut ping_at = Instant::now() + PING;
         let mut ask_at = Instant::now();
@@ -137,21 +137,21 @@ impl GuestMonitor {
                             pace.reset();
                             ask_at = Instant::now();
                         }
-                        None if changes_board(&event) => open = self.look().await,
+                        None if changes_board(&event) => open = self.query_board().await,
                         None => {}
                     },
-                    Err(RecvError::Lagged(_)) => open = self.look().await,
+                    Err(RecvError::Lagged(_)) => open = self.query_board().await,
                     Err(RecvError::Closed) => return,
                 },
                 () = self.again.notified() => {
-                    open = self.look().await;
+                    open = self.query_board().await;
                     pace.reset();
                     ask_at = Instant::now();
                 }
                 () = tokio::time::sleep_until(due) => {
                     if ping_at <= Instant::now() {
                         if self.ping().await {
-                            open = self.look().await;
+                            open = self.query_board().await;
                         }
                         let silent = self.info.borrow().silent;
                         ping_at = Instant::now() + if silent { PING_SILENT } else { PING };
@@ -182,14 +182,14 @@ impl GuestMonitor {
         }
     }
 
-    /// Asks QEMU about the board; tells whether the guest has the agent's channel open.
-    async fn look(&self) -> bool {
+    /// Asks QEMU about the board; returns whether the guest has the agent's channel open.
+    async fn query_board(&self) -> bool {
         let mut board = self.info.borrow().clone();
-        let looked = tokio::time::timeout(QMP_TIMEOUT, async {
+        let queried = tokio::time::timeout(QMP_TIMEOUT, async {
             let qmp = self.running.qmp().await?.with_limit(QMP_TIMEOUT);
-            look(&qmp, &mut board).await
+            query_board(&qmp, &mut board).await
         });
-        let (silent, open) = match looked.await {
+        let (silent, open) = match queried.await {
             Ok(Ok(open)) => (false, open),
             Ok(Err(failure)) => {
                 debug!(error = %Chain(&failure), "cannot ask QEMU");
@@ -210,7 +210,7 @@ impl GuestMonitor {
         open
     }
 
-    /// Looks for the addresses of interfaces that somebody else gives addresses to.
+    /// Queries the addresses of interfaces that get their addresses from another server.
     async fn learn(&self) {
         let attachments = self.attachments.lock().clone();
         let mut learned = BTreeMap::new();
@@ -288,7 +288,7 @@ fn changes_board(event: &Event) -> bool {
     CHANGES.contains(&event.name.as_str())
 }
 
-async fn look(qmp: &Qmp, info: &mut Info) -> Result<bool, QmpError> {
+async fn query_board(qmp: &Qmp, info: &mut Info) -> Result<bool, QmpError> {
     if info.machine_type.is_empty() {
         let arguments = json!({"path": "/machine", "property": "type"});
         let kind: Value = qmp.execute("qom-get", arguments).await?;

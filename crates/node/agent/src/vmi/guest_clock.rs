@@ -1,4 +1,4 @@
-//! The guest's clock after its processors stood still: a guest that was paused or restored from
+//! The guest's clock after its processors were stopped: a guest that was paused or restored from
 //! memory goes on with the time of that moment. Its agent sets the time of the host.
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl LiveMachine {
         });
     }
 
-    /// The same after a restore, which people are told of if it fails: the clock may be off by
+    /// The same after a restore, which an event reports if it fails: the clock may be off by
     /// days.
     pub(super) fn set_clock_and_report(&self, reporter: Reporter, about: ObjectReference) {
         let live = self.clone();

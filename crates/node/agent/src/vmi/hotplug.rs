@@ -1,6 +1,6 @@
 //! The changes that bring a running machine to the state of its object. Pure.
 //!
-//! Only what can change in place is looked at: hot-pluggable disks, media of CD drives,
+//! Only what can change in place is compared: hot-pluggable disks, media of CD drives,
 //! interfaces, links, processor sockets and memory. All else waits for the next start, and
 //! saying so is the affair of the VirtualMachine's controller.
 

@@ -98,7 +98,7 @@ impl VmiActor {
                 let trouble = failure.trouble();
                 let known = self.trouble.as_ref();
                 if trouble.reason == PULLING {
-                    // How far it is stands in the condition; that it is under way is told once.
+                    // The progress is in the condition; the start is reported once.
                     if known.is_none_or(|known| known.reason != PULLING) {
                         info!(message = trouble.message, "guest waits for an image");
                         let note = EventNote::normal(PULLING, trouble.message.clone());
@@ -181,6 +181,7 @@ impl VmiActor {
             identity,
             limits: Some(limits(vmi, &machine)),
             cgroup: self.context.cgroup.clone(),
+            isolation: self.context.isolation,
         };
         let resumed = resume::source(vmi, &self.context.config.agent_dir());
         if let Some(memory) = &resumed {
@@ -231,6 +232,7 @@ impl VmiActor {
             identity: identity.map(|identity| ProcessUser { groups, ..identity }),
             limits: Some(limits(vmi, &machine)),
             cgroup: self.context.cgroup.clone(),
+            isolation: self.context.isolation,
         };
         let spec = Spec { machine, confinement };
         let running = self.context.launcher.launch(&self.dir, spec).await?;
@@ -325,6 +327,9 @@ fn shared_groups(host: &HostCapabilities, volumes: &BTreeMap<String, Resolved>) 
 /// The memory that translated code may take where there is no KVM.
 const TRANSLATIONS: u64 = 1 << 30;
 
+/// Guests share disks of the host equally: nothing in a machine says otherwise.
+const IO_WEIGHT: u32 = 100;
+
 /// Processor time as the resources say, and the memory that guest and QEMU need together.
 fn limits(vmi: &Vmi, machine: &qemu::Machine) -> Limits {
     let resources = vmi.spec.domain.resources.as_ref();
@@ -337,6 +342,7 @@ fn limits(vmi: &Vmi, machine: &qemu::Machine) -> Limits {
         // A request of one whole processor is an ordinary weight of 100.
         cpu_weight: weight.map(|milli| (milli / 10).clamp(1, 10_000)),
         cpu_quota: resources.and_then(|resources| milli(&resources.limits)),
+        io_weight: Some(IO_WEIGHT),
         memory: Some(memory(vmi, machine)),
     }
 }

@@ -106,7 +106,7 @@ pub(crate) struct UsbSlot {
 }
 
 impl UsbSlots {
-    /// A device that nobody uses; nothing when all are in use.
+    /// A free device; nothing when all are in use.
     pub(crate) fn take(&self) -> Option<UsbSlot> {
         let mut taken = self.0.lock();
         let number = (0..USB_SLOTS).find(|slot| !taken.contains(slot))?;
@@ -130,7 +130,7 @@ pub(super) struct MachineChanges {
 }
 
 impl MachineChanges {
-    /// Resolves when there is something that the last call did not tell of. Cancel-safe.
+    /// Resolves when there is something that the last call did not report. Cancel-safe.
     pub(super) async fn wait(&mut self) {
         tokio::select! {
             // A sender that is gone says that the process is, or that the agent stops.

@@ -8,7 +8,8 @@
 //!   guest stopped, mirrors ended
 //!                  ───────── PUT switch ─►  volumes claimed
 //!   QEMU completed, claims granted:
-//!   object is given to the target ────────► object names this node: the guest goes on
+//!   object is given to the target ────────► object names this node, and the controller has changed
+//!                                           the node of local volumes: the guest goes on
 //!   QEMU is killed
 //! ```
 //!
@@ -24,6 +25,7 @@ mod disk_transfer;
 mod failure;
 mod incoming;
 mod leftover;
+mod local_volume;
 mod offer;
 mod outgoing;
 mod peer;
@@ -37,8 +39,10 @@ mod unwanted;
 
 use serde::{Deserialize, Serialize};
 
+use self::local_volume::MovedVolume;
 use super::object::Vmi;
 
+pub(crate) use arrival::is_arriving;
 pub(super) use arrival::{Arrival, arrive};
 pub(crate) use incoming::{IncomingError, IncomingMigrations};
 pub(crate) use offer::MigrationOffer;
@@ -60,6 +64,9 @@ pub(super) struct MigrationNote {
     /// Replicated volumes that come along.
     #[serde(default)]
     pub(super) volumes: Vec<String>,
+    /// Local volumes whose data is copied.
+    #[serde(default)]
+    pub(super) moved: Vec<MovedVolume>,
     /// The node that the guest comes from, on its target.
     #[serde(default)]
     pub(super) source: String,
@@ -79,6 +86,7 @@ impl MigrationNote {
             namespace: vmi.namespace.clone(),
             name: vmi.name.clone(),
             volumes: Vec::new(),
+            moved: Vec::new(),
             source: String::new(),
             target: String::new(),
             post_copy: false,

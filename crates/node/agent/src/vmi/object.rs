@@ -31,6 +31,7 @@ pub(crate) struct Vmi {
     pub(crate) finalizers: Vec<String>,
     /// The name of the VirtualMachine that controls it, if one does.
     pub(crate) machine: Option<String>,
+    pub(crate) machine_uid: Option<String>,
     pub(crate) spec: VirtualMachineInstanceSpec,
     pub(crate) status: Value,
 }
@@ -91,6 +92,7 @@ impl Vmi {
             labels: meta.labels.unwrap_or_default(),
             annotations: meta.annotations.unwrap_or_default(),
             finalizers: meta.finalizers.unwrap_or_default(),
+            machine_uid: machine.as_ref().map(|owner| owner.uid.clone()),
             machine: machine.map(|owner| owner.name),
             spec: serde_json::from_value(spec).map_err(ReadError::Spec)?,
             status,
@@ -128,7 +130,7 @@ impl Vmi {
         self.finalizers.iter().any(|each| each == FINALIZER)
     }
 
-    /// Whether the guest hears a power button.
+    /// Whether the guest reacts to a power button.
     pub(crate) fn has_acpi(&self) -> bool {
         let features = self.spec.domain.features.as_ref();
         let acpi = features.and_then(|features| features.acpi.as_ref());

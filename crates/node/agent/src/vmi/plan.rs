@@ -94,7 +94,7 @@ pub(crate) enum VmiStep {
     CleanUp,
     /// Remove the finalizer.
     Release,
-    /// Nothing to do; look again at this moment at the latest.
+    /// Nothing to do; check again at this moment at the latest.
     Wait(Option<Timestamp>),
     /// Nothing is left to care for.
     Forget,
@@ -274,7 +274,7 @@ mod tests {
             let step = VmiStep::Finish(RunOutcome::Failed);
             check(Some(evicted(VmiPhase::Running)), ObservedMachine::Ended(exit), 9, step);
         }
-        // It was about to start: it does not any more.
+        // It was going to start: it does not any more.
         let step = VmiStep::Finish(RunOutcome::Failed);
         check(Some(evicted(VmiPhase::Scheduled)), ObservedMachine::Nothing, 1, step);
         check(
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_hear_the_button_is_ended_without_blame() {
+    fn a_guest_without_acpi_or_grace_is_killed_and_succeeds() {
         let deaf = || DesiredMachine { acpi: false, ..deleted(VmiPhase::Running) };
         let at_once = || DesiredMachine { grace: Duration::ZERO, ..deleted(VmiPhase::Running) };
         for want in [deaf, at_once] {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_object_is_removed() {
+    fn a_machine_without_an_object_is_removed() {
         check(None, live(None), 0, VmiStep::Kill);
         check(None, ObservedMachine::Ended(DIED), 0, VmiStep::CleanUp);
         check(None, ObservedMachine::Unstarted, 0, VmiStep::CleanUp);

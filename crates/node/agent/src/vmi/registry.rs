@@ -1,4 +1,4 @@
-//! Which machines there are now, for those who look for one by its object's name.
+//! Which machines there are now, found by the name of the object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::usage;
 /// The known state of a machine's object.
 #[derive(Debug, Clone)]
 pub(super) enum KnownMachine {
-    /// The server has not been heard yet.
+    /// The objects have not been listed yet.
     Unknown,
     Present(Arc<Vmi>),
     Gone,
@@ -31,6 +31,22 @@ pub(super) struct MachineEntry {
 pub(crate) struct Machines(Arc<Mutex<BTreeMap<String, MachineEntry>>>);
 
 impl Machines {
+    /// The running machine of this name, with its object.
+    pub(crate) fn running_object(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Option<(LiveMachine, Arc<Vmi>)> {
+        let machines = self.0.lock();
+        machines.values().find_map(|entry| {
+            let object = entry.object.borrow();
+            let KnownMachine::Present(vmi) = &*object else { return None };
+            let named = vmi.namespace == namespace && vmi.name == name;
+            let live = entry.live.borrow().clone().filter(|_| named)?;
+            Some((live, Arc::clone(vmi)))
+        })
+    }
+
     /// The running machine of this name.
     pub(crate) fn live(&self, namespace: &str, name: &str) -> Option<LiveMachine> {
         let machines = self.0.lock();
@@ -39,6 +55,17 @@ impl Machines {
             let KnownMachine::Present(vmi) = &*object else { return None };
             let named = vmi.namespace == namespace && vmi.name == name;
             named.then(|| entry.live.borrow().clone()).flatten()
+        })
+    }
+
+    /// The uid of the running machine of this name.
+    pub(crate) fn uid(&self, namespace: &str, name: &str) -> Option<String> {
+        let machines = self.0.lock();
+        machines.iter().find_map(|(uid, entry)| {
+            let object = entry.object.borrow();
+            let KnownMachine::Present(vmi) = &*object else { return None };
+            let named = vmi.namespace == namespace && vmi.name == name;
+            (named && entry.live.borrow().is_some()).then(|| uid.clone())
         })
     }
 
@@ -80,7 +107,7 @@ impl Machines {
         usage::Report { node: usage::node(), machines: machines.collect() }
     }
 
-    /// Tells a machine's task of its object; false if there is no such task.
+    /// Sends a machine's task its object; false if there is no such task.
     pub(super) fn notify_watchers(&self, uid: &str, object: KnownMachine) -> bool {
         let machines = self.0.lock();
         let Some(entry) = machines.get(uid) else { return false };

@@ -9,6 +9,7 @@ mod data;
 mod file;
 mod host_disk;
 mod replicated;
+mod seed_token;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +34,7 @@ use super::translate::VolumeBacking;
 use crate::context::Context;
 use crate::event::EventNote;
 use crate::storage::{LinkError, TicketError};
-use crate::volume::MissingDisk;
+use crate::volume::{MissingDisk, ReceiveError};
 
 /// The reason of a machine that waits for a volume to be attached.
 pub(crate) const ATTACHING: &str = NotSynchronized::Attaching.as_str();
@@ -64,6 +65,8 @@ pub(crate) enum ResolveError {
     Attaching { name: String },
     #[error(transparent)]
     Ticket(Box<TicketError>),
+    #[error(transparent)]
+    Receive(Box<ReceiveError>),
     #[error("volume {volume} cannot be used")]
     Storage { volume: String, source: LinkError },
     #[error("cannot read {kind} {name}")]
@@ -88,7 +91,7 @@ impl ResolveError {
             Self::ContainerDisk { source, .. } => source.reason(),
             Self::Image { .. } => NotSynchronized::InvalidImage,
             Self::Ticket(_) | Self::Storage { .. } => NotSynchronized::Attach,
-            Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => {
+            Self::Receive(_) | Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => {
                 NotSynchronized::Mount
             }
         }
@@ -109,6 +112,17 @@ impl ResolveError {
     pub(crate) fn trouble(&self) -> MachineProblem {
         MachineProblem::new(self.reason(), base::Chain(self).to_string())
     }
+}
+
+/// Why the token on a disk was not replaced.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RenewError {
+    #[error(transparent)]
+    Disk(#[from] seed_token::SeedTokenError),
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    #[error("cannot create the disk image")]
+    Image(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Resolves volumes for one machine.
@@ -225,7 +239,7 @@ impl Resolver<'_> {
         Ok(None)
     }
 
-    /// Tells what the guest will not understand: with the first attempt to start, and not with
+    /// Reports what the guest will not understand: with the first attempt to start, and not with
     /// every further one.
     async fn complain(&self, volume: &Volume, seed: &seed::Seed) {
         let complaint = seed.complaint.as_ref().filter(|_| !self.seed_path(volume).exists());
@@ -242,6 +256,27 @@ impl Resolver<'_> {
     /// The replicated volumes that the machine holds.
     pub(crate) fn held_volumes(&self) -> Vec<String> {
         held_volumes(self.dir)
+    }
+
+    /// Replaces the token on the disk of a running machine if it is due; says in how many seconds
+    /// the next one is.
+    pub(crate) async fn renew_token(&self, volume: &Volume) -> Result<Option<u64>, RenewError> {
+        if volume.service_account.is_none() {
+            return Ok(None);
+        }
+        let path = self.seed_path(volume);
+        let Some(times) = seed_token::times(&seed_token::read(&path)?) else { return Ok(None) };
+        match times.due_in(base::clock::now()) {
+            0 => {}
+            seconds => return Ok(Some(seconds)),
+        }
+        let Some(seed) = self.seed(volume).boxed().await? else { return Ok(None) };
+        let image = file::iso(&seed).map_err(RenewError::Image)?;
+        let token = seed.files.iter().find(|(name, _)| name == "token");
+        let token = token.map_or(&[][..], |(_, token)| token);
+        seed_token::replace(&path, token, &image)?;
+        let times = seed_token::times(token);
+        Ok(times.map(|times| times.due_in(base::clock::now()).max(1)))
     }
 
     fn seed_path(&self, volume: &Volume) -> PathBuf {

@@ -4,25 +4,22 @@
 //! which then waits for it. If the memory is not here, the guest does not wait: it boots, as after
 //! a power cut.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::Chain;
 use hci::together::RESUME;
 use qemu::qmp::{QmpError, RunState, StateError};
 use serde::{Deserialize, Serialize};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::live::LiveMachine;
 use super::object::Vmi;
+use super::saved_memory;
 
 /// The note, in a machine's folder.
 const NOTE: &str = "resume.json";
-/// The folder of memory.
-const FOLDER: &str = "memory";
 /// QEMU is busy while it reads memory.
 const ANSWER: Duration = Duration::from_secs(60);
 
@@ -42,34 +39,9 @@ pub(crate) enum ResumeError {
     Qmp(#[from] QmpError),
 }
 
-/// Where the memory of an instant is kept.
-pub(crate) fn memory(agent_dir: &Path, instant: &str) -> PathBuf {
-    agent_dir.join(FOLDER).join(instant)
-}
-
-/// Removes the memory of all other instants. A few files in one folder: not worth a thread.
-pub(crate) fn remove_memory_dump(agent_dir: &Path, kept: &BTreeSet<String>) {
-    let entries = std::fs::read_dir(agent_dir.join(FOLDER)).into_iter().flatten().flatten();
-    for entry in entries {
-        let path = entry.path();
-        let instant = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if kept.contains(&instant) {
-            continue;
-        }
-        match std::fs::remove_file(&path) {
-            Ok(()) => info!(instant, "memory dump of snapshot removed"),
-            Err(failure) => {
-                warn!(error = %Chain(&failure), "cannot remove memory dump of snapshot")
-            }
-        }
-    }
-}
-
 /// The saved memory from which a machine is to resume, if it is here.
 pub(super) fn source(vmi: &Vmi, agent_dir: &Path) -> Option<PathBuf> {
-    let instant = vmi.annotations.get(RESUME).filter(|it| !it.contains(['/', '.']))?;
-    let path = memory(agent_dir, instant);
-    path.is_file().then_some(path)
+    saved_memory::source(vmi, vmi.annotations.get(RESUME)?, agent_dir)
 }
 
 pub(super) fn note(dir: &qemu::RunDir, memory: &Path) -> io::Result<()> {

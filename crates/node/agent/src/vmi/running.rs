@@ -1,4 +1,4 @@
-//! Looking after a running guest: its status, and the changes that can be made in place.
+//! Managing a running guest: its status, and the changes that can be made in place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +25,9 @@ use crate::order;
 
 /// For QEMU to make a change.
 const ANSWER: Duration = Duration::from_secs(10);
-/// For a guest to let go of a device.
+/// For a guest to release a device.
 pub(super) const RELEASE: Duration = Duration::from_secs(5);
-/// How often a guest that ran out of storage is looked at.
+/// How often a guest that ran out of storage is checked.
 const ROOM_CHECK: Duration = Duration::from_secs(3);
 /// Less room than this would only pause the guest again.
 const ROOM: u64 = 64 << 20;
@@ -87,13 +87,16 @@ impl VmiActor {
         }
         let first = vmi.phase() == VmiPhase::Scheduled;
         let mut wait = self.resume_if_room(&live).await;
-        // The start is told first: devices that come later may take their time.
+        // The start is reported first: devices that come later may take their time.
         let again = if first { None } else { self.change(vmi, &live).await };
         wait = [wait, again].into_iter().flatten().min();
         self.trim_file_systems(vmi, &live);
+        let renewal = self.renew_tokens(vmi, &live).await;
+        wait = [wait, renewal].into_iter().flatten().min();
         let dumps = self.dumps.iter().map(|(name, dump)| (name.clone(), dump.report())).collect();
         let mut guest = view::guest(vmi, &live, &self.volumes, &self.pending, &dumps);
         guest.moves = self.volume_moves();
+        guest.movable = self.movable_volumes(vmi, &live);
         let trouble = self.trouble.clone();
         let view = View { phase: VmiPhase::Running, trouble, guest: Some(guest) };
         if let Err(after) = self.write(vmi, &view).await {
@@ -109,13 +112,13 @@ impl VmiActor {
 
     /// Says when QEMU stops answering and when it is back; the condition is in the status.
     fn report_unresponsive_qemu(&mut self, vmi: &Vmi, silent: bool) {
-        if silent == self.told_of_silence {
+        if silent == self.is_silence_reported {
             return;
         }
-        self.told_of_silence = silent;
+        self.is_silence_reported = silent;
         if silent {
             warn!(namespace = vmi.namespace, name = vmi.name, "QEMU does not answer");
-            let message = "QEMU does not answer its monitor; the guest may stand still.";
+            let message = "QEMU does not answer its monitor; the guest may be stopped.";
             self.report(vmi, EventNote::warning("GuestNotResponding", message));
         } else {
             info!(namespace = vmi.namespace, name = vmi.name, "QEMU answers again");
@@ -129,7 +132,7 @@ impl VmiActor {
     /// A guest that was paused because storage was full goes on when there is room.
     async fn resume_if_room(&mut self, live: &LiveMachine) -> Option<Instant> {
         if live.running.state() != Some(RunState::IoError) {
-            self.told_of_pause = false;
+            self.is_pause_reported = false;
             return None;
         }
         let spec = live.running.spec();
@@ -141,8 +144,8 @@ impl VmiActor {
         let full = paths
             .filter_map(|path| rustix::fs::statvfs(&path).ok())
             .any(|stat| stat.f_bavail * stat.f_frsize < ROOM);
-        if !self.told_of_pause {
-            self.told_of_pause = true;
+        if !self.is_pause_reported {
+            self.is_pause_reported = true;
             warn!(full, "guest is paused by a failed request of a disk");
             if let Some(vmi) = self.present() {
                 let message = "VMI was paused, low-level IO error detected";
@@ -157,7 +160,7 @@ impl VmiActor {
         Some(Instant::now() + ROOM_CHECK)
     }
 
-    /// Makes the changes that the object asks for; says when to look again if some are open.
+    /// Makes the changes that the object asks for; says when to check again if some are open.
     async fn change(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) -> Option<Instant> {
         let info = live.info.borrow().clone();
         let moves = match info.silent {
@@ -207,7 +210,7 @@ impl VmiActor {
         [again, moves].into_iter().flatten().min()
     }
 
-    /// The disks of the object whose volumes are there; true if some must be looked for again.
+    /// The disks of the object whose volumes are there; true if some must be resolved again.
     /// Objects that are missing for one are watched instead.
     async fn desired_disks(
         &mut self,
@@ -267,7 +270,7 @@ impl VmiActor {
         (disks, open)
     }
 
-    /// Whether the object may name other volumes than when it was last looked at.
+    /// Whether the object may name other volumes than when they were last checked.
     fn is_exchanged(&self, vmi: &Vmi) -> bool {
         self.seen_generation != vmi.generation
     }

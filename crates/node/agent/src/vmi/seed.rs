@@ -105,11 +105,11 @@ pub(crate) fn keys(label: Option<&str>, data: BTreeMap<String, Vec<u8>>) -> Seed
     }
 }
 
-/// The answer files of Windows' setup, under every name it looks for.
+/// The answer files of Windows' setup, under every name it searches.
 pub(crate) fn sysprep(data: BTreeMap<String, Vec<u8>>) -> Seed {
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     for (key, content) in data {
-        // Setup looks for these names without regard to case; people write both.
+        // Setup searches these names without regard to case; people write both.
         let name = match key.to_ascii_lowercase().as_str() {
             "autounattend.xml" => "Autounattend.xml".into(),
             "unattend.xml" => "Unattend.xml".into(),
@@ -120,7 +120,7 @@ pub(crate) fn sysprep(data: BTreeMap<String, Vec<u8>>) -> Seed {
     Seed { label: "unattendCD".into(), files, complaint: None }
 }
 
-/// How user data begins that somebody in a guest reads: cloud-init, cloudbase-init, Ignition.
+/// How user data begins that a program in the guest reads: cloud-init, cloudbase-init, Ignition.
 const BEGINNINGS: &[&str] = &[
     "#!",
     "#cloud-",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn user_data_that_a_guest_would_ignore_is_told_of() {
+    fn user_data_that_a_guest_would_ignore_is_reported() {
         for good in [
             "",
             "#cloud-config\n",
@@ -243,13 +243,13 @@ mod tests {
             ("#cloud-config\nusers: [a\nx: secret", "it is not YAML: "),
             ("#cloud-config\na: b: c\n", "it is not YAML: "),
         ] {
-            let told = complaint(bad.as_bytes()).unwrap();
-            assert!(told.starts_with(why) && !told.contains("secret"), "{bad}: {told}");
+            let message = complaint(bad.as_bytes()).unwrap();
+            assert!(message.starts_with(why) && !message.contains("secret"), "{bad}: {message}");
         }
     }
 
     #[test]
-    fn sysprep_files_have_the_names_that_setup_looks_for() {
+    fn sysprep_files_have_the_names_that_setup_searches() {
         let data = BTreeMap::from([("autounattend.xml".to_owned(), b"<a/>".to_vec())]);
         assert_eq!(file(&sysprep(data), "Autounattend.xml"), "<a/>");
     }

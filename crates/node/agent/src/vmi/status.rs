@@ -59,6 +59,8 @@ pub(crate) struct Guest {
     pub(crate) volumes: Vec<VolumeReport>,
     /// Volumes that move to other claims, or just did.
     pub(crate) moves: Vec<VolumeMove>,
+    /// Disks on local volumes, whose data a migration copies.
+    pub(crate) movable: Vec<String>,
     pub(crate) interfaces: Vec<VirtualMachineInstanceNetworkInterface>,
 }
 
@@ -118,7 +120,7 @@ pub(crate) enum Hotplug {
     Attached,
     /// Not yet: why.
     Pending(String),
-    /// No longer wanted, and the guest has not let go of it.
+    /// No longer wanted, and the guest has not released it.
     Detaching,
     /// The memory of the guest is dumped to it, or was.
     Dump(DumpReport),
@@ -181,7 +183,7 @@ fn transitions(vmi: &Vmi, phase: VmiPhase, stamp: &str) -> Value {
     all.into()
 }
 
-/// As the pod of a paused guest tells: services must not lead to it.
+/// As the pod of a paused guest reports: services must not lead to it.
 const UNPAUSED_GATE: (&str, &str) = (
     NotReady::Paused.as_str(),
     "the status of pod readiness gate \"kubevirt.io/virtual-machine-unpaused\" is not \"True\", but False",

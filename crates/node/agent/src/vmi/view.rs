@@ -32,9 +32,9 @@ pub(super) fn guest(
     let spec = live.running.spec();
     let machine = &spec.machine;
     let pause = match live.running.state() {
-        // Nobody paused a guest that stands still for an instant.
+        // A guest that is held for an instant is not paused by a user.
         Some(RunState::Paused | RunState::PostMigrate) if live.holding.is_on() => None,
-        // Nor one that was just told to run.
+        // Nor is one that was just started.
         Some(RunState::Prelaunch) if !vmi.starts_paused() => None,
         Some(RunState::Paused | RunState::Prelaunch) => Some(Pause::User),
         Some(RunState::IoError) => Some(Pause::IoError),
@@ -64,6 +64,7 @@ pub(super) fn guest(
         user: spec.confinement.identity.map_or(0, |identity| identity.uid),
         volumes: volume_list(vmi, &machine.disks, volumes, pending, dumps),
         moves: Vec::new(),
+        movable: Vec::new(),
         interfaces: interfaces(vmi, &machine.nics, &live.attachments(), &info),
     }
 }
@@ -133,15 +134,15 @@ fn volume_list(
     all
 }
 
-/// The names that a Linux guest most likely gives to its disks. One that was told keeps its
-/// name for as long as it is attached.
+/// The names that a Linux guest most likely gives to its disks. A disk whose name was reported
+/// keeps the name for as long as it is attached.
 fn targets<'a>(disks: &'a [Disk], have: &[Value]) -> BTreeMap<&'a str, String> {
     let mut targets: BTreeMap<&str, String> = BTreeMap::new();
     for disk in disks {
         let before = have.iter().find(|each| each["name"] == disk.name.as_str());
-        let told = before.and_then(|before| before["target"].as_str()).unwrap_or_default();
-        if !told.is_empty() {
-            targets.insert(&disk.name, told.to_owned());
+        let known = before.and_then(|before| before["target"].as_str()).unwrap_or_default();
+        if !known.is_empty() {
+            targets.insert(&disk.name, known.to_owned());
         }
     }
     for disk in disks {
@@ -186,15 +187,15 @@ fn interfaces(
         })
         .collect();
     // Further interfaces of the guest, tunnels and bridges for instance.
-    for told in &info.interfaces {
-        let known = nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(&told.hardware_address));
-        if !known && told.name != "lo" && !told.hardware_address.is_empty() {
-            let addresses = addresses(told);
+    for reported in &info.interfaces {
+        let known = nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(&reported.hardware_address));
+        if !known && reported.name != "lo" && !reported.hardware_address.is_empty() {
+            let addresses = addresses(reported);
             all.push(InterfaceStatus {
                 ip_address: addresses.first().cloned(),
                 ip_addresses: addresses,
-                mac: Some(told.hardware_address.clone()),
-                interface_name: Some(told.name.clone()),
+                mac: Some(reported.hardware_address.clone()),
+                interface_name: Some(reported.name.clone()),
                 info_source: Some("guest-agent".into()),
                 ..InterfaceStatus::default()
             });
@@ -214,31 +215,33 @@ fn interface(
         NetworkLocation::User => Some(USER_ADDRESS.to_owned()),
         NetworkLocation::Bridge { .. } => info.learned.get(&attachment.interface).cloned(),
     });
-    let told =
-        info.interfaces.iter().find(|told| nic.mac.eq_ignore_ascii_case(&told.hardware_address));
-    let mut all = told.map(addresses).unwrap_or_default();
+    let reported =
+        info.interfaces.iter().find(|it| nic.mac.eq_ignore_ascii_case(&it.hardware_address));
+    let pod = vmi.spec.networks.iter().any(|each| each.name == nic.name && each.pod.is_some());
+    // On the guest network, the first address is the assigned one, never one that the guest reports.
+    let reported_addresses = reported.filter(|_| !pod || given.is_some());
+    let mut all = reported_addresses.map(addresses).unwrap_or_default();
     if let Some(given) = &given {
         // The address by which others reach it comes first.
         all.retain(|address| address != given);
         all.insert(0, given.clone());
     }
-    let pod = vmi.spec.networks.iter().any(|each| each.name == nic.name && each.pod.is_some());
     InterfaceStatus {
         ip_address: all.first().cloned(),
         ip_addresses: all,
         mac: Some(nic.mac.clone()),
         name: Some(nic.name.clone()),
         pod_interface_name: pod.then(|| "eth0".to_owned()),
-        interface_name: told.map(|told| told.name.clone()),
-        info_source: Some(if told.is_some() { "domain, guest-agent" } else { "domain" }.into()),
+        interface_name: reported.map(|reported| reported.name.clone()),
+        info_source: Some(if reported.is_some() { "domain, guest-agent" } else { "domain" }.into()),
         queue_count: Some(attachment.map_or(1, |attachment| i32::from(attachment.queues))),
         link_state: Some(if nic.link == LinkState::Up { "up" } else { "down" }.into()),
     }
 }
 
 /// Those of version 4 first; addresses that mean nothing beyond the link are left out.
-fn addresses(told: &qemu::guest_agent::Interface) -> Vec<String> {
-    let mut all: Vec<String> = told
+fn addresses(reported: &qemu::guest_agent::Interface) -> Vec<String> {
+    let mut all: Vec<String> = reported
         .ip_addresses
         .iter()
         .map(|address| address.ip_address.clone())

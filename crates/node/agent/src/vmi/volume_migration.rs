@@ -85,7 +85,7 @@ impl MovingVolume {
 }
 
 impl VmiActor {
-    /// Takes the next steps of all volumes that move; says when to look again.
+    /// Takes the next steps of all volumes that move; says when to check again.
     pub(super) async fn migrate_volumes(
         &mut self,
         vmi: &Arc<Vmi>,
@@ -153,7 +153,7 @@ impl VmiActor {
             let disk = machine.disks.into_iter().find(|disk| disk.name == request.volume);
             let volume = vmi.spec.volumes.iter().find(|volume| volume.name == request.volume);
             let (Some(disk), Some(volume)) = (disk, volume) else {
-                // There is nothing to copy from, or nobody wants it any more.
+                // There is nothing to copy from, or it is no longer wanted.
                 self.set_move(request, VolumeMoveState::Canceled);
                 return Ok(());
             };

@@ -67,8 +67,8 @@ struct VmiWatcher {
     context: Arc<Context>,
     machines: Machines,
     tasks: Tasks,
-    /// The list that is being read. Nobody acts on a part of it: that an instance ran when the
-    /// host went down is known from the list only, and no more once one was touched.
+    /// The list that is being read. A part of it is not acted on: that an instance ran when the
+    /// host went down is known from the list only, and no longer once one was touched.
     listed: Vec<Vmi>,
     /// The uids of all that it names, those that cannot be read included.
     uids: BTreeSet<String>,

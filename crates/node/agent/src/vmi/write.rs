@@ -52,7 +52,7 @@ impl VmiActor {
     fn write_failed(&mut self, failure: kube::Error) -> LoopControl {
         self.written = None;
         if api::is_conflict(&failure) || matches!(&failure, kube::Error::Api(s) if s.code == 404) {
-            // The watch tells what happened; a look in a moment is for the case that it did.
+            // The watch reports what happened; the retry is for the case that it already did.
             debug!("the object changed meanwhile");
         } else {
             warn!(error = %Fault(failure), "cannot write the status");

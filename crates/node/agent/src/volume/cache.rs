@@ -1,8 +1,9 @@
-//! Container disks of this node: `images/<digest>/disk.img` in the data directory, raw, read
+//! Container disks of this node: `images/<digest>-<hash>/disk.img` in the data directory, raw, read
 //! by any number of machines and written by none.
 //!
-//! Nobody waits long for a pull: it goes on by itself, and who asks meanwhile is told how far
-//! it is. An image that no machine uses goes after a day, or earlier when room gets short.
+//! Callers do not wait long for a pull: it goes on by itself, and callers get its progress
+//! meanwhile. An image that no machine uses is removed after a day, or earlier when room gets
+//! short.
 
 mod entry;
 mod keys;
@@ -247,7 +248,7 @@ impl Images {
         let image = Image::new(&wanted.image, &access)?;
         let manifest = image.manifest().await?;
         let path = wanted.path.as_deref();
-        let key = entry::key(&manifest.digest, path);
+        let key = entry::key(&image.repository(), &manifest.digest, path);
         let named = shelf.name(&key, &wanted.namespace, &wanted.image, path);
         if let Some(disk) = named.map_err(StoreError::File)? {
             return Ok(disk);
@@ -269,7 +270,7 @@ impl Images {
         kept.await.map_err(std::io::Error::other).flatten().map_err(StoreError::File)
     }
 
-    /// Removes what nobody uses, now and then.
+    /// Removes unused images periodically.
     async fn collect(self, mut stop: Stop) {
         loop {
             tokio::select! {

@@ -1,7 +1,7 @@
 //! A disk that is a copy of another claim's.
 //!
-//! The source must not change while it is read: it is marked as read first, and then looked
-//! at whether a machine uses it. A machine that comes later sees the mark and waits.
+//! The source must not change while it is read: it is marked as read first, and then
+//! checked whether a machine uses it. A machine that comes later sees the mark and waits.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ use super::controller::VolumeContext;
 use super::disk::duplicate;
 use super::gauge::Gauge;
 use super::image::TemporaryFile;
+use super::object::{self, VolumePlace};
 use super::replicated::{self, ReplicatedError};
 use super::source;
 use crate::api::{are_bound, present, vmis_in};
@@ -136,17 +137,22 @@ impl Copy<'_> {
         let Some(volume) = self.bound_volume(&claim).await? else {
             return Err(pending("it is not bound yet".into()));
         };
-        let is_replicated = self.shared.handles.of(&volume).is_some();
-        if !is_replicated && self.shared.disks.look(&volume).size.is_none() {
-            return Err(pending(format!("its volume {volume} is not on this node")));
+        let name = volume.metadata.name.clone().unwrap_or_default();
+        let is_here = self.shared.disks.inspect(&name).size.is_some()
+            && object::place(&volume, &self.shared.node) == Some(VolumePlace::Here);
+        if self.shared.handles.of(&name).is_none() && !is_here {
+            return Err(pending(format!("its volume {name} is not on this node")));
         }
-        Ok(volume)
+        if object::moves(&volume).is_some() {
+            return Err(pending(format!("its volume {name} may be moving to another node")));
+        }
+        Ok(name)
     }
 
     async fn bound_volume(
         &self,
         claim: &PersistentVolumeClaim,
-    ) -> Result<Option<String>, CloneError> {
+    ) -> Result<Option<PersistentVolume>, CloneError> {
         let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
         let Some(name) = named.filter(|name| !name.is_empty()) else { return Ok(None) };
         let volumes = Api::<PersistentVolume>::all(self.shared.client.clone());
@@ -154,7 +160,7 @@ impl Copy<'_> {
             what: "the volume of the source",
             source: Fault(source),
         })?;
-        Ok(found.filter(|volume| are_bound(claim, volume)).map(|_| name))
+        Ok(found.filter(|volume| are_bound(claim, volume)))
     }
 
     /// Machines that may write to the source.

@@ -23,6 +23,7 @@ use super::object::{self, Claim, LocalVolume};
 use super::object_cache::ObjectCache;
 use super::plan::{FoundVolume, LongAction, VolumeWorld, plan};
 use super::readers::Readers;
+use super::receive::PendingCopy;
 use super::upload::PendingUpload;
 use crate::change_notifier::ChangeNotifier;
 use crate::egress::Egress;
@@ -110,12 +111,15 @@ pub(super) struct VolumeController {
     jobs: JoinSet<JobResult>,
     under_way: BTreeMap<String, (LongAction, AbortHandle)>,
     troubles: BTreeMap<String, JobFailure>,
+    /// Copies that wait for other work on their volume, by its name.
+    waiting_copies: BTreeMap<String, PendingCopy>,
 }
 
 enum VolumeEvent {
     Claim(Box<Event<PersistentVolumeClaim>>),
     Volume(Box<Event<PersistentVolume>>),
     Upload(PendingUpload),
+    Copy(PendingCopy),
     /// Something on this node has changed.
     Bell,
     /// The job of a volume has ended.
@@ -133,11 +137,17 @@ impl VolumeController {
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
             troubles: BTreeMap::new(),
+            waiting_copies: BTreeMap::new(),
         }
     }
 
     /// Runs until `stop`; the next process resumes unfinished jobs.
-    pub(super) async fn run(mut self, mut uploads: mpsc::Receiver<PendingUpload>, mut stop: Stop) {
+    pub(super) async fn run(
+        mut self,
+        mut uploads: mpsc::Receiver<PendingUpload>,
+        mut copies: mpsc::Receiver<PendingCopy>,
+        mut stop: Stop,
+    ) {
         let client = &self.shared.client;
         let claims = watcher::watcher(Api::all(client.clone()), watcher::Config::default());
         let volumes = watcher::watcher(Api::all(client.clone()), watcher::Config::default());
@@ -149,6 +159,7 @@ impl VolumeController {
                 Some(event) = claims.next() => VolumeEvent::Claim(Box::new(event)),
                 Some(event) = volumes.next() => VolumeEvent::Volume(Box::new(event)),
                 Some(arrival) = uploads.recv() => VolumeEvent::Upload(arrival),
+                Some(copy) = copies.recv() => VolumeEvent::Copy(copy),
                 Ok(()) = bell.changed() => VolumeEvent::Bell,
                 Some(ended) = self.jobs.join_next() => VolumeEvent::Ended(ended),
                 () = stop.requested() => VolumeEvent::Stop,
@@ -168,6 +179,7 @@ impl VolumeController {
             VolumeEvent::Claim(event) => self.claim_event(*event),
             VolumeEvent::Volume(event) => self.volume_event(*event),
             VolumeEvent::Upload(arrival) => self.receive(arrival),
+            VolumeEvent::Copy(copy) => self.receive_copy(copy),
             VolumeEvent::Ended(Ok(JobResult { volume, result })) => {
                 self.under_way.remove(&volume);
                 match result {
@@ -177,7 +189,11 @@ impl VolumeController {
                     }
                     Err(complaint) => self.trouble(&volume).complaint = complaint,
                 }
-                self.look(volume);
+                let waiting = self.waiting_copies.remove(&volume);
+                self.inspect(volume);
+                if let Some(copy) = waiting {
+                    self.receive_copy(copy);
+                }
             }
             VolumeEvent::Ended(Err(failure)) => {
                 if failure.is_panic() {
@@ -191,7 +207,7 @@ impl VolumeController {
                     .collect();
                 for volume in ended {
                     self.under_way.remove(&volume);
-                    self.look(volume);
+                    self.inspect(volume);
                 }
             }
             VolumeEvent::Bell | VolumeEvent::Stop => {}
@@ -221,9 +237,9 @@ impl VolumeController {
         }
     }
 
-    fn look(&mut self, volume: String) {
+    fn inspect(&mut self, volume: String) {
         if self.shared.disks.exists(&volume) {
-            let found = self.shared.disks.look(&volume);
+            let found = self.shared.disks.inspect(&volume);
             self.found.insert(volume, found);
         } else {
             self.found.remove(&volume);
@@ -249,7 +265,7 @@ impl VolumeController {
     }
 }
 
-/// A watch that tells of its failures in the log and goes on.
+/// A watch that logs its failures and goes on.
 pub(crate) fn steady<K: Send>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     what: &'static str,

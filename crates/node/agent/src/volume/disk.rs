@@ -1,6 +1,7 @@
 //! The files of volumes: `volumes/<name>/disk.img` in the data directory, sparse and raw.
 //!
 //!   new             the mark of a directory whose volume may not exist yet
+//!   copy            the mark of one whose volume is on another node, and may move here
 //!   disk.img        the disk; whoever replaces it does so with a complete one
 //!   fill-*          what is being fetched; of no worth to the next process
 //!
@@ -13,10 +14,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone, seek, statvfs};
 
-use super::plan::FoundVolume;
+use super::plan::{DirectoryMark, FoundVolume};
 
 const DISK: &str = "disk.img";
-const MARK: &str = "new";
+const MARKS: [(&str, DirectoryMark); 2] =
+    [("new", DirectoryMark::New), ("copy", DirectoryMark::Copy)];
 const SCRATCH: &str = "fill-";
 /// Prefix of downloads for volumes that are kept elsewhere.
 const LOOSE: &str = ".fill-";
@@ -25,9 +27,9 @@ const LOOSE: &str = ".fill-";
 /// itself takes space as it is written.
 pub(super) const ROOM: u64 = 16 << 20;
 
-/// Freeing the blocks of a large file at once holds up everybody else on the file system.
+/// Freeing the blocks of a large file at once holds up other users of the file system.
 const STEP: u64 = 1 << 30;
-/// Copied between two looks at whether to go on.
+/// Copied between two checks of whether to go on.
 const PIECE: usize = 16 << 20;
 
 /// The directory of all volumes.
@@ -95,25 +97,33 @@ impl Disks {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
             if entry.file_type()?.is_dir() && !name.starts_with('.') {
-                found.push((name.clone(), self.look(&name)));
+                found.push((name.clone(), self.inspect(&name)));
             }
         }
         Ok(found)
     }
 
     /// The state of one volume's directory.
-    pub(super) fn look(&self, volume: &str) -> FoundVolume {
+    pub(super) fn inspect(&self, volume: &str) -> FoundVolume {
         let dir = self.dir(volume);
         let size = fs::metadata(dir.join(DISK)).ok().map(|data| data.len());
-        FoundVolume { is_new: dir.join(MARK).exists(), size }
+        let mark = MARKS.iter().find(|(name, _)| dir.join(name).exists());
+        FoundVolume { mark: mark.map(|(_, mark)| *mark), size }
     }
 
     pub(super) fn exists(&self, volume: &str) -> bool {
         self.dir(volume).is_dir()
     }
 
-    /// Makes the directory with its mark, so that it can be told from one that holds data.
-    pub(super) fn begin(&self, volume: &str) -> io::Result<()> {
+    /// The volume whose disk a path is.
+    pub(super) fn volume_of(&self, path: &Path) -> Option<String> {
+        let dir = path.parent().filter(|_| path.file_name().is_some_and(|name| name == DISK))?;
+        let name = dir.file_name().filter(|_| dir.parent() == Some(self.root.as_path()))?;
+        name.to_str().map(str::to_owned)
+    }
+
+    /// Makes the directory with its mark, to distinguish it from one that holds data.
+    pub(super) fn begin(&self, volume: &str, mark: DirectoryMark) -> io::Result<()> {
         let dir = self.dir(volume);
         if dir.is_dir() {
             return Ok(());
@@ -122,7 +132,9 @@ impl Disks {
         let temporary = self.root.join(format!(".{volume}"));
         let _ = remove_known(&temporary);
         qemu::create_passable(&temporary)?;
-        File::create_new(temporary.join(MARK))?.sync_all()?;
+        for (name, _) in MARKS.iter().filter(|(_, own)| *own == mark) {
+            File::create_new(temporary.join(name))?.sync_all()?;
+        }
         sync(&temporary)?;
         fs::rename(&temporary, &dir)?;
         sync(&self.root)
@@ -143,7 +155,9 @@ impl Disks {
     /// The volume exists; from now on only its removal removes the files.
     pub(super) fn settle(&self, volume: &str) -> io::Result<()> {
         let dir = self.dir(volume);
-        gone(fs::remove_file(dir.join(MARK)))?;
+        for (name, _) in MARKS {
+            gone(fs::remove_file(dir.join(name)))?;
+        }
         sync(&dir)
     }
 
@@ -196,7 +210,8 @@ fn remove_known(dir: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name == DISK || name == MARK || name.starts_with(SCRATCH) {
+        let is_mark = MARKS.iter().any(|(mark, _)| name == *mark);
+        if name == DISK || is_mark || name.starts_with(SCRATCH) {
             gone(remove_slowly(&entry.path()))?;
         }
     }
@@ -311,18 +326,20 @@ mod tests {
     fn a_volume_is_made_settled_and_removed_and_each_step_may_be_repeated() {
         let (_folder, disks) = disks();
         for _ in 0..2 {
-            disks.begin("pvc-1").unwrap();
-            assert!(disks.look("pvc-1").is_new);
+            disks.begin("pvc-1", DirectoryMark::New).unwrap();
+            assert_eq!(disks.inspect("pvc-1").mark, Some(DirectoryMark::New));
             disks.make("pvc-1", 1 << 30).unwrap();
         }
         for _ in 0..2 {
             disks.settle("pvc-1").unwrap();
         }
         let found = disks.scan().unwrap();
-        assert_eq!(found, [("pvc-1".into(), FoundVolume { is_new: false, size: Some(1 << 30) })]);
+        assert_eq!(found, [("pvc-1".into(), FoundVolume { mark: None, size: Some(1 << 30) })]);
         assert_eq!(fs::metadata(disks.disk("pvc-1")).unwrap().blocks(), 0);
+        assert_eq!(disks.volume_of(&disks.disk("pvc-1")).as_deref(), Some("pvc-1"));
+        assert_eq!(disks.volume_of(&disks.disk("a/pvc-1")), None, "it is in another directory");
         disks.make("pvc-1", 1 << 20).unwrap();
-        assert_eq!(disks.look("pvc-1").size, Some(1 << 30), "a disk never shrinks");
+        assert_eq!(disks.inspect("pvc-1").size, Some(1 << 30), "a disk never shrinks");
         for _ in 0..2 {
             disks.remove("pvc-1").unwrap();
         }
@@ -332,7 +349,7 @@ mod tests {
     #[test]
     fn foreign_files_stay() {
         let (_folder, disks) = disks();
-        disks.begin("pvc-1").unwrap();
+        disks.begin("pvc-1", DirectoryMark::New).unwrap();
         fs::write(disks.dir("pvc-1").join("notes.txt"), "mine").unwrap();
         assert!(disks.remove("pvc-1").is_err());
         assert!(disks.dir("pvc-1").join("notes.txt").exists());
@@ -341,7 +358,7 @@ mod tests {
     #[test]
     fn leftovers_are_swept_and_the_disk_stays() {
         let (_folder, disks) = disks();
-        disks.begin("pvc-1").unwrap();
+        disks.begin("pvc-1", DirectoryMark::New).unwrap();
         disks.make("pvc-1", 4096).unwrap();
         fs::write(disks.scratch("pvc-1"), "half").unwrap();
         disks.sweep("pvc-1").unwrap();

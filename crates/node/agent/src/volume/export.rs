@@ -4,13 +4,14 @@
 //! read meanwhile, and a replicated one is attached here; both end with the client.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write as _};
+use std::io;
 
 use base::{Chain, Stop};
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use client::Fault;
 use http::StatusCode;
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +20,9 @@ use tracing::warn;
 
 use super::clone::user_of;
 use super::controller::VolumeContext;
+use super::object::{self, VolumePlace};
+use crate::api::present;
+use crate::gzip::GzipPieces;
 use crate::storage::{HeldError, NbdClient};
 
 /// Bytes read at a time.
@@ -122,7 +126,7 @@ async fn serve(
     answer: oneshot::Sender<Result<Export, ExportError>>,
 ) {
     let _mark = shared.readers.mark(&wanted.volume);
-    let checked = check_unused(shared, &wanted).await;
+    let checked = check(shared, &wanted).await;
     if let Err(failure) = checked {
         let _ = answer.send(Err(failure));
         return;
@@ -156,13 +160,25 @@ async fn serve(
     }
 }
 
-async fn check_unused(shared: &VolumeContext, wanted: &ExportSelection) -> Result<(), ExportError> {
+/// No machine writes to the volume, and it is this node's if it is a file.
+async fn check(shared: &VolumeContext, wanted: &ExportSelection) -> Result<(), ExportError> {
     let (namespace, claim) = (wanted.namespace.clone(), wanted.claim.clone());
     let user = user_of(shared, &namespace, &claim).await;
-    match user.map_err(|failure| ExportError::Unknown(Box::new(failure)))? {
-        Some(user) => Err(ExportError::InUse { namespace, claim, user }),
-        None => Ok(()),
+    let user = user.map_err(|failure| ExportError::Unknown(Box::new(failure)))?;
+    if let Some(user) = user {
+        return Err(ExportError::InUse { namespace, claim, user });
     }
+    let volume = wanted.volume.clone();
+    if shared.handles.of(&volume).is_some() {
+        return Ok(());
+    }
+    let found = Api::<PersistentVolume>::all(shared.client.clone()).get(&volume).await;
+    let found = present(found).map_err(|failure| ExportError::Unknown(Box::new(Fault(failure))))?;
+    let is_here = found.is_some_and(|found| {
+        object::place(&found, &shared.node) == Some(VolumePlace::Here)
+            && object::moves(&found).is_none()
+    });
+    if is_here { Ok(()) } else { Err(ExportError::Elsewhere { volume }) }
 }
 
 fn refuse(
@@ -212,7 +228,7 @@ async fn send(
     if answer.send(Ok(Export { length, pieces })).is_err() {
         return;
     }
-    let mut packer = wanted.compressed.then(ExportCompressor::default);
+    let mut packer = wanted.compressed.then(GzipPieces::default);
     let mut offset = 0;
     while offset < size {
         let length = u32::try_from(size - offset).unwrap_or(PIECE).min(PIECE);
@@ -231,35 +247,6 @@ async fn send(
     }
     if let Some(packer) = packer {
         let _ = sender.send(packer.finish().await).await;
-    }
-}
-
-/// Compresses piece after piece, on threads for that.
-struct ExportCompressor(Option<GzEncoder<Vec<u8>>>);
-
-impl Default for ExportCompressor {
-    fn default() -> Self {
-        Self(Some(GzEncoder::new(Vec::new(), Compression::fast())))
-    }
-}
-
-impl ExportCompressor {
-    async fn pack(&mut self, data: Bytes) -> io::Result<Bytes> {
-        let mut encoder = self.0.take().ok_or_else(|| io::Error::other("compression failed"))?;
-        let packed = tokio::task::spawn_blocking(move || {
-            encoder.write_all(&data)?;
-            let ready = std::mem::take(encoder.get_mut());
-            Ok::<_, io::Error>((encoder, ready))
-        });
-        let (encoder, ready) = packed.await.map_err(io::Error::other)??;
-        self.0 = Some(encoder);
-        Ok(ready.into())
-    }
-
-    async fn finish(self) -> io::Result<Bytes> {
-        let encoder = self.0.ok_or_else(|| io::Error::other("compression failed"))?;
-        let finished = tokio::task::spawn_blocking(move || encoder.finish());
-        Ok(finished.await.map_err(io::Error::other)??.into())
     }
 }
 

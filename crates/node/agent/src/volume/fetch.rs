@@ -90,7 +90,7 @@ pub(crate) struct Access {
 pub(crate) enum FetchEnd {
     /// Everything was fetched.
     Complete,
-    /// Nobody takes more.
+    /// The receiver takes no more.
     Closed,
 }
 

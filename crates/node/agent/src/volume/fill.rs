@@ -61,7 +61,7 @@ pub(super) enum FillError {
     #[error("cannot {doing}")]
     File { doing: &'static str, source: io::Error },
     #[error("cannot write to the claim")]
-    Tell(#[source] Fault),
+    Report(#[source] Fault),
     #[error("the image did not arrive completely")]
     Interrupted,
 }
@@ -85,7 +85,7 @@ impl FillError {
             Self::Checksum(_) | Self::Mismatch(_) => true,
             Self::Replicated(_) => false,
             Self::Unsupported { .. } | Self::Overlong { .. } => true,
-            Self::Lookup(_) | Self::File { .. } | Self::Tell(_) | Self::Interrupted => false,
+            Self::Lookup(_) | Self::File { .. } | Self::Report(_) | Self::Interrupted => false,
         }
     }
 
@@ -114,32 +114,32 @@ impl Job {
     /// Works until the claim is filled or cannot be. Dropping it stops it; the next attempt
     /// removes what is left behind.
     pub(super) async fn run(self) -> Result<Option<PersistentVolumeClaim>, FillError> {
-        let mut teller = ClaimStatusWriter::new(self.shared.client.clone(), &self.claim);
-        self.work(&mut teller).await?;
-        Ok(teller.into_claim())
+        let mut writer = ClaimStatusWriter::new(self.shared.client.clone(), &self.claim);
+        self.work(&mut writer).await?;
+        Ok(writer.into_claim())
     }
 
-    async fn work(&self, teller: &mut ClaimStatusWriter) -> Result<(), FillError> {
+    async fn work(&self, writer: &mut ClaimStatusWriter) -> Result<(), FillError> {
         // The watch may be older than our own writes.
-        let now = teller.read_claim().await.map_err(FillError::Tell)?;
+        let now = writer.read_claim().await.map_err(FillError::Report)?;
         if now.is_none_or(|claim| claim.progress == FillProgress::Over) {
             return Ok(());
         }
         if self.source == FillSource::Upload {
-            return teller.ready().await.map_err(FillError::Tell);
+            return writer.ready().await.map_err(FillError::Report);
         }
         let gauge = Gauge::default();
-        teller.begun().await.map_err(FillError::Tell)?;
+        writer.begun().await.map_err(FillError::Report)?;
         let result = {
             let work = std::pin::pin!(self.persist(&gauge));
-            teller.follow(&gauge, work).await
+            writer.follow(&gauge, work).await
         };
         self.sweep().await;
         let about = self.claim.reference();
         match result {
             Ok(()) => {
                 info!(claim = self.claim.name, namespace = self.claim.namespace, "claim filled");
-                teller.succeeded().await.map_err(FillError::Tell)
+                writer.succeeded().await.map_err(FillError::Report)
             }
             Err(failure) => {
                 let trouble = failure.trouble();
@@ -151,7 +151,7 @@ impl Job {
                 );
                 let note = EventNote::warning("ImportFailed", trouble.message.clone());
                 self.shared.reporter.report(&about, note).await;
-                teller.failed(&trouble).await.map_err(FillError::Tell)
+                writer.failed(&trouble).await.map_err(FillError::Report)
             }
         }
     }

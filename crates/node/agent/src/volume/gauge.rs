@@ -52,7 +52,7 @@ impl Gauge {
         self.0.done.store(UNKNOWN, Ordering::Relaxed);
     }
 
-    /// Nothing if nobody knows.
+    /// Nothing if it is not known.
     pub(crate) fn whole_percent(&self) -> Option<u32> {
         Some(self.0.done.load(Ordering::Relaxed))
             .filter(|done| *done != UNKNOWN)

@@ -1,4 +1,4 @@
-//! From an image of any kind to a raw disk: looked at, measured against the claim, converted.
+//! From an image of any kind to a raw disk: inspected, measured against the claim, converted.
 //!
 //! qemu-img reads images of strangers. If we are root it runs as a user who owns nothing but
 //! the two files at hand.
@@ -7,6 +7,8 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use qemu::image::{self, ImageError, ImageKind, Tool};
 use qemu::machine::ImageFormat;
@@ -15,13 +17,15 @@ use qemu::process::ProcessUser;
 use super::disk::remove_slowly;
 use super::fetch::FETCHING;
 use super::gauge::Gauge;
+use crate::host;
 
 /// An image is not unpacked into the last of the storage, which running machines write to.
 pub(crate) const RESERVE: u64 = 64 << 20;
 /// Less than a disk can fill the reserve in.
 const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
-/// Beside the users and groups of machines.
-const READER: u32 = 0x7200_0000;
+/// Beside the users and groups of machines. Each conversion has one of its own.
+const READERS: u32 = 0x7200_0000;
+const READER_COUNT: u32 = 0x8000;
 
 /// Why an image does not become a disk.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +52,7 @@ impl ConvertError {
         match self {
             Self::TooLarge { .. } => true,
             Self::Image(ImageError::Refused { .. } | ImageError::Unexpected { .. }) => true,
-            // These are not the image's fault, and somebody may put them right.
+            // These are not the image's fault, and an administrator may put them right.
             Self::Image(ImageError::Tool(ToolError::Failed { said, .. })) => {
                 !["No space left on device", "Permission denied"]
                     .iter()
@@ -61,12 +65,13 @@ impl ConvertError {
 
 /// The tool, run by whom it can do the least harm.
 pub(crate) fn tool() -> Tool {
-    let identity = rustix::process::geteuid().is_root().then(|| ProcessUser {
-        uid: READER,
-        gid: READER,
-        groups: Vec::new(),
+    // A process of an agent that was killed may still run as one of the first.
+    static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(std::process::id()));
+    let identity = rustix::process::geteuid().is_root().then(|| {
+        let reader = READERS + NEXT.fetch_add(1, Ordering::Relaxed) % READER_COUNT;
+        ProcessUser { uid: reader, gid: reader, groups: Vec::new() }
     });
-    Tool { identity, ..Tool::default() }
+    Tool { identity, is_isolated: host::has_namespaces(), ..Tool::default() }
 }
 
 /// Makes a raw disk of the image at `from`; `at` is a name for it beside. Returns its path, which

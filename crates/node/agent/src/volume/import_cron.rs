@@ -35,14 +35,14 @@ use crate::api::merge;
 use crate::egress::Egress;
 use crate::event::{EventNote, Reporter};
 
-/// After a look that failed.
+/// After a poll that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
-/// A look that takes longer has failed.
+/// A poll that takes longer has failed.
 const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 /// When nothing is due.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Why a source was not looked at.
+/// Why a source was not polled.
 #[derive(Debug, thiserror::Error)]
 enum PollError {
     #[error("the source can only be a registry or http")]
@@ -68,16 +68,16 @@ struct Cron {
     name: String,
     uid: String,
     schedule: String,
-    /// When its source was last looked at.
-    looked: Option<Timestamp>,
+    /// When its source was last polled.
+    polled: Option<Timestamp>,
     source: Option<DataVolumeSource>,
 }
 
-/// When a source is to be looked at; at once for one that never was.
+/// When a source is to be polled; at once for one that never was.
 fn due(cron: &Cron) -> Option<Timestamp> {
-    let Some(looked) = cron.looked else { return Some(Timestamp::UNIX_EPOCH) };
-    // One without a schedule is looked at once.
-    Schedule::parse(&cron.schedule).ok()?.next_after(looked)
+    let Some(polled) = cron.polled else { return Some(Timestamp::UNIX_EPOCH) };
+    // One without a schedule is polled once.
+    Schedule::parse(&cron.schedule).ok()?.next_after(polled)
 }
 
 fn read(object: &DynamicObject) -> Option<(String, Option<Cron>)> {
@@ -88,15 +88,15 @@ fn read(object: &DynamicObject) -> Option<(String, Option<Cron>)> {
     let Ok(cron) = serde_json::from_value::<DataImportCron>(value) else {
         return Some((key, None));
     };
-    let looked = cron.metadata.annotations.get(LAST_CRON_TIME).and_then(|time| time.parse().ok());
+    let polled = cron.metadata.annotations.get(LAST_CRON_TIME).and_then(|time| time.parse().ok());
     let source = cron.spec.template.spec.source;
     let (uid, schedule) = (meta.uid.clone().unwrap_or_default(), cron.spec.schedule);
     let wanted = meta.deletion_timestamp.is_none();
-    let cron = Cron { namespace, name, uid, schedule, looked, source };
+    let cron = Cron { namespace, name, uid, schedule, polled, source };
     Some((key, wanted.then_some(cron)))
 }
 
-/// The task that looks.
+/// The task that polls.
 pub(super) struct SourcePoller {
     pub(super) client: Client,
     pub(super) node: String,
@@ -133,13 +133,13 @@ impl SourcePoller {
             else {
                 continue;
             };
-            let looked = tokio::select! {
-                looked = self.poll_source(&cron) => looked,
+            let polled = tokio::select! {
+                polled = self.poll_source(&cron) => polled,
                 () = stop.requested() => return,
             };
             // The watch will deliver the written object; until then it is left alone.
             paused.insert(key, Instant::now() + RETRY_DELAY);
-            if let Err(failure) = looked {
+            if let Err(failure) = polled {
                 self.complain(&cron, &failure).await;
             }
         }
@@ -161,7 +161,7 @@ impl SourcePoller {
         let began = clock::now();
         let digest = tokio::time::timeout(POLL_TIMEOUT, self.digest(cron)).await;
         let digest = digest.map_err(|_| PollError::Slow)??;
-        debug!(cron = cron.name, namespace = cron.namespace, digest, "source looked at");
+        debug!(cron = cron.name, namespace = cron.namespace, digest, "source polled");
         let annotations = json!({SOURCE_DIGEST: digest, LAST_CRON_TIME: clock::rfc3339(began)});
         let patch = json!({"metadata": {"uid": cron.uid, "annotations": annotations}});
         let crons = self.crons(Some(&cron.namespace));
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_looked_at_once_at_first_and_then_by_schedule() {
+    fn a_source_is_polled_once_at_first_and_then_by_schedule() {
         let object = |annotations: serde_json::Value, schedule: &str| {
             let spec = json!({"schedule": schedule, "managedDataSource": "d",
                 "template": {"spec": {"source": {"registry": {"url": "docker://h/d"}}}}});
@@ -249,9 +249,9 @@ mod tests {
         let fresh = object(json!({}), "0 * * * *");
         assert_eq!(due(&fresh), Some(Timestamp::UNIX_EPOCH));
         assert!(fresh.source.as_ref().is_some_and(|source| source.registry.is_some()));
-        let looked = json!({LAST_CRON_TIME: "2026-11-16T08:10:00Z"});
-        let later = object(looked.clone(), "0 * * * *");
+        let polled = json!({LAST_CRON_TIME: "2026-11-16T08:10:00Z"});
+        let later = object(polled.clone(), "0 * * * *");
         assert_eq!(due(&later), Some("2026-11-16T09:00:00Z".parse().unwrap()));
-        assert_eq!(due(&object(looked, "")), None);
+        assert_eq!(due(&object(polled, "")), None);
     }
 }

@@ -1,16 +1,15 @@
 //! Claims and volumes as far as this node's volumes depend on them. Pure.
 
+use hci::local_volume::{LocalVolumeMove, PREVIOUS_NODES, VOLUME_MOVE, previous_nodes};
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::source::{self, FillSource};
 
-/// The provisioner of the classes `local` and `local-immediate`.
-pub(super) const PROVISIONER: &str = "sheaf.io/local";
+pub(super) use hci::local_volume::{HOSTNAME, PROVISIONED_BY, PROVISIONER};
+
 /// Kept on a volume until its files are gone.
 pub(super) const FINALIZER: &str = "sheaf.io/local-volume";
-pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 const ANNOUNCED: &str = "volume.kubernetes.io/storage-provisioner";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -111,12 +110,23 @@ impl Claim {
     }
 }
 
-/// A volume of this node.
+/// The relation of this node to a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum VolumePlace {
+    /// The file of this node is the volume.
+    Here,
+    /// It may move here: this node makes a copy.
+    Arriving,
+    /// It has moved to another node. The file of this node is old.
+    Left,
+}
+
+/// A volume of this node, or one that comes or has left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LocalVolume {
     pub(super) name: String,
     pub(super) phase: String,
-    /// Whether its files go when nobody claims them any more.
+    /// Whether its files are removed when no claim is bound to them.
     pub(super) is_dropped: bool,
     pub(super) capacity: u64,
     /// Uid of the claim that it is promised to.
@@ -125,6 +135,7 @@ pub(super) struct LocalVolume {
     pub(super) holds_finalizer: bool,
     /// The name of a replicated volume, which others make and remove. We only fill it.
     pub(super) replicated: Option<String>,
+    pub(super) place: VolumePlace,
 }
 
 /// Nothing for volumes that this node neither made nor could fill.
@@ -141,14 +152,12 @@ pub(super) fn volume(object: &PersistentVolume, node: &str) -> Option<LocalVolum
             is_deleting: object.metadata.deletion_timestamp.is_some(),
             holds_finalizer: false,
             replicated: Some(csi.volume_handle.clone()),
+            place: VolumePlace::Here,
         });
     }
     let meta = &object.metadata;
     let spec = object.spec.as_ref()?;
-    let made_by = meta.annotations.as_ref()?.get(PROVISIONED_BY)?;
-    if made_by != PROVISIONER || spec.local.is_none() || !is_on(object, node) {
-        return None;
-    }
+    let place = place(object, node)?;
     let status = object.status.as_ref();
     let reclaim = spec.persistent_volume_reclaim_policy.as_deref();
     let owner = spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
@@ -161,11 +170,57 @@ pub(super) fn volume(object: &PersistentVolume, node: &str) -> Option<LocalVolum
         is_deleting: meta.deletion_timestamp.is_some(),
         holds_finalizer: meta.finalizers.iter().flatten().any(|each| each == FINALIZER),
         replicated: None,
+        place,
     })
 }
 
+fn note<'a>(object: &'a PersistentVolume, key: &str) -> Option<&'a str> {
+    object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Whether a volume is a file that a node has made.
+pub(super) fn is_ours(object: &PersistentVolume) -> bool {
+    let is_file = object.spec.as_ref().is_some_and(|spec| spec.local.is_some());
+    is_file && note(object, PROVISIONED_BY) == Some(PROVISIONER)
+}
+
+/// The move of a volume to another node, if it moves.
+pub(super) fn moves(object: &PersistentVolume) -> Option<LocalVolumeMove> {
+    note(object, VOLUME_MOVE).map(LocalVolumeMove::parse)
+}
+
+/// Nothing for volumes that are none of this node's business.
+pub(super) fn place(object: &PersistentVolume, node: &str) -> Option<VolumePlace> {
+    if !is_ours(object) {
+        return None;
+    }
+    if is_on(object, node) {
+        return Some(VolumePlace::Here);
+    }
+    if moves(object).is_some_and(|own| own.target == node) {
+        return Some(VolumePlace::Arriving);
+    }
+    has_left(object, node).then_some(VolumePlace::Left)
+}
+
+/// Whether a node had a volume before, and has it no more.
+pub(super) fn has_left(object: &PersistentVolume, node: &str) -> bool {
+    let mut left = previous_nodes(note(object, PREVIOUS_NODES).unwrap_or_default());
+    !is_on(object, node) && left.any(|own| own == node)
+}
+
+/// Why the instance with this uid cannot use a volume on a node, if it cannot.
+pub(super) fn obstacle(object: &PersistentVolume, node: &str, uid: &str) -> Option<String> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    if !is_on(object, node) {
+        return Some(format!("volume {name} is not on this node"));
+    }
+    let others = moves(object).filter(|own| own.uid != uid)?;
+    Some(format!("volume {name} may be moving to node {}", others.target))
+}
+
 /// Whether a volume is bound to this node by its affinity.
-fn is_on(object: &PersistentVolume, node: &str) -> bool {
+pub(super) fn is_on(object: &PersistentVolume, node: &str) -> bool {
     let affinity = object.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
     let terms = affinity.and_then(|affinity| affinity.required.as_ref());
     let expressions = terms
@@ -202,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_for_the_node_that_our_provisioner_was_told() {
+    fn a_claim_is_for_the_node_that_its_annotations_name() {
         let both = json!({ANNOUNCED: PROVISIONER, SELECTED_NODE: "one"});
         assert_eq!(read(both).wanted_on.as_deref(), Some("one"));
         let foreign = json!({ANNOUNCED: "driver.example.org", SELECTED_NODE: "one"});
@@ -228,23 +283,57 @@ mod tests {
         }
     }
 
+    fn local(by: &str, node: &str, notes: &serde_json::Value) -> PersistentVolume {
+        let expression = json!({"key": HOSTNAME, "operator": "In", "values": [node]});
+        let mut object = json!({
+            "metadata": {"name": "v", "annotations": {PROVISIONED_BY: by}},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "local": {"path": "/x"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                    {"matchExpressions": [expression]},
+                ]}},
+            },
+        });
+        for (key, value) in notes.as_object().into_iter().flatten() {
+            object["metadata"]["annotations"][key] = value.clone();
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
     #[test]
     fn only_volumes_that_this_node_made_are_its_own() {
-        let object = |by: &str, node: &str| {
-            let expression = json!({"key": HOSTNAME, "operator": "In", "values": [node]});
-            json!({
-                "metadata": {"name": "v", "annotations": {PROVISIONED_BY: by}},
-                "spec": {
-                    "capacity": {"storage": "1Gi"}, "local": {"path": "/x"},
-                    "nodeAffinity": {"required": {"nodeSelectorTerms": [
-                        {"matchExpressions": [expression]},
-                    ]}},
-                },
-            })
+        let read = |by: &str, node: &str| volume(&local(by, node, &json!({})), "one");
+        assert!(read(PROVISIONER, "one").is_some());
+        assert!(read(PROVISIONER, "two").is_none());
+        assert!(read("driver.example.org", "one").is_none());
+    }
+
+    #[test]
+    fn a_volume_that_moves_is_used_where_it_is_and_by_its_machine() {
+        let own = LocalVolumeMove {
+            uid: "u".into(),
+            source: "one".into(),
+            target: "two".into(),
+            ..LocalVolumeMove::default()
         };
-        let read = |value| volume(&serde_json::from_value(value).unwrap(), "one");
-        assert!(read(object(PROVISIONER, "one")).is_some());
-        assert!(read(object(PROVISIONER, "two")).is_none());
-        assert!(read(object("somebody", "one")).is_none());
+        let moving = json!({VOLUME_MOVE: own.encode()});
+        let left = json!({PREVIOUS_NODES: "two,three"});
+        for (notes, node, at, usable) in [
+            (json!({}), "one", Some(VolumePlace::Here), true),
+            (json!({}), "two", None, false),
+            (moving.clone(), "one", Some(VolumePlace::Here), true),
+            (moving.clone(), "two", Some(VolumePlace::Arriving), false),
+            (moving.clone(), "three", None, false),
+            (left.clone(), "three", Some(VolumePlace::Left), false),
+            (left, "one", Some(VolumePlace::Here), true),
+        ] {
+            let object = local(PROVISIONER, "one", &notes);
+            assert_eq!(place(&object, node), at, "{notes} {node}");
+            assert_eq!(obstacle(&object, node, "u").is_none(), usable, "{notes} {node}");
+        }
+        let object = local(PROVISIONER, "one", &moving);
+        let why = obstacle(&object, "one", "another").unwrap();
+        assert_eq!(why, "volume v may be moving to node two");
+        assert_eq!(place(&local("driver.example.org", "one", &moving), "two"), None);
     }
 }

@@ -66,8 +66,8 @@ impl<T> ObjectCache<T> {
         }
     }
 
-    /// Takes in what a write of ours was answered with, until the watch tells of it. If that has
-    /// told of something later, be it the end, the answer is old.
+    /// Takes in what a write of ours was answered with, until the watch reports it. If that has
+    /// reported something later, be it the end, the answer is old.
     pub(crate) fn answer<K: Resource>(
         &mut self,
         object: K,
@@ -79,7 +79,7 @@ impl<T> ObjectCache<T> {
         }
     }
 
-    /// Whether everything that exists has been told of once.
+    /// Whether everything that exists has been reported once.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_worth_less_than_what_was_told_later() {
+    fn an_answer_does_not_replace_a_later_event() {
         let mut mirror = ObjectCache::default();
         mirror.apply(Event::Apply(object("a", 5)), read);
         mirror.answer(object("a", 6), read);

@@ -6,13 +6,14 @@
 //!   claim announced ──Provision──► directory, disk, PV ──(bound)──Fill──► ready
 //!                                                       request larger ──Grow──► ready
 //!   PV released or deleted ──Remove──► files gone ──► PV gone
+//!   PV moved to another node ──Leave──► files gone
 //!
 //! Files are never removed because an object is missing, with one exception: a directory
-//! that still carries its mark of being made was never anybody's.
+//! that still carries its mark of being made or copied was never in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::object::{Claim, FillProgress, LocalVolume};
+use super::object::{Claim, FillProgress, LocalVolume, VolumePlace};
 use super::source::FillSource;
 
 /// The observed state.
@@ -21,7 +22,7 @@ pub(super) struct VolumeWorld<'a> {
     pub(super) node: &'a str,
     /// By uid.
     pub(super) claims: BTreeMap<&'a str, &'a Claim>,
-    /// Those of this node, by name.
+    /// Those of this node, and those that come or have left, by name.
     pub(super) volumes: BTreeMap<&'a str, &'a LocalVolume>,
     /// Replicated volumes that this node fills, by their own names.
     pub(super) filled_here: BTreeSet<String>,
@@ -34,10 +35,18 @@ pub(super) struct VolumeWorld<'a> {
 /// A directory of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FoundVolume {
-    /// Carries the mark: its volume may not exist yet.
-    pub(super) is_new: bool,
+    pub(super) mark: Option<DirectoryMark>,
     /// The length of its disk, if there is one.
     pub(super) size: Option<u64>,
+}
+
+/// Why a directory is not that of a volume of this node, or not yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DirectoryMark {
+    /// Its volume may not exist yet.
+    New,
+    /// Its data comes from the node of its volume, with a guest.
+    Copy,
 }
 
 /// The kinds of actions that take time.
@@ -76,7 +85,11 @@ pub(super) enum VolumeAction {
     Release {
         volume: String,
     },
-    /// Remove a directory that no volume was ever made for.
+    /// Remove the files of a volume that has moved to another node.
+    Leave {
+        volume: String,
+    },
+    /// Remove a directory that never was the one of a volume.
     Discard {
         volume: String,
     },
@@ -96,7 +109,7 @@ pub(super) fn plan(world: &VolumeWorld<'_>) -> Vec<VolumeAction> {
         actions.extend(for_volume(world, volume));
     }
     for (name, found) in &world.found {
-        if found.is_new && is_idle(world, name) && !world.volumes.contains_key(name) {
+        if found.mark.is_some() && is_idle(world, name) && !world.volumes.contains_key(name) {
             let owner = name.strip_prefix("pvc-").unwrap_or_default();
             let is_wanted = world.claims.get(owner).is_some_and(|claim| wants(world, claim));
             if !is_wanted {
@@ -125,6 +138,15 @@ fn for_claim(world: &VolumeWorld<'_>, claim: &Claim) -> Option<VolumeAction> {
 
 fn for_volume(world: &VolumeWorld<'_>, volume: &LocalVolume) -> Option<VolumeAction> {
     let name = volume.name.clone();
+    match volume.place {
+        VolumePlace::Here => {}
+        // The migration of its machine ends first.
+        VolumePlace::Arriving => return None,
+        VolumePlace::Left => {
+            let is_found = world.found.contains_key(name.as_str()) && is_idle(world, &name);
+            return is_found.then_some(VolumeAction::Leave { volume: name });
+        }
+    }
     let claim = world.claims.get(volume.owner.as_str()).copied();
     let claim = claim.filter(|claim| claim.volume.as_deref() == Some(&volume.name));
     let doing = world.under_way.get(name.as_str());
@@ -142,7 +164,7 @@ fn for_volume(world: &VolumeWorld<'_>, volume: &LocalVolume) -> Option<VolumeAct
         return end(volume, claim);
     }
     let found = world.found.get(name.as_str())?;
-    if found.is_new {
+    if found.mark.is_some() {
         return Some(VolumeAction::Settle { volume: name });
     }
     let claim = claim.filter(|claim| claim.is_bound && !claim.is_deleting)?;
@@ -165,7 +187,7 @@ fn fill(volume: &LocalVolume, claim: &Claim) -> Option<VolumeAction> {
     }
 }
 
-/// A volume that nobody claims, or that is to go.
+/// A volume without a claim, or that is to go.
 fn end(volume: &LocalVolume, claim: Option<&Claim>) -> Option<VolumeAction> {
     let name = volume.name.clone();
     // The deletion of a claimed volume waits for the claim.
@@ -182,8 +204,8 @@ fn grow(volume: &LocalVolume, claim: &Claim, found: FoundVolume) -> Option<Volum
     let size = claim.size;
     let disk = found.size?;
     let short = disk < size || volume.capacity < claim_bytes(claim);
-    let told = claim.capacity.is_none_or(|capacity| capacity >= claim_bytes(claim));
-    (short || !told).then(|| VolumeAction::Grow {
+    let reported = claim.capacity.is_none_or(|capacity| capacity >= claim_bytes(claim));
+    (short || !reported).then(|| VolumeAction::Grow {
         volume: volume.name.clone(),
         claim: claim.uid.clone(),
         size,

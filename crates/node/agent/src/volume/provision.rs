@@ -18,7 +18,8 @@ use super::controller::VolumeContext;
 use super::disk::{Disks, ROOM};
 use super::fill::FillError;
 use super::gauge::Gauge;
-use super::object::{Claim, FINALIZER, HOSTNAME, PROVISIONED_BY, PROVISIONER};
+use super::object::{Claim, FINALIZER, HOSTNAME, PROVISIONED_BY, PROVISIONER, VolumePlace, place};
+use super::plan::DirectoryMark;
 use super::source::VolumeOrigin;
 use crate::api::{MANAGER, is_conflict, merge, present};
 use crate::event::EventNote;
@@ -65,11 +66,11 @@ pub(super) async fn provision(
     claim: &Claim,
 ) -> Result<Option<PersistentVolume>, ProvisionError> {
     let name = claim.volume_name();
-    let room = shared.disks.room().map_err(failed("look at", &name))?;
+    let room = shared.disks.room().map_err(failed("check", &name))?;
     if room.free < ROOM {
         return Err(ProvisionError::NoRoom { free: room.free, need: ROOM });
     }
-    files(shared, &name, "make", |disks, name| disks.begin(name)).await?;
+    files(shared, &name, "make", |disks, name| disks.begin(name, DirectoryMark::New)).await?;
     let size = claim.size;
     match &claim.origin {
         None => files(shared, &name, "make", move |disks, name| disks.make(name, size)).await?,
@@ -150,15 +151,15 @@ pub(super) async fn grow(
     files(shared, volume, "grow", move |disks, name| disks.make(name, size)).await?;
     let volumes = Api::<PersistentVolume>::all(shared.client.clone());
     let patch = json!({"spec": {"capacity": {"storage": claim.request}}});
-    merge(&volumes, volume, &patch).await.to("tell the volume's size")?;
+    merge(&volumes, volume, &patch).await.to("write the volume's size")?;
     let claims = Api::<PersistentVolumeClaim>::namespaced(shared.client.clone(), &claim.namespace);
     let patch = json!({
         "metadata": {"uid": claim.uid},
         "status": {"capacity": {"storage": claim.request}},
     });
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-    let told = claims.patch_status(&claim.name, &params, &Patch::Merge(&patch)).await;
-    let told = told.to("tell the claim's size")?;
+    let written = claims.patch_status(&claim.name, &params, &Patch::Merge(&patch)).await;
+    let written = written.to("write the claim's size")?;
     info!(volume, size, "volume grown");
     shared.bell.notify();
     let text = "Resize volume succeeded";
@@ -166,7 +167,7 @@ pub(super) async fn grow(
         .reporter
         .report(&claim.reference(), EventNote::normal("VolumeResizeSuccessful", text))
         .await;
-    Ok(told)
+    Ok(written)
 }
 
 /// Files first: a volume that is still there says that something may be left.
@@ -201,17 +202,37 @@ pub(super) async fn release(shared: &VolumeContext, volume: &str) -> Result<(), 
     }
 }
 
-/// Removes a directory that no volume was made for. The watch may be late, so the server is asked.
+/// Removes a directory that never was a volume's. The watch may be late, so the server is asked.
 pub(super) async fn discard(shared: &VolumeContext, volume: &str) -> Result<(), ProvisionError> {
     let volumes = Api::<PersistentVolume>::all(shared.client.clone());
-    if present(volumes.get(volume).await).to("read the volume")?.is_some() {
+    let found = present(volumes.get(volume).await).to("read the volume")?;
+    let is_kept = match shared.disks.inspect(volume).mark {
+        Some(DirectoryMark::New) | None => found.is_some(),
+        Some(DirectoryMark::Copy) => {
+            let place = found.and_then(|found| place(&found, &shared.node));
+            matches!(place, Some(VolumePlace::Here | VolumePlace::Arriving))
+        }
+    };
+    if is_kept {
         return Ok(());
     }
     info!(volume, "removing incomplete volume");
     files(shared, volume, "remove", |disks, name| disks.remove(name)).await
 }
 
-/// Tells a claim why it has no volume.
+/// Removes the files of a volume that has moved to another node: only when the server says so now.
+pub(super) async fn leave(shared: &VolumeContext, volume: &str) -> Result<(), ProvisionError> {
+    let volumes = Api::<PersistentVolume>::all(shared.client.clone());
+    let found = present(volumes.get(volume).await).to("read the volume")?;
+    let place = found.and_then(|found| place(&found, &shared.node));
+    if place != Some(VolumePlace::Left) {
+        return Ok(());
+    }
+    info!(volume, "volume is on another node: removing its old files");
+    files(shared, volume, "remove", |disks, name| disks.remove(name)).await
+}
+
+/// Reports to a claim why it has no volume.
 pub(super) async fn complain(shared: &VolumeContext, claim: &Claim, failure: &ProvisionError) {
     let text = format!(
         "failed to provision volume with StorageClass {:?}: {}",

@@ -114,6 +114,11 @@ impl Image {
         Ok(Self { client: Client::new(config), reference, auth, egress })
     }
 
+    /// Registry and repository: who may read an image is decided there.
+    pub(super) fn repository(&self) -> String {
+        format!("{}/{}", self.reference.resolve_registry(), self.reference.repository())
+    }
+
     /// The digest that the name means now, and the layers behind it.
     pub(super) async fn manifest(&self) -> Result<Manifest, PullError> {
         let registry = host_of(self.reference.resolve_registry());
@@ -223,7 +228,7 @@ fn host_of(registry: &str) -> &str {
     }
 }
 
-/// Looking for one file in a layer.
+/// The search for one file in a layer.
 struct LayerSearch {
     image: String,
     wanted: Option<PathBuf>,

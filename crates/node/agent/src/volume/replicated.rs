@@ -5,7 +5,7 @@ use std::path::Path;
 use qemu::image::{ImageError, Tool};
 
 use super::controller::VolumeContext;
-use super::image;
+use super::image::{self, ConvertError};
 use crate::storage::{HeldError, HeldVolume};
 
 /// Why a replicated volume was not written.
@@ -13,6 +13,8 @@ use crate::storage::{HeldError, HeldVolume};
 pub(super) enum ReplicatedError {
     #[error(transparent)]
     Held(#[from] HeldError),
+    #[error(transparent)]
+    File(#[from] ConvertError),
     #[error("volume {volume} has {has} bytes; {wants} are needed")]
     Small { volume: String, has: u64, wants: u64 },
     #[error("cannot read volume {volume}")]
@@ -21,7 +23,8 @@ pub(super) enum ReplicatedError {
     Write { volume: String, source: ImageError },
 }
 
-/// Attaches the volume for as long as it takes.
+/// Attaches the volume for as long as it takes. The file at `disk` is scratch: it is given to the user
+/// of the tool that reads it.
 pub(super) async fn write(
     shared: &VolumeContext,
     volume: &str,
@@ -34,8 +37,8 @@ pub(super) async fn write(
     written
 }
 
-/// Copies a volume to a file, if it fits into `most` bytes; answers how large it is. Nobody may
-/// write to it meanwhile.
+/// Copies a volume to a file, if it fits into `most` bytes; answers how large it is. It must
+/// not be written to meanwhile.
 pub(super) async fn read(
     shared: &VolumeContext,
     volume: &str,
@@ -77,6 +80,7 @@ async fn fill(
         return Err(ReplicatedError::Small { volume, has, wants: size });
     }
     let tool = image::tool();
+    image::hand_to_reader(disk, &tool)?;
     let user = tool.identity.as_ref().map(|identity| identity.uid);
     let writing = qemu::image::write_to_socket(&tool, disk, &served.socket);
     let written = held.open_to(user, writing).await?;

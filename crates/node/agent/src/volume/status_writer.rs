@@ -32,7 +32,7 @@ pub(super) struct ClaimStatusWriter {
     name: String,
     uid: String,
     /// The annotations that were written last.
-    told: Map<String, Value>,
+    written: Map<String, Value>,
     /// The claim after the last write.
     claim: Option<PersistentVolumeClaim>,
 }
@@ -43,7 +43,7 @@ impl ClaimStatusWriter {
             claims: Api::namespaced(client, &claim.namespace),
             name: claim.name.clone(),
             uid: claim.uid.clone(),
-            told: Map::new(),
+            written: Map::new(),
             claim: None,
         }
     }
@@ -87,7 +87,7 @@ impl ClaimStatusWriter {
         .await
     }
 
-    /// Tells of progress and trouble while `work` goes on.
+    /// Reports progress and trouble while `work` goes on.
     pub(super) async fn follow<T>(
         &mut self,
         gauge: &Gauge,
@@ -105,7 +105,7 @@ impl ClaimStatusWriter {
                 written = write => written,
             };
             if let Err(failure) = written {
-                debug!(claim = self.name, error = %Chain(&failure), "cannot tell of progress");
+                debug!(claim = self.name, error = %Chain(&failure), "cannot report progress");
             }
         }
     }
@@ -114,7 +114,7 @@ impl ClaimStatusWriter {
     pub(super) async fn write(&mut self, wanted: Map<String, Value>) -> Result<(), Fault> {
         let news: Map<String, Value> = wanted
             .iter()
-            .filter(|(key, value)| self.told.get(*key) != Some(value))
+            .filter(|(key, value)| self.written.get(*key) != Some(value))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         if news.is_empty() {
@@ -123,7 +123,7 @@ impl ClaimStatusWriter {
         // The uid keeps it from a later claim of the same name.
         let patch = json!({"metadata": {"uid": self.uid, "annotations": news}});
         self.claim = Some(merge(&self.claims, &self.name, &patch).await.map_err(Fault)?);
-        self.told.extend(news);
+        self.written.extend(news);
         Ok(())
     }
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_is_told_and_taken_back() {
+    fn trouble_is_reported_and_cleared() {
         let gauge = Gauge::default();
         gauge.set(0.5);
         let trouble = StallReason { reason: FillFailure::Error, message: "404".into() };

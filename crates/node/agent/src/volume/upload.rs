@@ -69,13 +69,13 @@ impl PendingUpload {
     }
 }
 
-/// Takes an image in and tells the claim.
+/// Takes an image in and reports to the claim.
 pub(super) async fn upload(
     shared: &VolumeContext,
     claim: &Claim,
     volume: &str,
     body: Incoming,
-    teller: &mut ClaimStatusWriter,
+    writer: &mut ClaimStatusWriter,
 ) -> Result<(), UploadError> {
     let unknown = |failure: CloneError| UploadError::Unknown(Box::new(failure));
     let user = user_of(shared, &claim.namespace, &claim.name).await.map_err(unknown)?;
@@ -91,7 +91,7 @@ pub(super) async fn upload(
             let take = take_in(shared, volume, claim.size, feed, &gauge);
             tokio::join!(pump, take).1
         };
-        teller.follow(&gauge, std::pin::pin!(work)).await
+        writer.follow(&gauge, std::pin::pin!(work)).await
     };
     match taken {
         Ok(received) => {
@@ -102,14 +102,14 @@ pub(super) async fn upload(
                 bytes = received.bytes,
                 "image uploaded"
             );
-            teller.succeeded().await.map_err(|failure| UploadError::Failed(Box::new(failure)))
+            writer.succeeded().await.map_err(|failure| UploadError::Failed(Box::new(failure)))
         }
         Err(failure) => {
             // The client may try again, perhaps with a better image.
             gauge.stumble(failure.trouble());
             warn!(claim = claim.name, namespace = claim.namespace, error = %Chain(&failure),
                   "upload failed");
-            let _ = teller.write(super::status_writer::running(&gauge)).await;
+            let _ = writer.write(super::status_writer::running(&gauge)).await;
             Err(judged(failure))
         }
     }

@@ -37,7 +37,7 @@ pub enum DiskError {
     Stopped,
 }
 
-/// Told how far it is, from 0 to 1; answers whether to go on.
+/// Called with the progress, from 0 to 1; answers whether to go on.
 pub type ProgressFn<'a> = &'a mut dyn FnMut(f32) -> bool;
 
 /// Bytes of the file that a disk becomes when it is encrypted.
@@ -195,13 +195,13 @@ mod tests {
         let (plain, content) = disk();
         let (hidden, back) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let secret = Passphrase::new("geheim");
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut note = |part: f32| {
-            told.push(part);
+            reported.push(part);
             true
         };
         encrypt(&plain, &hidden, &secret, CHEAP, &mut note).unwrap();
-        assert!(told.is_sorted() && told.last() == Some(&1.0), "{told:?}");
+        assert!(reported.is_sorted() && reported.last() == Some(&1.0), "{reported:?}");
         let metadata = hidden.metadata().unwrap();
         assert_eq!(metadata.len(), encrypted_len(content.len() as u64));
         assert!(metadata.blocks() * 512 < 2 << 20, "holes stay holes");

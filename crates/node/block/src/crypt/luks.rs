@@ -8,7 +8,7 @@
 //!
 //! A key slot holds the volume key, spread over 4000 stripes so that erasing any part of it is
 //! enough, and encrypted by a key that a slow function makes of a passphrase. A digest of the
-//! volume key tells whether it was the right one. The format is that of the *LUKS2 on-disk format
+//! volume key shows whether it was the right one. The format is that of the *LUKS2 on-disk format
 //! specification* 1.1: [`header`] the two copies, [`slot`] key slots.
 //!
 //! A change writes what it needs to the key slot first, then each copy of the header with a flush
@@ -122,7 +122,7 @@ pub fn format(
     cipher(&header, &key)
 }
 
-/// The volume key is random: one look at it needs no protection by slowness.
+/// The volume key is random: one check of it needs no protection by slowness.
 const DIGEST_ROUNDS: u32 = 1000;
 
 /// Opens a volume.

@@ -1,4 +1,4 @@
-//! From the greeting to the first request: which export, and how replies look.
+//! From the greeting to the first request: which export, and the form of replies.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -41,7 +41,7 @@ pub struct Negotiated {
     pub size: u64,
 }
 
-/// Where the handshake stands after what has arrived.
+/// The state of the handshake after what has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HandshakeStep {
     NeedMore,
@@ -159,7 +159,7 @@ impl Handshake {
         }
     }
 
-    /// The oldest way to open an export: it cannot be refused, only hung up on.
+    /// The oldest way to open an export: it cannot be refused, only disconnected.
     fn export_name(
         &self,
         name: &[u8],
@@ -197,7 +197,7 @@ impl Handshake {
             entry.put_slice(self.export.name.as_bytes());
             answer(out, number, rep::INFO, &entry);
         }
-        // Sent unasked as well: clients that do not look ignore it.
+        // Sent unasked as well: clients that do not check it ignore it.
         let mut entry = BytesMut::with_capacity(14);
         entry.put_u16(info::BLOCK_SIZE);
         let smallest = if wanted.contains(&info::BLOCK_SIZE) { BLOCK } else { 1 };

@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::handshake::Negotiated;
 use super::proto::{self, chunk, extent_flag};
 
-/// Errors that a client can be told.
+/// Errors that a client can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {

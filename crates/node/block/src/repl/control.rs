@@ -34,7 +34,7 @@ pub struct Record {
     pub isr: BTreeSet<ReplicaId>,
     /// Grows with each change of `isr`.
     pub epoch: Epoch,
-    /// The node that the volume is attached to. Anybody may activate a volume that has none.
+    /// The node that the volume is attached to. Any node may activate a volume that has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<NodeName>,
     /// The node that may take the volume over while it is attached elsewhere.
@@ -56,7 +56,7 @@ pub struct Record {
     /// engine that goes on with it makes a flush of its own first.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reconciling: BTreeMap<ReplicaId, FlushMark>,
-    /// The times that somebody declared one replica to be the truth.
+    /// The times that a user declared one replica to be the truth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub salvages: Vec<Salvage>,
 }
@@ -69,7 +69,7 @@ pub struct ByteRange {
     pub length: u64,
 }
 
-/// Somebody gave up the other in-sync replicas: acknowledged writes may be lost.
+/// A user gave up the other in-sync replicas: acknowledged writes may be lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Salvage {
@@ -117,7 +117,7 @@ impl Record {
         Self { generation: self.generation.max(floor).next(), ..self.clone() }
     }
 
-    /// The record with an epoch that no replica has been told, if one knows a newer epoch than the
+    /// The record with an epoch that no replica has received, if one knows a newer epoch than the
     /// record: the record was restored from an older copy.
     pub fn above_epoch(&self, newest: Epoch) -> Self {
         let epoch = if self.epoch < newest { newest.next() } else { self.epoch };

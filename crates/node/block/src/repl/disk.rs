@@ -16,7 +16,9 @@
 use bytes::Bytes;
 
 use crate::ids::{Epoch, FlushMarks, Generation, SnapshotId};
-use crate::wire::{BlockState, Crcs, DamagedBlock, Refusal, SnapshotInfo, Verify, Witnessed};
+use crate::wire::{
+    BlockState, Crcs, DamagedBlock, MetadataReport, Refusal, SnapshotInfo, Verify, Witnessed,
+};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum DiskRequest {
@@ -68,6 +70,12 @@ pub enum DiskRequest {
         offset: u64,
         length: u32,
     },
+    /// Verifies the metadata on disk. The store stops if it cannot repair it, unless it is `alone`.
+    ScrubMetadata {
+        offset: u64,
+        length: u32,
+        alone: bool,
+    },
     /// The right content of a damaged block of a snapshot.
     Repair {
         snapshot: SnapshotId,
@@ -102,6 +110,7 @@ pub enum DiskReply {
     Map(Vec<BlockState>),
     Dirty(Vec<u32>),
     Damage(Vec<DamagedBlock>),
+    Metadata(MetadataReport),
     Description(Box<Description>),
 }
 

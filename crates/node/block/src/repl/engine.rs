@@ -43,6 +43,7 @@ mod owner;
 mod pace;
 mod rebuild;
 mod scrub;
+mod scrub_metadata;
 mod standby;
 mod status;
 mod sync;
@@ -56,8 +57,8 @@ mod write;
 use std::collections::{BTreeMap, VecDeque};
 
 use barrier::Barrier;
-use damage::DamageList;
-pub use damage::{ScrubResult, SnapshotDamage};
+use damage::{DamageList, MetadataList};
+pub use damage::{ReplicaMetadata, ScrubResult, SnapshotDamage};
 use dispute::Disputes;
 pub use event::{
     Action, Command, Config, Connection, ControlAnswer, Event, Extent, GuestError, GuestId,
@@ -98,7 +99,7 @@ enum Phase {
     Faulted(Fault),
 }
 
-/// The steps of letting go.
+/// The steps of a release.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Closing {
     Draining,
@@ -150,8 +151,9 @@ pub struct Engine {
     barrier: Option<Barrier>,
     barriers: VecDeque<(GuestId, GuestRequest)>,
     scrub: Option<Scrub>,
-    /// Result of the last scrub: the number of blocks, and the damage left in snapshots.
-    last_scrub: Option<(u64, DamageList)>,
+    /// Result of the last scrub: the number of blocks, and the damage left in snapshots and in
+    /// metadata.
+    last_scrub: Option<(u64, DamageList, MetadataList)>,
     throttle: Throttle,
     last_guest: Time,
     next_tick: Time,
@@ -345,7 +347,7 @@ impl Engine {
         self.slots(|member| member.is_readable())
     }
 
-    /// Somebody else has the volume: nothing that is still under way may be acknowledged.
+    /// Another engine has the volume: nothing that is still under way may be acknowledged.
     fn fence(&mut self, by: Generation) {
         if matches!(self.phase, Phase::Closed | Phase::Fenced) {
             return;
@@ -363,7 +365,7 @@ impl Engine {
     fn stop(&mut self, phase: Phase) {
         self.phase = phase;
         for slot in 0..self.members.len() {
-            self.hang_up(slot);
+            self.disconnect(slot);
         }
         self.fail_all_guests();
         self.ops.clear();

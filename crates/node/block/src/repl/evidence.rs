@@ -63,7 +63,7 @@ pub(crate) fn judge_promise(record: &Record, promised: Generation) -> Option<Sta
     (promised < confirmed).then_some(Stale::Promise { promised, confirmed })
 }
 
-/// A flush that every in-sync replica carried out: the newest that anybody knows of.
+/// A flush that every in-sync replica carried out: the newest that any replica knows of.
 pub(crate) fn known_complete(record: &Record, claims: &[Claim]) -> FlushMark {
     claims.iter().map(Claim::complete).fold(record.flushed, FlushMark::max)
 }
@@ -91,7 +91,7 @@ pub(crate) fn judge_return(
         .or(judge_content(claim, flushed))
 }
 
-/// Somebody has accepted the loss, and nothing was served since.
+/// A user has accepted the loss, and nothing was served since.
 fn is_accepted(record: &Record) -> bool {
     !record.salvages.is_empty() && record.confirmed == Generation::default()
 }

@@ -57,11 +57,11 @@ enum Without {
     Nothing,
     /// R1: replicas take writes of any generation.
     Promise,
-    /// R2: an engine serves with whoever promised, without telling the record.
+    /// R2: an engine serves with whoever promised, without updating the record.
     Confirm,
     /// R3: the first answer acknowledges.
     All,
-    /// R4: a member is given up without telling the record.
+    /// R4: a member is given up without updating the record.
     Shrink,
     /// R4, R5: the record is changed without comparing the generation.
     Compare,

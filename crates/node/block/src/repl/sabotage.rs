@@ -26,7 +26,7 @@ pub enum Sabotage {
     /// lost.
     #[cfg(test)]
     EarlyShrink,
-    /// A flush is acknowledged without asking anybody.
+    /// A flush is acknowledged without asking any replica.
     #[cfg(test)]
     NoFlush,
     /// A replica that returns gets what it missed, but keeps what only it has.
@@ -35,7 +35,7 @@ pub enum Sabotage {
     /// A replica that the record names is in sync, whatever the evidence says.
     #[cfg(test)]
     TrustStale,
-    /// A scrub does not look at snapshots.
+    /// A scrub does not check snapshots.
     #[cfg(test)]
     HeadScrub,
 }

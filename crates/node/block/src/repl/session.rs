@@ -93,7 +93,7 @@ pub struct Session {
     /// Requests that the store is working on.
     pending: BTreeMap<u64, Pending>,
     next: u64,
-    /// Calls may be under way whose connection broke; looked for only then.
+    /// Calls may be under way whose connection broke; searched only then.
     orphans: bool,
     /// When a change last arrived in a region, in arrivals since the session began.
     touched: BTreeMap<u32, u64>,
@@ -127,7 +127,7 @@ struct Writer {
 
 #[derive(Debug)]
 struct Pending {
-    /// Nobody, when the connection broke and the call has not been sent again yet.
+    /// None, when the connection broke and the call has not been sent again yet.
     connection: Option<ConnectionId>,
     /// The engine that sent the call: each engine numbers its calls for itself.
     engine: EngineId,

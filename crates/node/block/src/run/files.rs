@@ -85,6 +85,9 @@ impl Table {
                 Op::Remove { path: self.path_of(id)? }
             }
             IoOp::SyncDirectory => Op::SyncDirectory { path: self.path.clone() },
+            IoOp::CheckName => {
+                Op::CheckName { file: self.file(id)?.clone(), path: self.path_of(id)? }
+            }
         }))
     }
 

@@ -12,13 +12,13 @@
 mod translate;
 
 #[cfg(any(test, feature = "sim"))]
-pub(crate) use self::translate::{damage, states};
+pub(crate) use self::translate::{damage, metadata, metadata_request, states};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use self::translate::{Asked, RequestPlan};
+use self::translate::{RequestPlan, StoreRequest};
 use super::chain;
 use super::files::{Started, Table};
 use super::offload::{Done, Op};
@@ -35,7 +35,7 @@ use crate::store::{
 use crate::wire::{Pong, Refusal};
 
 /// Background work gets so much at a time: little while engines wait for answers, as much as the
-/// disk gives while nobody does.
+/// disk gives while no engine does.
 const GRANT_BUSY: u64 = 1 << 20;
 const GRANT_IDLE: u64 = 16 << 20;
 
@@ -54,7 +54,7 @@ pub(super) struct Host {
     /// Regions that were being written when an earlier process ended.
     inherited: Vec<Region>,
     /// Requests that the session waits for.
-    asked: BTreeMap<u64, Asked>,
+    in_flight: BTreeMap<u64, StoreRequest>,
     next: u64,
     requests: BTreeMap<RequestId, u64>,
     /// Operations that are carried out elsewhere.
@@ -115,7 +115,7 @@ impl Host {
             inherited: store.dirty_regions(),
             store: Some(store),
             table,
-            asked: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             next: 0,
             requests: BTreeMap::new(),
             away: BTreeMap::new(),
@@ -167,8 +167,8 @@ impl Host {
                 }
                 self.answered(id, result, wanted);
             }
-            RequestPlan::Ask { asked, requests } => {
-                self.asked.insert(id, asked);
+            RequestPlan::Submit { pending, requests } => {
+                self.in_flight.insert(id, pending);
                 for request in requests {
                     let number = RequestId(self.next);
                     self.next += 1;
@@ -234,7 +234,7 @@ impl Host {
         }
     }
 
-    /// Told once: an attempt follows every tick.
+    /// Logged once: an attempt follows every tick.
     fn note_fault(&mut self, error: &OpenError) {
         let fault = NotServed { why: chain(error), fault: Some(error.fault()) };
         if self.fault.as_ref() != Some(&fault) {
@@ -249,10 +249,10 @@ impl Host {
         self.waiting.extend(rest);
     }
 
-    /// Nobody may count on what was answered before.
+    /// Earlier answers cannot be relied on any more.
     fn begin_life(&mut self, wanted: &mut Wanted) {
         self.waiting.clear();
-        self.asked.clear();
+        self.in_flight.clear();
         self.requests.clear();
         self.askers.clear();
         let identity = Identity {
@@ -327,13 +327,13 @@ impl Host {
             tracing::error!(replica = %self.replica, %reason, "replica stopped; reopening it");
             self.broken = true;
         }
-        let Some(asked) = self.asked.get_mut(&asker) else { return };
-        let Some(result) = asked.take(result) else { return };
-        let closed = asked.is_close() && result.is_ok();
-        if asked.is_change() && result.is_ok() {
+        let Some(pending) = self.in_flight.get_mut(&asker) else { return };
+        let Some(result) = pending.take(result) else { return };
+        let closed = pending.is_close() && result.is_ok();
+        if pending.is_change() && result.is_ok() {
             self.witness.count();
         }
-        self.asked.remove(&asker);
+        self.in_flight.remove(&asker);
         if closed {
             self.store = None;
         }
@@ -346,7 +346,7 @@ impl Host {
         self.serve(from, wanted);
     }
 
-    /// Now and then: background work, and what heartbeats tell.
+    /// Now and then: background work, and what heartbeats report.
     pub(super) fn tick(&mut self, wanted: &mut Wanted) {
         if self.broken {
             self.revive(wanted);
@@ -354,7 +354,7 @@ impl Host {
         let Some(store) = &mut self.store else { return };
         let status = store.status();
         if status.work.is_some() {
-            store.grant(if self.asked.is_empty() { GRANT_IDLE } else { GRANT_BUSY });
+            store.grant(if self.in_flight.is_empty() { GRANT_IDLE } else { GRANT_BUSY });
         }
         let free = rustix::fs::statvfs(&self.path).map_or(0, |it| it.f_bavail * it.f_frsize);
         self.session.set_stats(Pong {

@@ -1,12 +1,12 @@
 //! A volume with its replicas on one machine, and a file as its control plane: for benches, tests
-//! and a first look.
+//! and first experiments.
 //!
 //! ```text
 //!  DIR/volume.json      which replicas there are        DIR/record.json   the control plane
 //!  DIR/replica-N/       a replica's files               DIR/replica-N.sock its process
 //!  DIR/control.sock     `status`, `snapshot` and so on  DIR/replica-N.log  what it says
 //!  DIR/witness/         proof that a replica's files were not replaced by an older copy
-//!  DIR/standby.sock     the same of an engine that stands by
+//!  DIR/standby.sock     the same of an engine on standby
 //! ```
 //!
 //! The engine runs in this process, each replica in one of its own, unless they are to be in this
@@ -34,7 +34,7 @@ use self::heir::Hold;
 pub use self::heir::handover;
 pub use self::process::{ServeError, ServeOptions, serve};
 use self::replace::replace_unusable;
-use self::salvage::look;
+use self::salvage::read_claim;
 pub use self::salvage::{Salvaged, salvage};
 use super::{Address, Driver, Encryption, Handle, Listener, Place, Shard, VolumeOptions, chain};
 use crate::crypt::luks::Cost;
@@ -69,7 +69,7 @@ pub struct LabOptions {
     pub passphrase: Option<Passphrase>,
     /// The command that serves the replica in a directory: it ends up in [`serve`].
     pub spawn: Box<dyn Fn(&ServeOptions) -> Command + Send + Sync>,
-    /// Is told what happens to the volume.
+    /// Is called with each event of the volume.
     pub notices: Box<dyn FnMut(&Notice) + Send>,
 }
 
@@ -87,13 +87,14 @@ pub enum LabError {
     #[error("--size is needed for a new volume")]
     NoSize,
     #[error(
-        "--size {asked} is not the size of the volume in {dir}, which is {found}; `resize` changes it"
+        "--size {requested} is not the size of the volume in {dir}, which is {found}; `resize` \
+         changes it"
     )]
-    OtherSize { dir: PathBuf, asked: u64, found: u64 },
+    OtherSize { dir: PathBuf, requested: u64, found: u64 },
     #[error("--replicas {count} is not possible: a volume has 1 to {MAX_REPLICAS}")]
     Replicas { count: usize },
-    #[error("--replicas {asked} is not what the volume in {dir} has, which is {found}")]
-    OtherReplicas { dir: PathBuf, asked: usize, found: usize },
+    #[error("--replicas {requested} is not what the volume in {dir} has, which is {found}")]
+    OtherReplicas { dir: PathBuf, requested: usize, found: usize },
     #[error("the volume in {dir} is encrypted: a passphrase is needed")]
     NoPassphrase { dir: PathBuf },
     #[error("the volume in {dir} is not encrypted; only a new one can be")]
@@ -145,7 +146,7 @@ pub struct Lab {
 /// Why a volume is not served any more.
 struct End {
     why: String,
-    /// Somebody else serves it, with the same replicas.
+    /// Another engine serves it, with the same replicas.
     fenced: bool,
 }
 
@@ -230,14 +231,13 @@ impl Lab {
                 create_replica(&path, description.volume, *replica, description.size + hidden)?;
             }
             let served = match in_process {
-                true => look(&dir, index, *replica).and_then(|_| {
+                true => read_claim(&dir, index, *replica).and_then(|_| {
                     let open = |source| LabError::Open { path: path.clone(), source };
                     shard.add_replica(&path).map(drop).map_err(open)
                 }),
                 false if standby => shared.start_replica(index).map(drop),
-                false => {
-                    look(&dir, index, *replica).and_then(|_| shared.start_replica(index).map(drop))
-                }
+                false => read_claim(&dir, index, *replica)
+                    .and_then(|_| shared.start_replica(index).map(drop)),
             };
             if let Err(error) = served {
                 tracing::error!(index, error = chain(&error), "a replica cannot be served");
@@ -275,7 +275,7 @@ impl Lab {
         self.shared.handle.clone()
     }
 
-    /// Serves until it is stopped, or until the volume is lost to somebody else.
+    /// Serves until it is stopped, or until the volume is lost to another engine.
     pub fn run(mut self) -> Result<(), LabError> {
         let control = heir::listen(&self.shared)?;
         let result = self.shard.run().map_err(|source| LabError::Shard { source });
@@ -297,7 +297,7 @@ fn bind(addresses: impl IntoIterator<Item = Address>) -> Result<Vec<Listener>, L
     addresses.into_iter().map(one).collect()
 }
 
-/// Remembers why the volume ended, if not because somebody wanted it to.
+/// Remembers why the volume ended, if not by a request.
 fn keep_end(
     ended: Arc<Mutex<Option<End>>>,
     mut then: Box<dyn FnMut(&Notice) + Send>,

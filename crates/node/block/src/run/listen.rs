@@ -22,7 +22,7 @@ enum Socket {
 }
 
 impl Listener {
-    /// Takes the place of a socket that nobody listens on any more.
+    /// Takes the place of a socket that no process listens on any more.
     pub fn bind(address: &Address) -> io::Result<Self> {
         match address {
             Address::Unix(path) => {
@@ -103,7 +103,7 @@ impl Drop for Listener {
     }
 }
 
-/// Whether a socket is there that nobody listens on.
+/// Whether a socket is there that no process listens on.
 fn is_dead(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
     let socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());

@@ -74,6 +74,11 @@ pub(super) enum Op {
     SyncDirectory {
         path: PathBuf,
     },
+    /// Whether the path still is that of the file.
+    CheckName {
+        file: Arc<File>,
+        path: PathBuf,
+    },
 }
 
 #[derive(Debug)]

@@ -125,7 +125,7 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 
-    /// To be called by who was woken, before looking what for.
+    /// To be called by the woken thread, before it checks the reason.
     pub(super) fn rest(&self) {
         let _ = rustix::io::read(&*self.0, &mut [0u8; 8]);
     }

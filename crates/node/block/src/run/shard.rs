@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  wait ─► read sockets, take completions, messages, timers ─► engines and sessions, until
-//!   ▲      nobody has anything to say ─► one send per socket, one submission ─┐
+//!   ▲      none has anything to send ─► one send per socket, one submission ─┐
 //!   └────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -10,6 +10,7 @@
 //! or changes threads. Other threads use a [`Handle`]. Operations that it must not wait for
 //! (syncs, cold reads, the control plane) are carried out elsewhere and return as an event.
 
+mod addresses;
 mod admin;
 mod away;
 mod client;
@@ -31,13 +32,14 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+pub use self::addresses::ListenFault;
 use self::admin::Message;
-pub use self::admin::{AdminError, AdminReply, AdminRequest, Handle, MemberStatus, VolumeStatus};
+pub use self::admin::{AdminError, AdminReply, AdminRequest, Handle, VolumeStatus};
 use self::engine::Volume;
 pub use self::engine::{Place, VolumeKey, VolumeOptions};
 use self::grant::GrantState;
 use self::guest::Guest;
-pub use self::member_state::MemberState;
+pub use self::member_state::{MemberState, MemberStatus};
 use self::peer::Link;
 use self::sources::{Source, Sources};
 pub use self::vault::{Encryption, KeyChange};
@@ -55,10 +57,10 @@ use crate::vhost::DeviceId;
 /// How often replicas get to do background work while they have some.
 const BUSY: Duration = Duration::from_millis(20);
 
-/// How often they are looked at otherwise.
+/// How often they are checked otherwise.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How long an end may take. A volume whose replicas do not answer cannot be let go of; it is left
+/// How long an end may take. A volume whose replicas do not answer cannot be released; it is left
 /// as a kill would leave it, which costs nothing that was promised.
 const ENDING: Duration = Duration::from_secs(30);
 
@@ -99,7 +101,7 @@ pub struct Shard {
     next_away: u64,
     /// Long writes of this turn.
     long: Vec<Job>,
-    /// In this turn somebody sent the beginning of something that is not complete.
+    /// In this turn a peer sent the beginning of something that is not complete.
     more: bool,
     /// Connections of engines in this shard to replicas in it.
     local: BTreeMap<ConnectionId, Link>,
@@ -107,11 +109,11 @@ pub struct Shard {
     /// Guests that share their memory.
     guests: BTreeMap<DeviceId, Guest>,
     next_device: DeviceId,
-    /// Rings with answers that their guests were not told of.
+    /// Rings with answers that their guests were not notified of.
     rung: Vec<Token>,
     /// Rings that were emptied, whose guests do not know yet that they have to kick again.
     emptied: Vec<Token>,
-    /// Rings with requests that no kick will tell of.
+    /// Rings with requests that no kick will announce.
     waiting_rings: Vec<Token>,
     /// Replicas elsewhere that have something to answer, or had in this turn.
     awaited: Vec<Token>,
@@ -355,7 +357,7 @@ impl Shard {
         self.next_tick = now + if busy { BUSY } else { QUIET };
     }
 
-    /// Lets engines and sessions speak until nobody has anything to say.
+    /// Lets engines and sessions send until none has anything to send.
     fn settle(&mut self) {
         let now = self.now();
         for at in 0..self.volumes.len() {

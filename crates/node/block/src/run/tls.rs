@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -111,9 +112,14 @@ impl Tls {
         Ok(Self { client: Arc::new(client), server: Arc::new(server), peers: role })
     }
 
-    pub(super) fn connect(&self) -> io::Result<Session> {
-        // Not looked at: the certificate says who it is, and it has no name of a host.
-        let name = ServerName::try_from("node").map_err(io::Error::other)?;
+    /// The other end must be the node of this name; any node, if there is none.
+    pub(super) fn connect(&self, node: Option<&str>) -> io::Result<Session> {
+        // Not sent. The verifier compares it with the node that the certificate names; an address
+        // means any.
+        let name = match node {
+            Some(node) => ServerName::try_from(node.to_owned()).map_err(io::Error::other)?,
+            None => ServerName::from(IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+        };
         let connection = ClientConnection::new(self.client.clone(), name);
         Ok(Session::new(connection.map_err(io::Error::other)?.into(), self.peers.clone()))
     }
@@ -177,7 +183,7 @@ impl Session {
             let state = match connection.process_new_packets() {
                 Ok(state) => state,
                 Err(error) => {
-                    // The peer is told why, if it listens.
+                    // The peer is sent the reason, if it listens.
                     let _ = connection.write_tls(&mut Socket(fd));
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
@@ -284,6 +290,32 @@ impl Peers {
     }
 }
 
+/// A node that is not the one that has the replica.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificate of {name:?} is not that of node {node}, which has the replica")]
+struct WrongNode {
+    name: String,
+    node: String,
+}
+
+impl Peers {
+    fn check_node(
+        &self,
+        certificate: &CertificateDer<'_>,
+        node: &str,
+    ) -> Result<(), rustls::Error> {
+        let bad = || rustls::Error::InvalidCertificate(CertificateError::BadEncoding);
+        let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| bad())?;
+        let name = common_name(&parsed);
+        if name.strip_prefix(self.role.name_prefix.as_str()) == Some(node) {
+            return Ok(());
+        }
+        let wrong = WrongNode { name: name.to_owned(), node: node.to_owned() };
+        let other = OtherError(Arc::new(wrong));
+        Err(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
+    }
+}
+
 impl ClientCertVerifier for Peers {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.known.root_hint_subjects()
@@ -328,11 +360,15 @@ impl ServerCertVerifier for Peers {
         &self,
         end: &CertificateDer<'_>,
         between: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
+        name: &ServerName<'_>,
         _revoked: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.verify_client_cert(end, between, now).map(|_| ServerCertVerified::assertion())
+        self.verify_client_cert(end, between, now)?;
+        if let ServerName::DnsName(node) = name {
+            self.check_node(end, node.as_ref())?;
+        }
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -15,7 +15,7 @@
 //!
 //! A count that is missing or damaged proves nothing, least of all that the replica is old: then
 //! flushes and generations decide, as after a restart of the kernel. Without the checksum it would
-//! look like a smaller count, and a single replica would be refused.
+//! appear as a smaller count, and a single replica would be refused.
 //!
 //! The count in the directory grows first, so it is never behind unless the directory is older.
 //! That is known within one life of the kernel: after another the files may hold anything.
@@ -89,7 +89,7 @@ impl Witness {
         self.found
     }
 
-    /// A change is about to be answered.
+    /// A change will be answered next.
     pub(super) fn count(&mut self) {
         if let (Some(counts), true) = (&mut self.counts, self.found != Witnessed::RolledBack) {
             counts.answered += 1;
@@ -97,7 +97,7 @@ impl Witness {
         }
     }
 
-    /// Writes both. Without the one in the directory the other would make the replica look old.
+    /// Writes both. Without the one in the directory the other would make the replica appear old.
     fn put(&mut self) {
         let Some(counts) = &self.counts else { return };
         if let Err(error) = counts.put(self.boot) {
@@ -207,7 +207,7 @@ impl MappedCount {
 /// Bytes of a file that are used.
 const USED: usize = 32;
 
-/// Never zero, which stands for a file of a version without checksums.
+/// Never zero, which means a file of a version without checksums.
 fn sum(boot: u128, count: u64) -> u64 {
     let mut bytes = [0; 24];
     bytes[..16].copy_from_slice(&boot.to_le_bytes());

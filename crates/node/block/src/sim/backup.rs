@@ -28,13 +28,13 @@ impl World {
     /// within reach.
     pub(crate) fn restore_record(&mut self) {
         let now = self.record.record.clone();
-        let told = (0..self.hosts.len())
+        let all_have_epoch = (0..self.hosts.len())
             .filter(|host| now.isr.contains(&self.hosts[*host].replica))
             .collect::<Vec<_>>()
             .into_iter()
             .all(|host| self.hosts[host].disk.epoch() == now.epoch);
         let changed = self.backup.saved.as_ref().is_some_and(|saved| saved.isr != now.isr);
-        let Some(saved) = self.backup.saved.take_if(|_| told && changed) else { return };
+        let Some(saved) = self.backup.saved.take_if(|_| all_have_epoch && changed) else { return };
         self.trace(|| format!("the record of {now:?} is replaced by {saved:?}"));
         self.crash_all_engines();
         self.net.heal_all();

@@ -15,7 +15,7 @@ use crate::checksum::{KeyedSum, crc32c};
 use crate::ids::{Epoch, FlushMarks, Generation, SnapshotId};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
 use crate::wire::{
-    BLOCK, BlockState, Crcs, DamagedBlock, Refusal, SnapshotInfo, Verify, Witnessed,
+    BLOCK, BlockState, Crcs, DamagedBlock, MetadataReport, Refusal, SnapshotInfo, Verify, Witnessed,
 };
 
 #[derive(Debug, Clone)]
@@ -105,6 +105,10 @@ impl ModelDisk {
                 return self.map(*view, *offset, *length, *verify);
             }
             DiskRequest::Scrub { offset, length } => return self.damage(*offset, *length),
+            // Damage is noticed here whenever it is read.
+            DiskRequest::ScrubMetadata { .. } => {
+                return Ok(DiskReply::Metadata(MetadataReport::default()));
+            }
             DiskRequest::Repair { snapshot, offset, data, crcs } => {
                 self.repair(*snapshot, *offset, data, crcs)?;
             }
@@ -169,9 +173,9 @@ impl ModelDisk {
             None => BlockState::Zero,
             Some(cell) => {
                 let region = u32::try_from(block * BLOCK / self.region).expect("few regions");
-                let looks = verify != Verify::Suspect || self.log.contains(&region);
+                let checks = verify != Verify::Suspect || self.log.contains(&region);
                 let sum = keyed.as_ref().map(|keyed| keyed.of(&cell.data));
-                match looks && crc32c(&cell.data) != cell.crc {
+                match checks && crc32c(&cell.data) != cell.crc {
                     true => BlockState::Bad,
                     false => BlockState::Data(sum.unwrap_or(cell.crc.into())),
                 }

@@ -1,4 +1,4 @@
-//! The end of a run: faults stop, everything must heal, and then everything is looked at.
+//! The end of a run: faults stop, everything must heal, and then everything is checked.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ impl World {
         } else if in_sync && self.violation.is_none() {
             let status: Vec<_> =
                 self.servers.iter().filter_map(|it| Some(it.engine.as_ref()?.status())).collect();
-            self.wrong(format!("an in-sync replica is there, and nobody is served: {status:#?}"));
+            self.wrong(format!("an in-sync replica is there, and no guest is served: {status:#?}"));
         }
     }
 
@@ -110,7 +110,7 @@ impl World {
         for _ in 0..self.plan.final_reads {
             self.read_everything();
         }
-        if self.plan.faults.rot {
+        if self.plan.faults.rot || self.plan.real_store {
             self.scrub();
         }
         self.violation.is_none()

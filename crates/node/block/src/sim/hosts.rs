@@ -127,7 +127,7 @@ pub(crate) enum AskedWhat {
 }
 
 impl EngineHost {
-    /// Stands by for a guest that has not come.
+    /// Is on standby for a guest that has not arrived.
     pub(crate) fn is_waiting(&self) -> bool {
         self.standby && !self.busy && !self.active
     }

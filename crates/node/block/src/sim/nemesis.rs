@@ -297,7 +297,7 @@ impl World {
             self.lose_unsent(wire);
             // Sometimes the replica does not notice that the connection was lost.
             if self.rng.chance(700) {
-                self.hang_up_later(wire);
+                self.disconnect_later(wire);
             }
         }
     }

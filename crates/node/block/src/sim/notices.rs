@@ -44,6 +44,10 @@ impl World {
                     self.wrong(format!("nothing rots here: {notice:?}"));
                 }
             }
+            // A power cut may tear a copy, and nothing else.
+            Notice::MetadataRepaired { lost_pages: 1.., .. } | Notice::MetadataDamaged { .. } => {
+                self.wrong(format!("no metadata is damaged here: {notice:?}"));
+            }
             // The copy that did not rot may be out of reach for now. It must not be for good: then
             // a read fails.
             Notice::Unreadable { .. } if !self.plan.faults.rot => {

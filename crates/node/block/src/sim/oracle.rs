@@ -37,7 +37,7 @@ struct Sector {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Crash {
     None,
-    /// The guest has crashed, and nobody serves the volume yet.
+    /// The guest has crashed, and no engine serves the volume yet.
     Down {
         since: Time,
     },
@@ -129,7 +129,7 @@ impl Oracle {
         self.writes.get(&tag).copied().unwrap_or_default()
     }
 
-    /// The write failed, or nobody will ever answer: it may have happened or not.
+    /// The write failed, or no engine will ever answer: it may have happened or not.
     pub(crate) fn unknown(&mut self, now: Time, tag: Tag) {
         let Some((first, count)) = self.writes.remove(&tag) else { return };
         for sector in &mut self.sectors[first..first + count] {
@@ -205,7 +205,7 @@ impl Oracle {
         };
         let seen = sector.log[found].clone();
         if seen.over.is_some() {
-            // The read was slow, and tells nothing about now.
+            // The read was slow, and shows nothing about now.
             return Ok(());
         }
         let crash = std::mem::replace(&mut sector.crash, Crash::None);
@@ -262,7 +262,7 @@ impl Sector {
 
     /// After a crash of the guest, what was not flushed may be gone if power was lost after it
     /// had been asked for: a disk may have answered, and the answer come after the loss. One disk
-    /// of several is enough: nobody promised the guest that all are asked before it is served.
+    /// of several is enough: the guest has no promise that all are asked before it is served.
     fn may_have_lost(&self, cut: Time) -> bool {
         let oldest = self.log.iter().filter(|it| !it.gone).skip(1).map(|it| it.asked).min();
         oldest.is_some_and(|oldest| cut >= oldest)
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_beside_a_write_that_nobody_answers_does_not_end_it() {
+    fn a_read_beside_a_write_that_is_never_answered_does_not_end_it() {
         for (died, asked, ends) in [(3, 2, false), (3, 4, true)] {
             let mut oracle = Oracle::new(1);
             let (tag, one) = oracle.write(at(1), 0, 1);

@@ -8,7 +8,7 @@ use super::disk::{Blocks, Cell};
 use super::rng::Rng;
 use crate::ids::{BootId, ReplicaId, SnapshotId, VolumeId};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
-use crate::run::{damage, states};
+use crate::run::{damage, metadata, metadata_request, states};
 use crate::store::files::perform;
 use crate::store::files::sim::{Keep, Rng as FileRng, SimFiles};
 use crate::store::geometry::{REGION, Region};
@@ -124,6 +124,7 @@ impl StoredDisk {
             (DiskRequest::Scrub { offset, length }, Ok(Reply::Scrubbed(bad))) => {
                 Ok(DiskReply::Damage(damage(&bad, *offset..*offset + u64::from(*length))))
             }
+            (_, Ok(Reply::Metadata(report))) => Ok(DiskReply::Metadata(metadata(&report))),
             (_, Ok(Reply::Regions(regions))) => {
                 Ok(DiskReply::Dirty(regions.iter().map(|region| region.0).collect()))
             }
@@ -162,6 +163,9 @@ impl StoredDisk {
             DiskRequest::Resize { size } => Request::Expand { size },
             DiskRequest::Scrub { offset, .. } => {
                 Request::ScrubSnapshots { region: Region::of(offset) }
+            }
+            DiskRequest::ScrubMetadata { offset, length, alone } => {
+                metadata_request(offset, length, alone)
             }
             DiskRequest::Repair { snapshot, offset, data, crcs } => {
                 let layer = LayerRef::Snapshot(snapshot);

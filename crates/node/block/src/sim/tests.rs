@@ -79,7 +79,7 @@ fn a_seed_replays_exactly() {
     }
 }
 
-/// Looks for a seed that shows the sabotage; `shape` makes such seeds likely.
+/// Searches for a seed that shows the sabotage; `shape` makes such seeds likely.
 fn is_noticed(sabotage: Sabotage, shape: impl Fn(&mut Plan)) {
     for seed in 0..400 {
         let mut plan = Plan::from_seed(seed);
@@ -92,7 +92,7 @@ fn is_noticed(sabotage: Sabotage, shape: impl Fn(&mut Plan)) {
             return;
         }
     }
-    panic!("nobody noticed {sabotage:?}");
+    panic!("no check noticed {sabotage:?}");
 }
 
 /// Only these faults.

@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    pub(crate) fn hang_up_later(&mut self, wire: Wire) {
+    pub(crate) fn disconnect_later(&mut self, wire: Wire) {
         self.send(wire, Way::There, What::Hangup { wire });
     }
 

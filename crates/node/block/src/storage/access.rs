@@ -8,7 +8,7 @@ use super::protocol::Attachment;
 use super::serve::Refused;
 use super::state::Grant;
 use super::volumes::VolumeError;
-use super::{Shared, Thing};
+use super::{Shared, Thing, acl};
 use crate::crypt::luks::Cost;
 use crate::ids::VolumeId;
 use crate::run::{Encryption, chain};
@@ -22,7 +22,7 @@ impl Shared {
         let volume = attachment.volume;
         loop {
             let result = match self.busy(Thing::Volume(volume)) {
-                // Somebody attached or detached it meanwhile.
+                // A request attached or detached it meanwhile.
                 _ if self.inner().state.volumes.get(&volume) != Some(attachment) => return,
                 _ if self.inner().live.contains_key(&volume) => return,
                 Some(_busy) => self.open_volume(attachment, survived),
@@ -43,7 +43,7 @@ impl Shared {
                 }
             }
         }
-        self.changes.tell();
+        self.changes.notify();
     }
 
     /// Asks for what opens a volume.
@@ -72,27 +72,30 @@ impl Shared {
         Ok(give(&attachment, grant)?)
     }
 
-    pub(super) fn hang_up(&self, volume: VolumeId) -> Result<(), Refused> {
+    pub(super) fn disconnect_clients(&self, volume: VolumeId) -> Result<(), Refused> {
         let key = self.inner().live.get(&volume).map(|live| live.key);
         let key = key.ok_or(VolumeError::NotAttached { volume })?;
-        self.handle.with(move |shard| shard.hang_up_clients(key));
+        self.handle.with(move |shard| shard.disconnect_clients(key));
         Ok(())
     }
 }
 
-/// Lets some users connect to a socket, and no others.
+/// Lets some users connect to a socket, and no others. Root gives the socket to them; any other
+/// user adds them to its access control list.
 pub(super) fn give(attachment: &Attachment, grant: Grant) -> Result<(), VolumeError> {
-    let Grant { user, group } = grant;
+    let own = rustix::process::geteuid();
     for path in attachment.nbd.iter().chain(&attachment.vhost) {
         let fail = |source| VolumeError::Give { path: path.clone(), source };
-        // Shut first: nobody gets in between.
+        // Shut first, so that no client connects in between. This also revokes the list.
         let mode = |mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
         mode(0o600).map_err(fail)?;
-        let own = Some(rustix::process::geteuid().as_raw());
-        let none = Some(rustix::process::getegid().as_raw());
-        if own == Some(0) {
-            std::os::unix::fs::chown(path, user.or(own), group.or(none)).map_err(fail)?;
+        if !own.is_root() {
+            acl::set(path, grant).map_err(fail)?;
+            continue;
         }
+        let Grant { user, group } = grant;
+        let (user, none) = (user.unwrap_or_default(), rustix::process::getegid().as_raw());
+        std::os::unix::fs::chown(path, Some(user), group.or(Some(none))).map_err(fail)?;
         if group.is_some() {
             mode(0o660).map_err(fail)?;
         }

@@ -61,7 +61,7 @@ impl Shared {
     }
 
     /// A clone was deleted; its base need not be retained for it.
-    pub(super) fn let_go_of_base(&self, clone: ReplicaId, base: Option<&Base>) {
+    pub(super) fn release_base(&self, clone: ReplicaId, base: Option<&Base>) {
         let Some(Base::Replica { replica, .. }) = base else { return };
         if let Err(error) = self.ask_replica(*replica, Request::Unpin { replica: clone }) {
             tracing::warn!(%replica, %clone, %error, "snapshot is still retained for a deleted clone");

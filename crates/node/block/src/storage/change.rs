@@ -11,7 +11,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn tell(&self) {
+    pub(super) fn notify(&self) {
         *self.count() += 1;
         self.came.notify_all();
     }
@@ -35,11 +35,11 @@ mod tests {
     #[test]
     fn a_change_ends_the_wait_and_is_not_missed_before_it() {
         let changes = Changes::default();
-        changes.tell();
+        changes.notify();
         assert_eq!(changes.wait(0, Duration::from_secs(60)), 1, "it was before the wait");
         assert_eq!(changes.wait(1, Duration::from_millis(1)), 1, "nothing came");
         std::thread::scope(|scope| {
-            scope.spawn(|| changes.tell());
+            scope.spawn(|| changes.notify());
             assert_eq!(changes.wait(1, Duration::from_secs(60)), 2);
         });
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -118,15 +119,20 @@ impl Client {
         self.ask(&Request::GrantReplicas { grants }).map(drop)
     }
 
+    /// Gives engines of other nodes further addresses; others than these are closed.
+    pub fn listen_also(&mut self, addresses: Vec<SocketAddr>) -> Result<(), ClientError> {
+        self.ask(&Request::ListenAlso { addresses }).map(drop)
+    }
+
     /// The status now and after each change; `false` ends it.
     pub fn watch(
         mut self,
-        mut told: impl FnMut(&StorageStatus) -> bool,
+        mut on_status: impl FnMut(&StorageStatus) -> bool,
     ) -> Result<(), ClientError> {
         self.send(&Request::Watch)?;
         loop {
             match self.receive() {
-                Ok(Reply::Status(status)) if told(&status) => {}
+                Ok(Reply::Status(status)) if on_status(&status) => {}
                 Ok(Reply::Status(_)) | Err(ClientError::Ended) => return Ok(()),
                 Ok(other) => return Err(unexpected(&other)),
                 Err(error) => return Err(error),

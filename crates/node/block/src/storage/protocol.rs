@@ -41,9 +41,9 @@ use crate::repl::control::{NodeName, Record, Version, Versioned};
 use crate::run::{Address, AdminReply, AdminRequest, VolumeStatus};
 use crate::store::ReplicaFault;
 
-/// The longest request that anybody needs.
+/// The longest request that a client needs.
 pub(super) const MAX_LINE: u64 = 1 << 20;
-/// The longest answer that anybody gets.
+/// The longest answer that a client gets.
 pub const MAX_ANSWER: u64 = MAX_LINE * 16;
 
 /// Requests to a storage process.
@@ -68,7 +68,7 @@ pub enum Request {
     },
     /// Serves a volume to clients, now and after each restart.
     Attach(Attachment),
-    /// Lets go of a volume.
+    /// Releases a volume.
     Detach {
         volume: VolumeId,
     },
@@ -86,7 +86,12 @@ pub enum Request {
     GrantReplicas {
         grants: BTreeMap<ReplicaId, ReplicaGrant>,
     },
-    /// Hangs up on NBD clients. Those that connect again, as QEMU does, learn of a new size.
+    /// Engines of other nodes reach the replicas at these addresses, too, and at no others. Until
+    /// the process ends.
+    ListenAlso {
+        addresses: Vec<SocketAddr>,
+    },
+    /// Disconnects NBD clients. Those that connect again, as QEMU does, learn of a new size.
     HangUp {
         volume: VolumeId,
     },
@@ -103,7 +108,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         grants: bool,
     },
-    /// Lets go of all volumes and ends; the next process serves them again.
+    /// Releases all volumes and ends; the next process serves them again.
     Stop,
 }
 
@@ -133,7 +138,7 @@ pub enum BaseOf {
     /// A snapshot of another replica of this process, by name or by id. It is kept for as long
     /// as the new one needs it.
     Snapshot { replica: ReplicaId, snapshot: String },
-    /// A raw image that nobody changes.
+    /// A raw image that is never changed.
     Image { path: PathBuf },
 }
 
@@ -173,6 +178,10 @@ pub struct ReplicaAt {
     /// The storage process that serves it; this one if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Address>,
+    /// The node that has it: the certificate at the address must name it. Any node of the cluster
+    /// if nothing is said, as by older supervisors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// Where the record of a volume is.
@@ -207,6 +216,12 @@ pub struct StorageStatus {
     /// It knows [`Request::GrantReplicas`]. Older programs do not.
     #[serde(default)]
     pub knows_grants: bool,
+    /// It verifies [`ReplicaAt::node`]. Older programs do not, and do not report it back.
+    #[serde(default)]
+    pub knows_replica_nodes: bool,
+    /// Addresses besides `listen`. Older programs do not know [`Request::ListenAlso`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listens_also: Option<Vec<SocketAddr>>,
     /// Engines of other nodes that wait for a grant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_engines: Vec<WaitingEngine>,

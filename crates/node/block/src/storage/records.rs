@@ -36,7 +36,7 @@ impl Records {
 
     /// A connection answers from now on, in place of whichever did.
     pub(super) fn served_by(&self, stream: UnixStream) -> u64 {
-        // Somebody who does not read must not stop others from asking for ever.
+        // A client that does not read must not stop others from asking for ever.
         let _ = stream.set_write_timeout(Some(QUERY_TIMEOUT));
         let mut asking = self.asking();
         asking.next += 1;

@@ -153,7 +153,7 @@ impl Shared {
         Ok(self.save(&inner)?)
     }
 
-    /// The status tells of a replica whose files are gone, until it is removed.
+    /// The status reports a replica whose files are gone, until it is removed.
     fn note_lost(
         &self,
         replica: ReplicaId,
@@ -198,7 +198,7 @@ impl Shared {
         }
         remove(&dir)?;
         let _ = std::fs::remove_file(witness_path(&self.dir, replica));
-        self.let_go_of_base(replica, base.as_ref());
+        self.release_base(replica, base.as_ref());
         Ok(())
     }
 
@@ -302,7 +302,7 @@ fn remove(dir: &Path) -> Result<(), ReplicaError> {
     let removed = crate::store::remove(&mut Directory::new(dir));
     removed.map_err(|source| ReplicaError::Remove { dir: dir.to_owned(), source })?;
     let _ = std::fs::remove_file(dir.join(ANSWERED));
-    // Fails if somebody keeps something else in it, which is theirs then.
+    // Fails if another program keeps a file in it, which stays then.
     let _ = std::fs::remove_dir(dir);
     Ok(())
 }

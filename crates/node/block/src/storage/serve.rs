@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Shared;
+use super::addresses::AddressError;
 use super::protocol::{Answered, MAX_LINE, Reply, Request, StorageStatus};
 use super::replicas::ReplicaError;
 use super::state::Grant;
@@ -19,9 +20,9 @@ const MAX_CONNECTIONS: usize = 64;
 
 /// Changes within this time are reported together.
 const GATHER: Duration = Duration::from_millis(5);
-/// How often watchers are told while a volume is being opened, while something long is under way, and
-/// while nothing is: amounts
-/// of data change without a word, and who has hung up is found out by speaking.
+/// How often watchers are sent the status while a volume is being opened, while something long is
+/// under way, and while nothing is: amounts of data change without a notice, and a closed
+/// connection is detected by writing to it.
 const OPENING: Duration = Duration::from_millis(100);
 const BUSY: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(10);
@@ -33,6 +34,8 @@ pub(super) enum Refused {
     Volume(#[from] VolumeError),
     #[error(transparent)]
     Replica(#[from] ReplicaError),
+    #[error(transparent)]
+    Address(#[from] AddressError),
 }
 
 /// Serves what was served before, then takes requests until the process ends.
@@ -77,7 +80,7 @@ fn converse(shared: &Shared, stream: UnixStream) {
     while let Some(line) = line(&mut reader) {
         let reply = match serde_json::from_str(&line) {
             Ok(Request::Records { grants }) => return be_asked(shared, reader, writer, grants),
-            Ok(Request::Watch) => return be_told(shared, writer),
+            Ok(Request::Watch) => return send_changes(shared, writer),
             Ok(request) => shared.answer(request),
             Err(error) => Reply::Error { message: format!("this is no request: {error}") },
         };
@@ -111,8 +114,8 @@ fn be_asked(
     shared.records.gone(number);
 }
 
-/// The connection is told of every change from now on.
-fn be_told(shared: &Shared, mut writer: UnixStream) {
+/// Sends every change to the connection from now on.
+fn send_changes(shared: &Shared, mut writer: UnixStream) {
     let _ = writer.set_write_timeout(Some(QUIET));
     let (mut seen, mut limit) = (0, Duration::ZERO);
     loop {
@@ -129,7 +132,7 @@ fn be_told(shared: &Shared, mut writer: UnixStream) {
     }
 }
 
-/// How soon there is progress to be told of.
+/// How soon there is progress to report.
 fn pace(status: &StorageStatus) -> Duration {
     let any = |is: fn(&VolumeStatus) -> bool| {
         status.volumes.iter().filter_map(|it| it.status.as_ref()).any(is)
@@ -170,6 +173,8 @@ impl Shared {
             volumes: self.volume_states(),
             replicas: self.replica_states(),
             knows_grants: true,
+            knows_replica_nodes: true,
+            listens_also: Some(self.further_addresses()),
             waiting_engines,
             refused_engines,
         }
@@ -180,7 +185,7 @@ impl Shared {
             Request::Status => return Reply::Status(self.status()),
             Request::Volume { volume, request } => match self.ask_volume(volume, request) {
                 Ok(reply) => {
-                    self.changes.tell();
+                    self.changes.notify();
                     return Reply::Volume { reply };
                 }
                 Err(error) => Err(error),
@@ -193,14 +198,15 @@ impl Shared {
             Request::Detach { volume } => self.detach(volume),
             Request::Grant { volume, user, group } => self.grant(volume, Grant { user, group }),
             Request::GrantReplicas { grants } => self.grant_replicas(grants),
-            Request::HangUp { volume } => self.hang_up(volume),
+            Request::ListenAlso { addresses } => self.listen_also(addresses),
+            Request::HangUp { volume } => self.disconnect_clients(volume),
             Request::Stop => {
                 self.handle.stop();
                 Ok(())
             }
             Request::Records { .. } | Request::Watch => Ok(()),
         };
-        self.changes.tell();
+        self.changes.notify();
         match done {
             Ok(()) => Reply::Done,
             Err(error) => Reply::Error { message: chain(&error) },

@@ -173,7 +173,7 @@ impl Shared {
             places.push((
                 replica.id,
                 match &replica.at {
-                    Some(address) => Place::At(address.clone()),
+                    Some(address) => Place::of(Some(address.clone()), replica.node.clone()),
                     // With others there, one that cannot be opened is no reason to stop.
                     None if here || attachment.replicas.len() > 1 => Place::Here,
                     None => return Err(VolumeError::NoReplica { replica: replica.id }),
@@ -239,7 +239,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets go of a volume, if it is served.
+    /// Releases a volume, if it is served.
     fn forget(&self, volume: VolumeId) {
         let key = self.inner().live.get(&volume).map(|live| live.key);
         if let Some(key) = key {
@@ -264,9 +264,9 @@ impl Shared {
         };
         let switches = matches!(request, AdminRequest::Switch);
         let (gone, came) = match &request {
-            AdminRequest::Replace { old, new, at } => (Some(*old), Some((*new, at.clone()))),
-            AdminRequest::AddReplica { replica, at } => {
-                (Some(*replica), Some((*replica, at.clone())))
+            AdminRequest::Replace { old, new, at } => (Some(*old), Some((*new, at.clone(), None))),
+            AdminRequest::AddReplica { replica, at, node } => {
+                (Some(*replica), Some((*replica, at.clone(), node.clone())))
             }
             AdminRequest::DropReplica { replica } => (Some(*replica), None),
             _ => (None, None),
@@ -284,7 +284,7 @@ impl Shared {
             let mut inner = self.inner();
             if let Some(attachment) = inner.state.volumes.get_mut(&volume) {
                 attachment.replicas.retain(|it| Some(it.id) != gone);
-                let came = came.map(|(id, at)| super::ReplicaAt { id, at });
+                let came = came.map(|(id, at, node)| super::ReplicaAt { id, at, node });
                 attachment.replicas.extend(came);
             }
             self.save(&inner)?;
@@ -336,7 +336,7 @@ fn bind(addresses: impl Iterator<Item = Address>) -> Result<Vec<Listener>, Volum
     addresses.map(one).collect()
 }
 
-/// Checks an attachment without looking at anything else.
+/// Checks an attachment alone.
 fn check(attachment: &Attachment) -> Result<(), VolumeError> {
     let Attachment { nbd, nbd_tcp, vhost, .. } = attachment;
     if nbd.is_none() && nbd_tcp.is_none() && vhost.is_none() {
@@ -359,7 +359,7 @@ fn check(attachment: &Attachment) -> Result<(), VolumeError> {
     }
 }
 
-/// Remembers why a volume ended, and tells everything to the log.
+/// Remembers why a volume ended, and logs every notice.
 fn notices(
     volume: VolumeId,
     over: Arc<Mutex<Option<String>>>,
@@ -370,10 +370,10 @@ fn notices(
         let why = match notice {
             Notice::Fenced { by } => format!("another engine took it as generation {by}"),
             Notice::Faulted { why } => why.to_string(),
-            Notice::Closed => "it was let go".to_owned(),
-            _ => return changes.tell(),
+            Notice::Closed => "it was released".to_owned(),
+            _ => return changes.notify(),
         };
         *over.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-        changes.tell();
+        changes.notify();
     })
 }

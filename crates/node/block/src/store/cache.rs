@@ -31,6 +31,8 @@ pub(crate) struct Page {
     pub key: PageKey,
     /// The version on disk; zero if there is none.
     pub seq: u64,
+    /// The clean that wrote it.
+    pub clean: u64,
     pub current: Presence,
     pub target: Presence,
     pub committed: Presence,
@@ -54,13 +56,14 @@ pub(crate) struct Page {
 
 impl Page {
     fn new(key: PageKey, page: Option<MapPage>) -> Self {
-        let (seq, presence, crcs) = match page {
-            Some(page) => (page.seq, page.presence, page.crcs),
-            None => (0, Presence::default(), no_crcs()),
+        let (seq, clean, presence, crcs) = match page {
+            Some(page) => (page.seq, page.clean, page.presence, page.crcs),
+            None => (0, 0, Presence::default(), no_crcs()),
         };
         Self {
             key,
             seq,
+            clean,
             current: presence,
             target: presence,
             committed: presence,
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_that_nobody_needs_are_thrown_out() {
+    fn only_unused_pages_are_evicted() {
         let mut cache = Cache::new(4);
         let pinned = cache.insert(key(0), None);
         cache.page_mut(pinned).pins = 1;

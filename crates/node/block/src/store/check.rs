@@ -164,9 +164,9 @@ pub fn check_under(
         if index.is_none() && meta.body.indexed {
             continue;
         }
-        let mut look =
+        let mut check =
             LayerCheck { meta: &meta, layer, sum: &sum, index: index.as_ref(), is_written, depth };
-        let blocks = check_layer(&mut look, files, &mut report, &mut |regions| {
+        let blocks = check_layer(&mut check, files, &mut report, &mut |regions| {
             done += regions;
             progress(CheckProgress { done_regions: done, total_regions: total });
         });

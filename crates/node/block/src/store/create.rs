@@ -196,8 +196,8 @@ pub enum RemoveError {
 
 /// Removes the files of a replica that is not open, unless a clone needs them.
 ///
-/// The super block goes first: after a crash nobody takes the rest for a replica. A directory
-/// whose super block cannot be read has no pins that anybody could honour.
+/// The super block goes first: after a crash the rest is not taken for a replica. A directory
+/// whose super block cannot be read has no pins that could be honoured.
 pub fn remove(files: &mut dyn Files) -> Result<(), RemoveError> {
     if let Ok(meta) = super::open::read_super(files)
         && let Some(pin) = meta.body.pins.first()

@@ -165,6 +165,10 @@ pub fn perform(files: &mut dyn Files, file: FileId, op: &IoOp) -> IoResult {
         IoOp::Truncate { len } => files.truncate(file, *len)?,
         IoOp::Remove => files.remove(file)?,
         IoOp::SyncDirectory => files.sync_directory()?,
+        IoOp::CheckName => {
+            let name = file.to_string();
+            files.list()?.contains(&name).then_some(()).ok_or(IoFault::Errno(2))?;
+        }
     }
     Ok(Bytes::new())
 }

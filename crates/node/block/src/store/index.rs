@@ -1,7 +1,7 @@
 //! Indexes: which page of a layer's map counts for each region.
 //!
-//! A slot of a map that is zeroes looks like one that was never written, and an older copy of a
-//! map looks like a map. The file `L<n>.idx` therefore names, for each region of which the layer
+//! A slot of a map that is zeroes appears like one that was never written, and an older copy of a
+//! map appears as a map. The file `L<n>.idx` therefore names, for each region of which the layer
 //! has a page, the sequence and the checksum of that page. A map that does not hold this page is
 //! damaged there: its blocks are *lost*, and are never taken for zeroes.
 //!
@@ -31,6 +31,7 @@
 
 mod load;
 mod page;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,7 @@ use super::geometry::Region;
 use super::map::{MapPage, Presence};
 use super::sabotage::{Check, is_left_out};
 
-/// Regions that a page of an index is about.
+/// Regions that a page of an index covers.
 pub const REGIONS: u32 = 400;
 pub const PAGE: usize = 4096;
 /// Both slots of a page.

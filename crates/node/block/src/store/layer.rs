@@ -1,5 +1,5 @@
 //! The layers of a replica: which exist, what lies under what, and what becomes of those that
-//! nobody needs. Pure: every change makes a new table, which counts once the super block that
+//! are not needed. Pure: every change makes a new table, which counts once the super block that
 //! holds it is durable.
 //!
 //! ```text
@@ -87,7 +87,7 @@ pub struct LayerTable {
     pub layers: Vec<Layer>,
 }
 
-/// Tells one image from another: a hash of its size and of blocks all over it.
+/// Distinguishes images: a hash of its size and of blocks all over it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ImageIdentity(pub String);
@@ -98,7 +98,7 @@ pub struct ImageIdentity(pub String);
 pub enum Base {
     /// A snapshot in another replica's directory, pinned there.
     Replica { path: String, volume: VolumeId, replica: ReplicaId, snapshot: SnapshotId },
-    /// A raw image that nobody changes, and what it was when it became a base:
+    /// A raw image that is never changed, and what it was when it became a base:
     /// [`describe_image`](super::describe_image).
     Image {
         path: String,
@@ -111,7 +111,7 @@ pub enum Base {
 /// Work that goes on over restarts. `cursor` is the first region not yet done, or an older one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
-    /// Tells the cursors of one piece of work in the log from those of another.
+    /// Distinguishes the cursors of different pieces of work in the log.
     pub no: u32,
     pub kind: WorkKind,
     pub cursor: Region,
@@ -135,7 +135,7 @@ pub enum WorkKind {
 }
 
 impl WorkKind {
-    /// The layers that it is about.
+    /// The layers that it concerns.
     pub fn layers(self) -> Vec<LayerNo> {
         match self {
             Self::MergeUp { from, into } | Self::MergeDown { from, into } => vec![from, into],

@@ -5,7 +5,7 @@
 //! that are written together; the next batch is begun when the last one is durable. A page is
 //! written once per turn of the ring, never rewritten with more records.
 //!
-//! Each page is there twice, side by side: a damaged last page would look like one that a power
+//! Each page is there twice, side by side: a damaged last page would appear like one that a power
 //! cut tore, and what it made durable would be lost without a sign.
 //!
 //! | at | size | field |
@@ -23,7 +23,7 @@
 //!
 //! | kind | fields | meaning |
 //! |---|---|---|
-//! | 1 | region u32 | the region is about to be written: its checksums and those of peers may differ |
+//! | 1 | region u32 | the region will be written: its checksums and those of peers may differ |
 //! | 2 | region u32 | no longer |
 //! | 3 | file u32, region u32, delta i16, data 64 B, zero 64 B | the blocks of the region that the layer has |
 //! | 4 | work u32, cursor u32 | a checkpoint begins; first in its page |
@@ -249,6 +249,15 @@ fn decode_page(page: &[u8], position: u64, pages: u64, tag: u64) -> Option<PageR
         && header.tail <= header.seq
         && header.seq - header.tail < pages;
     sane.then_some(PageRead { header, crc, records })
+}
+
+/// Which of the two copies of a page are not the page with this sequence.
+pub(crate) fn damaged_copies(place: &[u8], seq: u64, pages: u64, tag: u64) -> [bool; 2] {
+    let (page, copy) = place.split_at(PAGE);
+    [page, copy].map(|bytes| {
+        let found = decode_page(bytes, seq % pages, pages, tag);
+        found.is_none_or(|page| page.header.seq != seq)
+    })
 }
 
 /// Why a log cannot be read.

@@ -212,6 +212,16 @@ pub(crate) fn find(pair: &[u8], owner: Owner, entry: Entry) -> Option<MapPage> {
     slots.into_iter().find(|page| Entry::of(page) == entry)
 }
 
+/// Which slots hold neither the version that counts nor the one before or after it.
+pub(crate) fn damaged_slots(pair: &[u8], owner: Owner, seq: u64) -> [bool; 2] {
+    let (first, second) = pair.split_at(PAGE);
+    [first, second].map(|slot| match decode_slot(slot, owner) {
+        Slot::Valid(other) => other.seq < seq.saturating_sub(1),
+        Slot::Blank => seq > 1,
+        Slot::Invalid => true,
+    })
+}
+
 /// The newest page of a region that was being written: not older than the one that the index
 /// names.
 pub(crate) fn find_newest(pair: &[u8], owner: Owner, entry: Option<Entry>) -> Option<MapPage> {

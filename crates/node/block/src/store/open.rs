@@ -13,7 +13,7 @@
 //! a region that the log names; those are mended here, and from then on a bad slot is damage.
 //!
 //! Where only a process ended, everything that it wrote is in the kernel's cache, and nothing that
-//! was answered is lost: see [`super::recent`]. Whether it was more than that is told by the boot.
+//! was answered is lost: see [`super::recent`]. The boot shows whether it was more than that.
 //!
 //! The place of a page is allocated before it is needed, but a power cut may undo that. If the
 //! disk is full then, replay uses the space of the file `reserve`, which is filled up again when
@@ -190,7 +190,7 @@ pub fn open(
     }))
 }
 
-/// Marks what nobody may count on.
+/// The boot of a replica whose state cannot be relied on.
 const NO_BOOT: BootId = BootId::from_u128(0);
 
 /// How the last use of a replica ended.
@@ -268,7 +268,7 @@ pub(crate) fn check_sense(meta: &SuperBlock) -> Result<(), OpenError> {
     } else if layers.iter().any(|layer| is_own_ancestor(meta, layer.no)) {
         "layers go round in a circle"
     } else if body.work.as_ref().is_some_and(|work| !work.kind.layers().into_iter().all(exists)) {
-        "background work is about a layer that does not exist"
+        "background work names a layer that does not exist"
     } else {
         return Ok(());
     };

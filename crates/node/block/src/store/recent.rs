@@ -290,6 +290,37 @@ impl Recent {
         }
     }
 
+    /// Whether a record is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Places that the file has.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The whole file but for its stamp, written anew while no record is being written. A page
+    /// that `presence` does not know has no uncommitted changes: its place says nothing.
+    pub(crate) fn written_anew(
+        &mut self,
+        boot: BootId,
+        tag: u64,
+        mut presence: impl FnMut(PageName) -> Option<Presence>,
+    ) -> Vec<u8> {
+        debug_assert!(self.writing.is_none());
+        let mut bytes = vec![0; self.limit * PLACE as usize];
+        self.filled = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        for (slot, place) in self.slots.iter().zip(bytes.chunks_exact_mut(PLACE as usize)) {
+            let known = presence(slot.page);
+            let page = if known.is_some() { slot.page } else { NO_PAGE };
+            let presence = known.unwrap_or_default();
+            let record = Record { ticket: slot.changed, page, presence };
+            place[..RECORD].copy_from_slice(&encode(boot, tag, &record, self.filled));
+        }
+        bytes
+    }
+
     /// Every change up to this one is recorded.
     pub(crate) fn recorded(&self) -> Ticket {
         self.outstanding.first().map_or(self.last, |(first, _)| Ticket(first.0 - 1))
@@ -307,84 +338,4 @@ impl Recent {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BOOT: BootId = BootId::from_u128(7);
-
-    fn page(region: u32) -> PageName {
-        (FileNo(1), Region(region))
-    }
-
-    fn record(region: u32, ticket: u64) -> Record {
-        let presence = Presence::new(Blocks::of(3, 5), Blocks::of(100, 1));
-        Record { ticket: Ticket(ticket), page: page(region), presence }
-    }
-
-    #[test]
-    fn a_record_is_read_as_it_was_written_and_only_in_its_boot() {
-        let bytes = encode(BOOT, 5, &record(9, 2), 1);
-        assert_eq!(decode(&bytes, BOOT, 5), Some(record(9, 2)));
-        assert_eq!(decode(&bytes, BootId::from_u128(8), 5), None);
-        assert_eq!(decode(&bytes, BOOT, 6), None);
-        for bit in 0..RECORD * 8 {
-            let mut bad = bytes.clone();
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode(&bad, BOOT, 5), None, "bit {bit}");
-        }
-        assert_eq!(decode(&[0; 256], BOOT, 5), None);
-        assert_eq!(decode(&bytes[..100], BOOT, 5), None);
-    }
-
-    #[test]
-    fn of_two_records_about_a_page_the_newer_counts() {
-        let mut file = Vec::new();
-        for (region, ticket) in [(1, 4), (2, 9), (1, 6)] {
-            file.extend(encode(BOOT, 5, &record(region, ticket), 3));
-            file.resize(file.len().next_multiple_of(PLACE as usize), 0);
-        }
-        let found = read(&file, Some(BOOT), 5);
-        assert_eq!(found, [None, Some(record(2, 9)), Some(record(1, 6))]);
-        assert_eq!(read(&file, None, 5), []);
-        let recent = Recent::new(&found, 8);
-        assert_eq!((recent.ticket(), recent.index.len(), recent.slots.len()), (Ticket(9), 2, 3));
-    }
-
-    #[test]
-    fn changes_are_recorded_in_order_and_together() {
-        let mut recent = Recent::new(&[], 8);
-        assert!(recent.changed(page(1), |_| false));
-        let first = recent.ticket();
-        let due = recent.next_due().unwrap();
-        assert_eq!((due.page, due.ticket, due.offset), (page(1), first, 0));
-        assert!(recent.changed(page(1), |_| false) && recent.changed(page(2), |_| false));
-        let later = recent.ticket();
-        assert_eq!(recent.next_due(), None, "one at a time");
-        recent.written();
-        assert!(recent.is_recorded(first) && !recent.is_recorded(later));
-        let pages: Vec<PageName> = std::iter::from_fn(|| {
-            let due = recent.next_due()?;
-            recent.written();
-            Some(due.page)
-        })
-        .collect();
-        assert_eq!(pages, [page(2), page(1)]);
-        assert!(recent.is_recorded(later));
-    }
-
-    #[test]
-    fn only_the_place_of_a_settled_page_is_given_away() {
-        let mut recent = Recent::new(&[], 2);
-        for region in [1, 2] {
-            assert!(recent.changed(page(region), |_| unreachable!("there is room")));
-        }
-        assert!(!recent.changed(page(3), |_| true), "both are not recorded yet");
-        while recent.next_due().is_some() {
-            recent.written();
-        }
-        assert!(!recent.changed(page(3), |_| false));
-        assert!(recent.changed(page(3), |of| of == page(2)));
-        assert_eq!(recent.next_due().map(|due| (due.page, due.offset)), Some((page(3), PLACE)));
-        assert!(!recent.index.contains_key(&page(2)));
-    }
-}
+mod tests;

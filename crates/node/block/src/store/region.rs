@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Data is written only to active regions. Where regions are written one after the other, the next
-//! ones become active before they are written, so that nobody waits for their records.
+//! ones become active before they are written, so that no write waits for their records.
 //!
 //! After an unclean stop the regions that were active are *suspect*: the checksums in their maps may
 //! be older than the data, so they are read again before the region is used. They stay
@@ -221,7 +221,7 @@ impl Regions {
         self.suspects == 0
     }
 
-    /// A region that is suspect and that nobody looks at.
+    /// A region that is suspect and that is not being verified.
     pub(crate) fn next_unverified(&self) -> Option<Region> {
         if self.suspects == 0 {
             return None;
@@ -354,7 +354,7 @@ mod tests {
         }
         regions.touch(Region(2));
         regions.entry(Region(3)).locked = true;
-        assert!(!regions.activate_ahead(Region(3)), "somebody else has it");
+        assert!(!regions.activate_ahead(Region(3)), "another operation has it");
         regions.mark_candidates(Eager::All);
         assert_eq!(regions.candidates(), [Region(1)], "the peers may not have the other");
     }

@@ -29,8 +29,9 @@ mod clean;
 mod control;
 mod flush;
 mod gate;
-mod look;
+mod inspect;
 mod mark;
+mod metadata;
 mod opened;
 mod ops;
 mod read;
@@ -52,6 +53,7 @@ use self::control::Control;
 use self::flush::Flush;
 use self::gate::Gate;
 use self::mark::LogMark;
+use self::metadata::Verifying;
 pub(crate) use self::opened::{Left, Opened};
 use self::ops::{Op, OpKind, OpStep};
 pub use self::status::{Progress, SnapshotStatus, Status};
@@ -107,7 +109,7 @@ pub struct Replica {
     meta: SuperBlock,
     bases: Vec<BasePlace>,
     base_links: Vec<Link>,
-    /// How the head is looked up.
+    /// How the head is resolved.
     chain: Vec<Link>,
     /// Counts changes of what lies under what.
     chain_version: u64,
@@ -150,6 +152,7 @@ pub struct Replica {
     to_punch: BTreeSet<(FileNo, Region)>,
     punching: bool,
     writes_in_flight: u32,
+    verifying: Verifying,
     ops: Slab<Op>,
     ios: Slab<Purpose>,
     ready: VecDeque<Key>,
@@ -288,6 +291,7 @@ impl Replica {
                 self.drive(key);
             }
             self.advance_control();
+            self.advance_verifications();
             self.advance_work();
             self.advance_trash();
             self.advance_punch();

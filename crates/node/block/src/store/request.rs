@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::files::FileId;
 use super::geometry::{BLOCK, Region};
+use super::metadata::{MetadataReport, Peers};
 use super::slab::Key;
 use crate::ids::{Epoch, FlushMarks, Generation, ReplicaId, SnapshotId, VolumeId};
 
@@ -28,7 +29,7 @@ impl IoId {
     }
 }
 
-/// Which content a read is about.
+/// Which content a read concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum View {
     /// The volume as its guest sees it.
@@ -112,6 +113,10 @@ pub enum Request {
     Scrub { region: Region },
     /// As [`Request::Scrub`], of the layers of snapshots only.
     ScrubSnapshots { region: Region },
+    /// Compares the metadata on disk of a range of regions, and that of the whole replica if the
+    /// range begins with the first, with memory, and repairs it. Answered by [`Reply::Metadata`],
+    /// or not at all by a replica that stops because `peers` can rebuild it.
+    ScrubMetadata { regions: std::ops::Range<u32>, peers: Peers },
     /// Rewrites blocks whose data was damaged. The checksums must be the recorded ones, so that
     /// it cannot change what a layer says; where they are lost, it says what they were.
     Repair { layer: LayerRef, offset: u64, data: Bytes, crcs: Vec<u32> },
@@ -143,6 +148,7 @@ pub enum Reply {
     Map(Vec<BlockInfo>),
     Regions(Vec<Region>),
     Scrubbed(Vec<BadBlock>),
+    Metadata(MetadataReport),
 }
 
 /// The state of a block according to a map.
@@ -154,7 +160,7 @@ pub enum BlockInfo {
     Zero,
     /// A raw image has no checksum.
     Data { crc: Option<u32> },
-    /// Nobody knows: the map is damaged here.
+    /// Not known: the map is damaged here.
     Lost,
 }
 
@@ -233,10 +239,10 @@ pub enum RequestError {
     LayerTableFull { bytes: usize },
     #[error("size {size} is not valid: {reason}")]
     BadSize { size: u64, reason: &'static str },
-    #[error("generation {asked} is older than the promised {promised}")]
-    StaleGeneration { asked: Generation, promised: Generation },
-    #[error("epoch {asked} is older than the recorded {recorded}")]
-    StaleEpoch { asked: Epoch, recorded: Epoch },
+    #[error("generation {requested} is older than the promised {promised}")]
+    StaleGeneration { requested: Generation, promised: Generation },
+    #[error("epoch {requested} is older than the recorded {recorded}")]
+    StaleEpoch { requested: Epoch, recorded: Epoch },
     #[error("snapshot {id} is being merged; try again later")]
     SnapshotBusy { id: SnapshotId },
     #[error("the block at {offset} is not recorded with this checksum")]
@@ -257,6 +263,8 @@ pub enum StopReason {
     Write { file: FileId, errno: i32 },
     #[error("cannot make {file} durable: error {errno}")]
     Sync { file: FileId, errno: i32 },
+    #[error("{file} is missing or damaged and cannot be repaired here")]
+    Damaged { file: FileId },
 }
 
 /// The next operation of the driver.
@@ -294,6 +302,9 @@ pub enum IoOp {
     Remove,
     /// Makes creations and removals durable; `file` is [`FileId::Directory`].
     SyncDirectory,
+    /// Succeeds if the name in the directory still is that of the file in use. Error 2 (ENOENT) if
+    /// there is no such name, 116 (ESTALE) if it is that of another file.
+    CheckName,
 }
 
 /// How an operation ended; the bytes are empty unless it was a read.

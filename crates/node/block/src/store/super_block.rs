@@ -18,7 +18,7 @@
 //! | 68 | 4 | blocks in a region, 512 |
 //! | 72 | 4 | length of the body |
 //! | 76 | 4 | CRC-32C of the body |
-//! | 4096 | … | the body: [`Body`] as JSON, so that fields can be added and people can look |
+//! | 4096 | … | the body: [`Body`] as JSON, so that fields can be added and people can read |
 //!
 //! The file is allocated and written in full when the replica is created: a full disk cannot
 //! keep a replica from recording a promise.

@@ -137,7 +137,7 @@ impl Queue {
         left.into_iter().map(|(_, head)| head).collect()
     }
 
-    /// A request is about to be worked on.
+    /// A request will be worked on next.
     pub(super) fn begin(&mut self, head: u16) {
         let entry = self.entry(head);
         self.put(entry + 8, self.next);
@@ -145,7 +145,7 @@ impl Queue {
         self.put(entry, 1u8);
     }
 
-    /// A request is about to be answered.
+    /// A request will be answered next.
     pub(super) fn answering(&self, head: u16) {
         self.put(self.entry(head) + 6, self.get::<u16>(12));
         self.put(12, head);

@@ -50,7 +50,7 @@ impl Notice {
         Ok(found.map(Self))
     }
 
-    /// QEMU reads the configuration again and tells its guest. Never waits: a QEMU that does not
+    /// QEMU reads the configuration again and notifies its guest. Never waits: a QEMU that does not
     /// listen will read it when it does.
     pub(crate) fn config_changed(&self) {
         let mut message = [0; HEADER];
@@ -87,15 +87,15 @@ mod tests {
     #[test]
     fn the_socket_is_taken_and_the_message_left() {
         let (qemu, ours) = UnixStream::pair().unwrap();
-        let (mut hears, tells) = UnixStream::pair().unwrap();
-        say(&qemu, SET_BACKEND_REQ_FD, Some(&tells));
-        drop(tells);
+        let (mut receiver, sender) = UnixStream::pair().unwrap();
+        say(&qemu, SET_BACKEND_REQ_FD, Some(&sender));
+        drop(sender);
         let notice = Notice::peek(&ours).unwrap().expect("there is one in the message");
         notice.config_changed();
         drop(notice);
-        let mut heard = [0; HEADER];
-        hears.read_exact(&mut heard).unwrap();
-        assert_eq!(heard, [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        let mut received = [0; HEADER];
+        receiver.read_exact(&mut received).unwrap();
+        assert_eq!(received, [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
         let mut left = [0; HEADER];
         (&ours).read_exact(&mut left).unwrap();
         assert_eq!(left[0], 21, "the conversation goes on with it");

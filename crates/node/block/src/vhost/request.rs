@@ -217,7 +217,7 @@ impl Room {
             }
             left = rest;
         }
-        // Memory that went away has nobody who could be told.
+        // Memory that went away has no reader of the status.
         let _ = memory.write_obj(status as u8, self.status);
         (data.len() - left.len()) as u32 + 1
     }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_or_refused() {
+    fn invalid_requests_are_reported_or_refused() {
         let memory = memory();
         for (descriptors, error) in [
             (&[(0x1000u64, 16u32, NEXT, 1u16), (0x1000, 16, NEXT, 0)][..], TakeError::Endless),

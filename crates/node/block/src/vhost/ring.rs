@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_does_not_kick_while_its_requests_are_served_and_is_heard_all_the_same() {
+    fn a_guest_does_not_kick_while_its_requests_are_served_and_is_served_all_the_same() {
         for event_idx in [false, true] {
             let (mut driver, mut ring) = Driver::with_ring(event_idx);
             ring.clear_kick();

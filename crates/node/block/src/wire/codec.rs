@@ -101,6 +101,10 @@ pub fn encode_call(call: &Call) -> Encoded {
             header.offset = epoch.0;
             Encoded::new(header, &[], none)
         }
+        Request::ScrubMetadata { alone, .. } => {
+            header.flags |= if *alone { flag::ALONE } else { 0 };
+            Encoded::new(header, &[], none)
+        }
         Request::Discard { .. }
         | Request::Scrub { .. }
         | Request::Dirty
@@ -146,6 +150,10 @@ pub fn decode_call(frame: Frame) -> Result<Call, WireError> {
         Op::Scrub => {
             range(&header)?;
             Request::Scrub { offset, length }
+        }
+        Op::ScrubMetadata => {
+            aligned(&header)?;
+            Request::ScrubMetadata { offset, length, alone: header.has(flag::ALONE) }
         }
         Op::Read => {
             range(&header)?;
@@ -222,6 +230,7 @@ pub fn encode_answer(op: Op, answer: &Answer) -> Encoded {
         Ok(Reply::Dirty(regions)) => Encoded::new(header, &[], payload::numbers(regions)),
         Ok(Reply::Damage(blocks)) => Encoded::new(header, &[], payload::damage(blocks)),
         Ok(Reply::Pong(pong)) => Encoded::new(header, &[], payload::document(pong)),
+        Ok(Reply::Metadata(report)) => Encoded::new(header, &[], payload::document(report)),
     }
 }
 
@@ -244,6 +253,7 @@ pub fn decode_answer(frame: Frame) -> Result<Answer, WireError> {
             Op::Dirty => Reply::Dirty(payload::parse_numbers(op, &bytes)?),
             Op::Scrub => Reply::Damage(payload::parse_damage(op, &bytes)?),
             Op::Ping => Reply::Pong(payload::parse(op, &bytes)?),
+            Op::ScrubMetadata => Reply::Metadata(payload::parse(op, &bytes)?),
             _ => Reply::Done,
         }),
         code => Err(refusal(code)?),

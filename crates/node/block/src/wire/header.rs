@@ -34,10 +34,11 @@ pub enum Op {
     Seal = 20,
     Scrub = 21,
     Repair = 22,
+    ScrubMetadata = 23,
 }
 
 impl Op {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 23] = [
         Self::Hello,
         Self::Open,
         Self::Write,
@@ -60,6 +61,7 @@ impl Op {
         Self::Seal,
         Self::Scrub,
         Self::Repair,
+        Self::ScrubMetadata,
     ];
 
     fn parse(value: u8) -> Result<Self, WireError> {
@@ -76,12 +78,14 @@ pub(super) mod flag {
     pub(in crate::wire) const FUA: u8 = 2;
     /// The content that is found counts as right from now on.
     pub(in crate::wire) const ADOPT: u8 = 4;
-    /// The call is about a snapshot, whose id is in the payload.
+    /// The call concerns a snapshot, whose id is in the payload.
     pub(in crate::wire) const VIEW: u8 = 8;
     /// Blocks are read, not only looked up.
     pub(in crate::wire) const DEEP: u8 = 16;
     /// Blocks are summed with a key, which ends the payload.
     pub(in crate::wire) const KEYED: u8 = 32;
+    /// No other replica is in sync.
+    pub(in crate::wire) const ALONE: u8 = 64;
 }
 
 /// A header, checked.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Crcs, Op};
+use super::{Crcs, MetadataReport, Op};
 use crate::checksum::SumKey;
 use crate::ids::{
     BootId, EngineId, Epoch, FlushMarks, Generation, InstanceId, ReplicaId, Seq, SnapshotId,
@@ -115,6 +115,14 @@ pub enum Request {
     /// The regions that were dirty when the session was opened have been compared with the other
     /// replicas.
     Reconciled,
+    /// Verifies and repairs metadata on disk: that of a range, and with its beginning that of the
+    /// whole replica. A replica that cannot repair it stops, unless it is `alone` in sync. Since
+    /// version 4.
+    ScrubMetadata {
+        offset: u64,
+        length: u32,
+        alone: bool,
+    },
 }
 
 /// How a map of blocks is made.
@@ -166,10 +174,11 @@ impl Request {
             Self::Reconciled => Op::Reconciled,
             Self::Scrub { .. } => Op::Scrub,
             Self::Repair { .. } => Op::Repair,
+            Self::ScrubMetadata { .. } => Op::ScrubMetadata,
         }
     }
 
-    /// The bytes of a volume that the request is about.
+    /// The bytes of a volume that the request concerns.
     pub fn range(&self) -> Option<(u64, u64)> {
         match self {
             Self::Write { offset, data, .. }
@@ -179,6 +188,7 @@ impl Request {
             | Self::Discard { offset, length }
             | Self::WriteZeroes { offset, length, .. }
             | Self::Scrub { offset, length }
+            | Self::ScrubMetadata { offset, length, .. }
             | Self::ReadMap { offset, length, .. } => Some((*offset, u64::from(*length))),
             _ => None,
         }
@@ -206,6 +216,7 @@ pub enum Reply {
     Dirty(Vec<u32>),
     Damage(Vec<DamagedBlock>),
     Pong(Pong),
+    Metadata(MetadataReport),
 }
 
 /// A block of a snapshot's layer that is not what was written.

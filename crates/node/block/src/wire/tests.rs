@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::checksum::SumKey;
 use crate::ids::*;
+use crate::store::MetadataFault;
 
 fn info() -> SnapshotInfo {
     SnapshotInfo {
@@ -74,6 +75,8 @@ fn requests() -> Vec<Request> {
         Request::Reconciled,
         Request::Prepare,
         Request::Seal,
+        Request::ScrubMetadata { offset: 0, length: 64 << 20, alone: true },
+        Request::ScrubMetadata { offset: 64 << 20, length: 4096, alone: false },
     ]
 }
 
@@ -132,6 +135,18 @@ fn answers() -> Vec<(Op, Result<Reply, Refusal>)> {
                     copied_bytes: 7,
                     stalled: false,
                 }),
+            })),
+        ),
+        (Op::ScrubMetadata, Ok(Reply::Metadata(MetadataReport::default()))),
+        (
+            Op::ScrubMetadata,
+            Ok(Reply::Metadata(MetadataReport {
+                repaired: 1,
+                lost_pages: 2,
+                left: vec![MetadataDamage {
+                    file: "L0.data".into(),
+                    fault: MetadataFault::Missing,
+                }],
             })),
         ),
         (Op::Write, Err(Refusal::Fenced)),

@@ -25,7 +25,7 @@ fn make_image(path: &Path) {
     fs::write(path, content).unwrap();
 }
 
-/// Of blocks that are not looked at when the replica is opened.
+/// Of blocks that are not read when the replica is opened.
 fn damage(image: &Path, block: u64) {
     assert!(!block.is_multiple_of(65), "this one is a sample of the image's identity");
     let file = fs::File::options().write(true).open(image).unwrap();
@@ -52,7 +52,7 @@ fn damage_of_a_base_image_is_repaired_from_the_other_replica() {
     }
     let record = node.dir().join(format!("records/{volume}.json"));
     FileControl::create(&record, &Record::new([linked])).unwrap();
-    let replicas = [linked, whole].map(|id| ReplicaAt { id, at: None }).to_vec();
+    let replicas = [linked, whole].map(|id| ReplicaAt { id, at: None, node: None }).to_vec();
     client.attach(Attachment { replicas, ..alone(volume, &socket) }).unwrap();
     node.wait_in_sync(volume, 2);
 
@@ -87,7 +87,7 @@ fn damage_of_a_base_image_is_repaired_from_the_other_replica() {
     let lost = |state: &block::storage::VolumeState| {
         state.status.as_ref().is_some_and(|it| !it.lost.is_empty())
     };
-    node.wait(volume, "the lost block to be told", lost);
+    node.wait(volume, "the lost block to be reported", lost);
 
     // Another copy of the image repairs the rest.
     let copy = dir.path().join("copy");
@@ -96,7 +96,7 @@ fn damage_of_a_base_image_is_repaired_from_the_other_replica() {
     assert_eq!(found.iter().map(|it| it.start / BLOCK).collect::<Vec<_>>(), [261, 1001, 2000]);
     assert!(repair_image(&image, &copy, &found).unwrap().is_empty());
     client.detach(volume).unwrap();
-    let replicas = vec![ReplicaAt { id: linked, at: None }];
+    let replicas = vec![ReplicaAt { id: linked, at: None, node: None }];
     client.attach(Attachment { replicas, ..alone(volume, &socket) }).unwrap();
     node.wait_in_sync(volume, 1);
     client.detach(volume).unwrap();

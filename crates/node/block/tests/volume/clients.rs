@@ -149,7 +149,7 @@ fn a_volume_grows_while_it_is_used() {
 }
 
 #[test]
-fn holes_are_told_apart_from_data() {
+fn holes_are_distinguished_from_data() {
     let lab = Lab::start(64 * MIB, 2, &[]);
     qemu_io(&lab, &["write -P 1 0 1M", "write -P 1 9M 64k", "write -P 1 16M 1M", "discard 16M 1M"]);
     let said = tool("nbdinfo", &["--map", "--totals", &lab.uri()]);

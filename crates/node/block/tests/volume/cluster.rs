@@ -28,7 +28,7 @@ pub(crate) fn reconnecting(socket: &Path, front: &Path) -> Child {
     let path = socket.display();
     let mut daemon = Command::new("qemu-storage-daemon");
     daemon.arg("--blockdev").arg(format!(
-        "driver=nbd,node-name=n,server.type=unix,server.path={path},reconnect-delay=60"
+        "driver=nbd,node-name=n,server.type=unix,server.path={path},reconnect-delay=300"
     ));
     daemon.arg("--nbd-server").arg(format!("addr.type=unix,addr.path={}", front.display()));
     daemon.arg("--export").arg("type=nbd,id=e,node-name=n,name=,writable=on");
@@ -54,7 +54,7 @@ impl Drop for Running {
 /// Writes and verifies, 32 at a time.
 pub(crate) fn verifier(socket: &Path, size: &str, seconds: u32) -> Child {
     let mut fio = Command::new("timeout");
-    fio.arg((seconds * 4 + 120).to_string());
+    fio.arg((seconds * 4 + 600).to_string());
     fio.args(["fio", "--name=v", "--ioengine=nbd", "--rw=randwrite", "--bs=4k"]);
     fio.args(["--iodepth=32", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"]);
     fio.args(["--time_based", "--fsync=512", "--output-format=terse"]);
@@ -126,7 +126,7 @@ impl Cluster {
     pub(crate) fn attachment(&self, node: usize, socket: &Path) -> Attachment {
         let at = |at: usize| (at != node).then(|| self.nodes[at].address());
         let replicas = self.replicas.iter().enumerate();
-        let replicas = replicas.map(|(index, id)| ReplicaAt { id: *id, at: at(index) });
+        let replicas = replicas.map(|(index, id)| ReplicaAt { id: *id, at: at(index), node: None });
         Attachment {
             volume: self.volume,
             node: format!("n{node}"),
@@ -179,7 +179,7 @@ impl Wire {
         Address::Tcp(self.address)
     }
 
-    /// Nothing arrives any more, and nobody is told.
+    /// Nothing arrives any more, and no connection is closed.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Release);
     }

@@ -125,7 +125,7 @@ impl DamageTest {
         }
     }
 
-    /// Everything was repaired without anybody's help, and stays so.
+    /// Everything was repaired without help, and stays so.
     fn check_repaired(&mut self, context: &str) {
         self.lab.wait_in_sync(self.replicas);
         self.scrub();
@@ -199,13 +199,13 @@ impl DamageTest {
             self.write();
         }
         let victims = self.victims();
-        let kill = [Killed::Nobody, Killed::Damaged, Killed::All][self.rng.index(3)];
+        let kill = [Killed::None, Killed::Damaged, Killed::All][self.rng.index(3)];
         let spare_data = kill == Killed::All && self.replicas - victims.len() < 2;
         let done: Vec<String> =
             victims.iter().map(|it| self.damage(*it, spare_data, &older, true)).collect();
         let context = format!("{} replicas, live, {kill:?} killed, {done:?}", self.replicas);
         match kill {
-            Killed::Nobody => {}
+            Killed::None => {}
             Killed::Damaged => victims.iter().for_each(|index| self.restart(*index)),
             Killed::All => {
                 self.lab.kill_all(self.replicas);
@@ -234,7 +234,7 @@ impl DamageTest {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Killed {
-    Nobody,
+    None,
     Damaged,
     All,
 }
@@ -351,7 +351,7 @@ fn replicas_that_differ_without_evidence_are_not_served_until_written_again() {
     lab.compare_replicas();
 }
 
-/// Writes a block of a replica that nobody serves, past its volume.
+/// Writes a block of a replica that is not served, past its volume.
 fn overwrite(dir: &Path) {
     use block::store::files::Directory;
     use block::store::{NoBases, OpenOptions, Request, crc, drive, open};

@@ -55,7 +55,7 @@ fn a_node_with_a_valid_certificate_opens_only_replicas_that_are_granted_to_it() 
     running.handle.with(move |shard| shard.expect_grant_within(short)).unwrap();
     set(&running, id, grant(&["a"], 0));
     let places = || vec![(id, address)];
-    // Not named: refused, and told so in figures.
+    // Not named: refused, and counted.
     let socket = dir.path().join("b.sock");
     let (intruder, notices) = engine(&socket, volume, places(), Some(cluster.node("b")));
     assert!(!becomes_active(&notices), "b is not named");
@@ -138,7 +138,11 @@ impl Pair {
 
     fn attach(&self, volume: VolumeId, ids: [ReplicaId; 2], socket: &Path) {
         let at = |node: usize| (node != 0).then(|| self.nodes[node].address());
-        let replicas = ids.iter().enumerate().map(|(node, id)| ReplicaAt { id: *id, at: at(node) });
+        let replicas = ids.iter().enumerate().map(|(node, id)| ReplicaAt {
+            id: *id,
+            at: at(node),
+            node: None,
+        });
         let attachment = Attachment {
             volume,
             node: "n0".to_owned(),

@@ -133,7 +133,7 @@ fn boot_image() -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// Commands for the guest, on a disk that it looks for.
+/// Commands for the guest, on a disk that it searches.
 fn seed(dir: &Path, script: &str) -> PathBuf {
     let files = dir.join("seed.d");
     std::fs::create_dir_all(&files).unwrap();
@@ -210,7 +210,7 @@ fn a_guest_over_vhost_outlives_kills_of_its_storage_process() {
 }
 
 #[test]
-fn a_guest_over_vhost_is_told_that_its_disk_has_grown() {
+fn a_guest_over_vhost_is_notified_that_its_disk_has_grown() {
     let dir = tempfile::tempdir().unwrap();
     let (nbd, vhost) = (dir.path().join("v.sock"), dir.path().join("g.sock"));
     let node = Node::start(&dir.path().join("d"), None);

@@ -1,4 +1,5 @@
-//! A second engine that stands by and takes the volume, and a replica that is declared the truth.
+//! A second engine that is on standby and takes the volume, and a replica that is declared the
+//! truth.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +9,7 @@ use block::run::lab::{handover, salvage};
 
 use crate::lab::{Lab, MIB, program, qemu_io, tool};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// An engine beside that of the laboratory.
 struct Standby {
@@ -68,7 +69,7 @@ fn an_engine_that_stands_by_reads_and_then_takes_the_volume() {
     lab.wait_ended();
     assert!(lab.log().contains("Fenced"), "{}", lab.log());
     standby.io(&["read -P 8 64k 64k", "write -P 9 128k 64k", "flush"]);
-    // It looks after the directory now, and after the replicas.
+    // It serves the directory now, and the replicas.
     lab.wait("the heir to be asked", |status| status.phase == "active");
     lab.wait_in_sync(3);
     standby.stop();
@@ -90,11 +91,11 @@ fn the_first_write_takes_the_volume_too() {
 }
 
 #[test]
-fn one_that_is_in_the_way_of_nobody_can_end_as_it_came() {
+fn a_standby_without_a_handover_changes_nothing() {
     let mut lab = Lab::start(16 * MIB, 3, &[]);
     Standby::start(&lab).stop();
     qemu_io(&lab, &["write -P 3 0 64k", "flush"]);
-    assert!(handover(&lab.volume_dir()).is_err(), "nobody stands by");
+    assert!(handover(&lab.volume_dir()).is_err(), "no engine is on standby");
     lab.stop();
     lab.compare_replicas();
 }

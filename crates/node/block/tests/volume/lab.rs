@@ -10,7 +10,7 @@ use block::run::{AdminReply, AdminRequest, MemberState, VolumeStatus};
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// Long enough for a machine that does ten other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Lab {
     pub(crate) dir: tempfile::TempDir,
@@ -235,7 +235,7 @@ impl Drop for Lab {
     }
 }
 
-/// The content of a replica that nobody uses, after a check that finds nothing wrong.
+/// The content of a replica that is not in use, after a check that finds nothing wrong.
 pub(crate) fn read_replica(dir: &Path, size: u64) -> Vec<u8> {
     use block::store::files::Directory;
     use block::store::{Depth, check};

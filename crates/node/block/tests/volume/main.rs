@@ -19,6 +19,7 @@ mod handover;
 mod harm;
 mod killed;
 mod lab;
+mod live_metadata;
 mod liveness;
 mod node;
 mod odd;

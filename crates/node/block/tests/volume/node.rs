@@ -11,7 +11,7 @@ use block::storage::{Attachment, Client, RecordPlace, ReplicaAt, VolumeState};
 use crate::lab::program;
 
 /// Long enough for a machine that does ten other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Node {
     dir: PathBuf,
@@ -167,7 +167,7 @@ pub(crate) fn alone(volume: VolumeId, socket: &Path) -> Attachment {
     Attachment {
         volume,
         node: "n".to_owned(),
-        replicas: vec![ReplicaAt { id: ReplicaId(volume.0), at: None }],
+        replicas: vec![ReplicaAt { id: ReplicaId(volume.0), at: None, node: None }],
         nbd: Some(socket.to_owned()),
         nbd_tcp: None,
         vhost: None,

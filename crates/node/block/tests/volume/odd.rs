@@ -50,7 +50,7 @@ fn garbage_is_hung_up_on_and_others_do_not_notice() {
     for socket in sockets {
         for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 4096], &[0xff; 70000]] {
             let mut stream = UnixStream::connect(&socket).unwrap();
-            stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            stream.set_read_timeout(Some(std::time::Duration::from_secs(300))).unwrap();
             let _ = stream.write_all(garbage);
             let _ = stream.write_all(b"\n");
             let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -66,7 +66,7 @@ fn garbage_is_hung_up_on_and_others_do_not_notice() {
 }
 
 #[test]
-fn a_client_that_dies_in_the_middle_of_a_write_harms_nobody() {
+fn a_client_that_dies_in_the_middle_of_a_write_harms_no_other() {
     let mut lab = Lab::start(16 * MIB, 2, &[]);
     qemu_io(&lab, &["write -P 1 0 1M"]);
     for cut in [0, 10, 28, 1000, 4000] {
@@ -114,7 +114,7 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such_and_recovered_from() {
+fn a_full_disk_is_reported_as_such_and_recovered_from() {
     let small = Small::new("48m");
     let inner = tempfile::tempdir_in(small.0.path()).unwrap();
     let lab = Lab::start_in(inner, 128 * MIB, 1, &["in-process"]);

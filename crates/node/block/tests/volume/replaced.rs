@@ -96,7 +96,7 @@ fn wait_fault(node: &Node, replica: ReplicaId) -> (Option<ReplicaFault>, String)
         if let Some(error) = &found.error {
             return (found.fault, error.clone());
         }
-        assert!(start.elapsed() < PATIENCE, "no fault is told: {status:?}\n{}", node.log());
+        assert!(start.elapsed() < PATIENCE, "no fault is reported: {status:?}\n{}", node.log());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -117,7 +117,7 @@ fn replace(cluster: &mut Cluster, node: usize, name: &str) {
     client.create_replica(request).unwrap();
     let at = (node > 0).then(|| cluster.nodes[node].address());
     let mut engine = cluster.nodes[0].client();
-    engine.volume(volume, AdminRequest::AddReplica { replica: new, at }).unwrap();
+    engine.volume(volume, AdminRequest::AddReplica { replica: new, at, node: None }).unwrap();
     engine.volume(volume, AdminRequest::DropReplica { replica: old }).unwrap();
     cluster.nodes[0].wait_in_sync(volume, 3);
     // Only now: before, it might have been the last to have something.

@@ -1,4 +1,4 @@
-//! A replica's directory is replaced by an older copy of itself: nobody reads what it says, and
+//! A replica's directory is replaced by an older copy of itself: its content is not used, and
 //! it is rebuilt.
 
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ fn a_copy_from_before_a_clean_stop_is_found_whichever_replica_it_is() {
 }
 
 #[test]
-fn a_copy_from_before_writes_that_nobody_flushed_is_found() {
+fn a_copy_from_before_unflushed_writes_is_found() {
     let mut lab = Lab::start(16 * MIB, 3, &[]);
     qemu_io(&lab, &["write -P 1 0 1M", "flush"]);
     lab.stop();

@@ -1,4 +1,5 @@
-//! Damage in a snapshot that no replica can repair: it is told by name, and goes with the snapshot.
+//! Damage in a snapshot that no replica can repair: it is reported by name, and goes with the
+//! snapshot.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -32,7 +33,7 @@ fn status(lab: &Lab) -> VolumeStatus {
 }
 
 #[test]
-fn damage_that_no_replica_can_repair_is_told_until_the_snapshot_goes() {
+fn damage_that_no_replica_can_repair_is_reported_until_the_snapshot_goes() {
     let mut lab = Lab::start(16 * MIB, 2, &[]);
     crate::lab::qemu_io(&lab, &["write -P 1 0 4M", "flush"]);
     let damaged = snapshot(&lab, "s");

@@ -84,7 +84,7 @@ fn what_makes_no_sense_is_refused_by_name_and_changes_nothing() {
     let moved = Attachment { nbd: Some(dir.path().join("w.sock")), ..alone(volume, &socket) };
     refused(client.attach(moved), "attached in another way");
     refused(client.remove_replica(ReplicaId(volume.0)), "which is attached here");
-    let twice = vec![ReplicaAt { id: ReplicaId(other.0), at: None }; 2];
+    let twice = vec![ReplicaAt { id: ReplicaId(other.0), at: None, node: None }; 2];
     refused(client.attach(Attachment { replicas: twice, ..alone(other, &socket) }), "named twice");
     let snapshot = AdminRequest::Revert { name: "none".into() };
     refused(client.volume(volume, snapshot).map(drop), "there is no snapshot");
@@ -155,7 +155,7 @@ fn nodes_that_are_killed_come_back_and_agree() {
     let _daemon = Running(reconnecting(&socket, &front));
     let fio = verifier(&front, "16m", 14);
     std::thread::sleep(Duration::from_millis(800));
-    // Somebody else's node.
+    // Another node.
     cluster.nodes[2].kill();
     cluster.nodes[0].wait(volume, "the dead node to leave", |state| {
         state

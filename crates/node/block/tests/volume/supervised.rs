@@ -18,16 +18,17 @@ use crate::node::{Node, PATIENCE, alone};
 use crate::storage::qemu_io;
 
 #[test]
-fn a_watcher_is_told_of_every_change() {
+fn a_watcher_is_sent_every_change() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("v.sock");
     let node = Node::start(&dir.path().join("d"), None);
-    let (tell, told) = mpsc::channel();
+    let (sender, statuses) = mpsc::channel();
     let watcher = node.client();
     watcher.set_timeout(None).unwrap();
-    std::thread::spawn(move || watcher.watch(|status| tell.send(status.clone()).is_ok()));
+    std::thread::spawn(move || watcher.watch(|status| sender.send(status.clone()).is_ok()));
     let until = |what: &str, is: &dyn Fn(&block::storage::StorageStatus) -> bool| loop {
-        let status = told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("nobody tells: {what}"));
+        let status =
+            statuses.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no status: {what}"));
         if is(&status) {
             return;
         }
@@ -45,7 +46,7 @@ fn a_watcher_is_told_of_every_change() {
         status.volumes[0].status.as_ref().is_some_and(|it| it.snapshots.len() == 1)
     });
     node.client().detach(volume).unwrap();
-    until("the volume is let go", &|status| status.volumes.is_empty());
+    until("the volume is released", &|status| status.volumes.is_empty());
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn answer(node: &Node, replica: ReplicaId, passphrase: &'static str) -> Arc<Atom
 }
 
 #[test]
-fn a_process_ends_when_it_is_asked_to_though_nobody_knows_its_records() {
+fn a_process_ends_on_request_while_its_records_are_not_served() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("v.sock");
     let mut node = Node::start(&dir.path().join("d"), None);
@@ -111,7 +112,7 @@ fn a_process_ends_when_it_is_asked_to_though_nobody_knows_its_records() {
     node.client().create_replica(new).unwrap();
     let away = answer(&node, replica, "");
     let attachment = Attachment {
-        replicas: vec![ReplicaAt { id: replica, at: None }],
+        replicas: vec![ReplicaAt { id: replica, at: None, node: None }],
         record: RecordPlace::Asked,
         ..alone(volume, &socket)
     };
@@ -142,7 +143,7 @@ fn an_encrypted_volume_asks_for_its_passphrase_and_writes_it_nowhere() {
     node.client().create_replica(new).unwrap();
     answer(&node, replica, PASSPHRASE);
     let attachment = Attachment {
-        replicas: vec![ReplicaAt { id: replica, at: None }],
+        replicas: vec![ReplicaAt { id: replica, at: None, node: None }],
         record: RecordPlace::Asked,
         encrypted: true,
         ..alone(volume, &socket)
@@ -153,7 +154,7 @@ fn an_encrypted_volume_asks_for_its_passphrase_and_writes_it_nowhere() {
     qemu_io(&socket, &["write -P 7 0 1M", "flush"]);
     node.kill();
     node.resume();
-    // Nobody is there who knows it: the volume waits.
+    // No client has the passphrase: the volume waits.
     let waits = |state: &block::storage::VolumeState| {
         state.error.as_ref().is_some_and(|why| why.contains("passphrase"))
     };

@@ -127,6 +127,17 @@ pub(crate) fn engine(
     replicas: Vec<(ReplicaId, SocketAddr)>,
     tls: Option<Tls>,
 ) -> (Running, mpsc::Receiver<Notice>) {
+    let places = replicas.into_iter().map(|(id, at)| (id, Place::At(Address::Tcp(at))));
+    engine_of(socket, volume, places.collect(), tls)
+}
+
+/// The same for replicas whose nodes may be known.
+fn engine_of(
+    socket: &Path,
+    volume: VolumeId,
+    replicas: Vec<(ReplicaId, Place)>,
+    tls: Option<Tls>,
+) -> (Running, mpsc::Receiver<Notice>) {
     let (sender, notices) = mpsc::channel();
     let listener = Listener::bind(&Address::Unix(socket.to_owned())).unwrap();
     let running = run(move || {
@@ -137,10 +148,9 @@ pub(crate) fn engine(
             open_wait: Duration::from_secs(1),
             ..Config::new(volume, EngineId::random(), "n")
         };
-        let places = replicas.iter().map(|(id, at)| (*id, Place::At(Address::Tcp(*at))));
         shard.add_volume(VolumeOptions {
             config,
-            replicas: places.collect(),
+            replicas,
             control: Box::new(MemoryControl::new(record)),
             name: String::new(),
             listeners: vec![listener],
@@ -154,10 +164,10 @@ pub(crate) fn engine(
     (running, notices)
 }
 
-/// Waits for one of two things to be told.
+/// Waits for one of two notices.
 pub(crate) fn becomes_active(notices: &mpsc::Receiver<Notice>) -> bool {
     loop {
-        match notices.recv_timeout(Duration::from_secs(30)) {
+        match notices.recv_timeout(Duration::from_secs(300)) {
             Ok(Notice::Active { .. }) => return true,
             Ok(Notice::Waiting) => return false,
             Ok(_) => {}
@@ -219,7 +229,24 @@ fn who_is_no_node_of_the_cluster_gets_nothing() {
     }
 }
 
-/// How long until the other end hangs up.
+/// The other node is in the cluster, and may even have been granted a replica of the volume.
+#[test]
+fn another_node_at_the_address_of_a_replica_is_not_taken_for_the_node_that_has_it() {
+    let cluster = Authority::new();
+    for (has_it, expected) in [(Some("b"), true), (None, true), (Some("c"), false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (volume, id) = (VolumeId::random(), ReplicaId::random());
+        let tls = |name: &str| Some(cluster.tls(name, "system:nodes"));
+        let (_replica, address) = replica(&dir.path().join("r"), volume, id, tls("system:node:b"));
+        let place = Place::of(Some(Address::Tcp(address)), has_it.map(str::to_owned));
+        let socket = dir.path().join("nbd.sock");
+        let (_engine, notices) =
+            engine_of(&socket, volume, vec![(id, place)], tls("system:node:a"));
+        assert_eq!(becomes_active(&notices), expected, "{has_it:?}");
+    }
+}
+
+/// How long until the other end disconnects.
 fn hung_up_after(mut stream: TcpStream, send: &[u8]) -> Duration {
     let start = Instant::now();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

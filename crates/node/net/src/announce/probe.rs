@@ -35,7 +35,7 @@ pub(crate) async fn probe(index: u32, mac: Mac, address: Ipv4Addr) -> io::Result
         // The sender has no address yet.
         let request = frame(mac, Ipv4Addr::UNSPECIFIED, address);
         sendto(&socket, &request, SendFlags::empty(), &to)?;
-        let heard = async {
+        let received = async {
             loop {
                 let mut bytes = [0; 128];
                 let receive = || Ok(recv(&socket, &mut bytes[..], RecvFlags::empty())?.0);
@@ -45,7 +45,7 @@ pub(crate) async fn probe(index: u32, mac: Mac, address: Ipv4Addr) -> io::Result
                 }
             }
         };
-        if let Ok(answer) = tokio::time::timeout(ANSWER_TIME, heard).await {
+        if let Ok(answer) = tokio::time::timeout(ANSWER_TIME, received).await {
             return answer.map(Some);
         }
     }
@@ -74,7 +74,7 @@ mod tests {
             (frame(mac(2), address, address), Some(mac(2))),
             (frame(mac(2), address, other), Some(mac(2))),
             (frame(mac(2), other, address), None),
-            // Somebody else probes, and the own announcement is heard.
+            // Another host probes, and the own announcement is received.
             (frame(mac(2), Ipv4Addr::UNSPECIFIED, address), None),
             (frame(mac(1), address, address), None),
         ] {

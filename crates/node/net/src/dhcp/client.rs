@@ -241,7 +241,7 @@ fn read_lease(message: &Message) -> Option<HostLease> {
         || address.is_broadcast()
         || address.is_link_local());
     let address = Ipv4Net::with_netmask(address, *mask).ok().filter(|_| is_usable)?;
-    // A route to everybody would lead all traffic of the host into the VLAN.
+    // A default route would lead all traffic of the host into the VLAN.
     let is_subnet = (8..=30).contains(&address.prefix_len());
     let seconds = (*seconds).max(SHORTEST_LEASE);
     is_subnet.then_some(HostLease { address, server: *server, seconds })
@@ -299,7 +299,7 @@ mod tests {
         let ack = ask(&renewal.send.unwrap(), [198, 51, 100, 9]);
         let step = client.on_message(303 * SECOND, &ack).unwrap();
         assert!(matches!(step.news, LeaseNews::Bound(_)));
-        // Nobody answers any more.
+        // No server answers any longer.
         assert_eq!(client.on_time(603 * SECOND).news, LeaseNews::None);
         let step = client.on_time(903 * SECOND);
         assert_eq!(step.news, LeaseNews::Lost);
@@ -319,7 +319,7 @@ mod tests {
             assert_eq!(step.news, LeaseNews::None);
             now = step.at;
         }
-        assert_eq!(client.on_time(now).news, LeaseNews::Lost, "nobody knows it");
+        assert_eq!(client.on_time(now).news, LeaseNews::Lost, "no server knows it");
     }
 
     #[test]

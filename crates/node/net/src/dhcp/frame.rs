@@ -25,7 +25,7 @@ const ARP_OF_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 pub(super) enum FrameVerdict {
     /// Goes back to the guest.
     Send(Vec<u8>),
-    /// The guest found somebody else using its address.
+    /// The guest found another host using its address.
     Declined(Ipv4Addr),
     Ignore,
 }

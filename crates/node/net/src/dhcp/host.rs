@@ -110,7 +110,7 @@ impl InterfaceClient {
 
     async fn serve(&self) {
         let mac = self.interface.mac;
-        // Tells answers apart; it protects from nobody.
+        // Distinguishes answers; it protects from no attacker.
         let transaction = clock::now().subsec_nanosecond().unsigned_abs();
         let mut client = DhcpClient::new(mac, transaction, self.interface.earlier);
         loop {

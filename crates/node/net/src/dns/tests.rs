@@ -164,7 +164,7 @@ fn an_alias_is_answered_with_what_is_behind_it() {
 }
 
 #[test]
-fn what_does_not_fit_into_a_datagram_says_so() {
+fn an_answer_too_large_for_a_datagram_is_marked_truncated() {
     let mut names = names();
     let mut records = ServiceRecords::default();
     for last in 0..100 {

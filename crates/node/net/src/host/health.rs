@@ -25,7 +25,7 @@ pub struct PingTarget {
 pub struct PingTargets {
     pub gateways: Vec<PingTarget>,
     pub peers: Vec<PingTarget>,
-    /// Addresses of other nodes in the VLAN that the change is about.
+    /// Addresses of other nodes in the VLAN that the change concerns.
     pub new_path: Vec<PingTarget>,
 }
 

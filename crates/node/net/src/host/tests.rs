@@ -59,7 +59,7 @@ fn a_confirmed_change_stays_and_another_is_rolled_back() {
     assert_eq!(record.active(), other);
     let record = record.on(TrialEvent::Checked("no answer".into())).unwrap();
     assert_eq!(record.active(), other, "one failure is not the end");
-    let record = record.on(TrialEvent::Late("nobody confirmed it".into())).unwrap();
+    let record = record.on(TrialEvent::Late("it was not confirmed".into())).unwrap();
     assert_eq!(record.active(), wanted, "the earlier network is to be restored");
     assert!(record.clone().on(TrialEvent::Confirmed).is_err(), "too late");
     let record = record.on(TrialEvent::Restored).unwrap();

@@ -112,7 +112,7 @@ pub struct Trial {
     pub state: TrialState,
 }
 
-/// A change that is about to be tried.
+/// A change before its trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTrial {
     pub change: HostChange,

@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(2);
 pub enum WatchdogError {
     #[error("cannot change links")]
     Netlink { source: io::Error },
-    #[error("cannot look at the links of this node")]
+    #[error("cannot read the links of this node")]
     Observe { source: ObserveError },
     #[error(transparent)]
     Record(#[from] RecordError),

@@ -1,4 +1,4 @@
-//! The tunnel device and its entries in the kernel: looking at them, and carrying out one step.
+//! The tunnel device and its entries in the kernel: reading them, and carrying out one step.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -3,12 +3,12 @@
 //! ```text
 //!   prerouting   VXLAN frames of our network come from a known node and carry its Ethernet address;
 //!                what comes out of the tunnel is from a guest that runs on the node that sent it
-//!   forward      what comes out of the tunnel goes to a guest of this node or answers somebody whom
-//!                this node has let in; TCP is told the size of packets that fit through;
-//!                guests reach of other nodes what they reach of their own: the API and node ports
+//!   forward      what comes out of the tunnel goes to a guest of this node or answers a peer that
+//!                this node has let in; the MSS of TCP is clamped to packets that fit
 //! ```
 //!
-//! VXLAN of others on the same port is left alone.
+//! VXLAN of others on the same port is left alone. Ports of other nodes that guests reach are
+//! decided in `hosts`.
 
 use sha2::{Digest, Sha256};
 
@@ -16,9 +16,6 @@ use super::{Overlay, PORT, VNI, device, table};
 use crate::rules::{DIGEST_CHAIN, set};
 use crate::service::hex;
 use crate::want::Bridge;
-
-/// Where services have ports on nodes.
-const NODE_PORTS: &str = "30000-32767";
 
 /// A transaction for nftables, and the digest that shows whether it is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,9 +68,6 @@ fn body(bridge: &Bridge, overlay: &Overlay) -> String {
         .map(|peer| format!("{} . 0x{}", peer.underlay, hex(&peer.mac.octets())))
         .collect();
     senders.sort();
-    let nodes = overlay.peers.iter().filter(|peer| peer.underlay.is_ipv4());
-    text += &set("nodes", "ipv4_addr", nodes.map(|peer| peer.underlay.to_string()));
-    text += &set("host_tcp", "inet_service", bridge.host_tcp.iter().map(u16::to_string));
     let elements = match senders.as_slice() {
         [] => String::new(),
         some => format!("\t\telements = {{ {} }}\n", some.join(", ")),
@@ -90,18 +84,8 @@ fn body(bridge: &Bridge, overlay: &Overlay) -> String {
 \t\tiifname \"{device}\" meta protocol != ip drop
 \t\tiifname \"{device}\" ether saddr . ip saddr != @sources drop
 \t}}
-\tchain to_node {{
-\t\tct state established,related accept
-\t\tct status dnat accept
-\t\tmeta l4proto icmp accept
-\t\ttcp dport @host_tcp accept
-\t\tmeta l4proto {{ tcp, udp }} th dport {NODE_PORTS} accept
-\t\tmeta l4proto tcp reject with tcp reset
-\t\tdrop
-\t}}
 \tchain forward {{
 \t\ttype filter hook forward priority -30; policy accept;
-\t\tiifname \"{bridge_name}\" ip daddr @nodes goto to_node
 \t\tiifname \"{device}\" oifname != {{ \"{bridge_name}\", \"{device}\" }} ct direction reply accept
 \t\tiifname \"{device}\" oifname != \"{bridge_name}\" drop
 \t\toifname \"{device}\" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu

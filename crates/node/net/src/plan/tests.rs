@@ -1,6 +1,10 @@
+use std::collections::BTreeSet;
+
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::overlay::plan::SeenOverlay;
+use crate::service::reroute::SeenReroute;
 use crate::want::{InboundPolicy, SpoofGuard};
 
 fn bridge_spec() -> Bridge {
@@ -66,6 +70,7 @@ fn converged(ports: &[Port]) -> ObservedNetwork {
         rules: Some(Ruleset::new(&want).digest),
         service_chains: None,
         reroute: None,
+        hosts: None,
         policies: None,
         sysctls: sysctls(&bridge).into_iter().map(|(key, value)| (key, value.to_owned())).collect(),
         overlay: SeenOverlay::default(),
@@ -85,6 +90,7 @@ fn say(action: &NetworkAction) -> String {
         }
         NetworkAction::ReplaceRules(_) => "replace the rules".to_owned(),
         NetworkAction::ReplaceServices(_) => "replace the rules of services".to_owned(),
+        NetworkAction::ReplaceHosts(_) => "replace the rules of hosts".to_owned(),
         NetworkAction::ReplacePolicies(_) => "replace the rules of policies".to_owned(),
         NetworkAction::ReplaceReroute(_) => "replace the rules of taps".to_owned(),
         NetworkAction::RemoveNeighbour { address } => format!("forget {address}"),
@@ -133,7 +139,7 @@ fn a_node_that_is_as_wanted_is_left_alone() {
 }
 
 #[test]
-fn what_is_done_is_not_done_again() {
+fn finished_steps_are_not_repeated() {
     let ports = [nat(2), nat(3)];
     let mut seen = converged(&ports);
     seen.links.remove(&name("shf-3"));

@@ -3,6 +3,8 @@
 //! ```text
 //!   forward   established connections pass; a guest without evaluated policies is cut off; the
 //!             sender's egress chain returns or drops, the receiver's ingress chain accepts or drops
+//!   egress_*  a chain for each tier: `egress_admin_*`, then that of the namespace's rules, or else
+//!   ingress_* `egress_baseline_*`; a rule that passes goes to the next one, and so does the end
 //! ```
 //!
 //! The table only drops. Its chain has a later priority than the filter of the guest network, whose
@@ -13,11 +15,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use ipnet::Ipv4Net;
 use sha2::{Digest, Sha256};
 
-use super::{AddressBlock, AllowRule, AllowedPorts, Ingress, Peers, Policies, PortRange, table};
+use super::{
+    AddressBlock, AllowRule, AllowedPorts, GuestPolicy, Ingress, Peers, Policies, PortRange, Tier,
+    TierAction, TierRule, table,
+};
 use crate::rules::{DIGEST_CHAIN, set};
 use crate::service::{hex, short_hash};
 use crate::want::{Bridge, Protocol};
@@ -51,6 +57,14 @@ impl Direction {
             Self::Egress => "return",
         }
     }
+
+    /// Begins the names of chains.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        }
+    }
 }
 
 impl PolicyRules {
@@ -73,29 +87,25 @@ impl PolicyRules {
 
 fn body(bridge: &Bridge, policies: &Policies, nodes: &BTreeSet<Ipv4Addr>) -> String {
     let (name, network) = (&bridge.name, bridge.gateway.trunc());
-    let mut chains = BTreeMap::new();
-    let (mut ingress, mut egress) = (Vec::new(), Vec::new());
-    for (address, policy) in &policies.restricted {
-        if let Some(rules) = ingress_rules(&policy.ingress, network) {
-            let chain = format!("ingress_{}", short_hash(&rules.join("\n")));
-            ingress.push(format!("{address} : goto {chain}"));
-            chains.insert(chain, rules);
+    let mut chains = Chains { network, rules: BTreeMap::new() };
+    let (mut ingress, mut egress) = (BTreeMap::new(), BTreeMap::new());
+    for (policy, addresses) in by_policy(&policies.restricted) {
+        if let Some(chain) = chains.ingress(policy) {
+            ingress.extend(addresses.iter().map(|own| (*own, format!("{own} : goto {chain}"))));
         }
-        if let Some(allowed) = &policy.egress {
-            let rules = allowing(allowed, Direction::Egress);
-            let chain = format!("egress_{}", short_hash(&rules.join("\n")));
-            egress.push(format!("{address} : jump {chain}"));
-            chains.insert(chain, rules);
+        if let Some(chain) = chains.egress(policy) {
+            egress.extend(addresses.iter().map(|own| (*own, format!("{own} : jump {chain}"))));
         }
     }
     let mut text = set("guests", "ipv4_addr", policies.guests.iter().map(ToString::to_string));
     let itself = policies.restricted.keys().map(|address| format!("{address} . {address}"));
     text += &set("itself", "ipv4_addr . ipv4_addr", itself);
     text += &set("nodes", "ipv4_addr", nodes.iter().map(ToString::to_string));
-    for (chain, rules) in &chains {
+    for (chain, rules) in &chains.rules {
         let _ = write!(text, "\tchain {chain} {{\n\t\t{}\n\t}}\n", rules.join("\n\t\t"));
     }
     for (map, elements) in [("ingress", ingress), ("egress", egress)] {
+        let elements: Vec<_> = elements.into_values().collect();
         let elements = match elements.as_slice() {
             [] => String::new(),
             some => format!("\t\telements = {{ {} }}\n", some.join(", ")),
@@ -108,7 +118,6 @@ fn body(bridge: &Bridge, policies: &Policies, nodes: &BTreeSet<Ipv4Addr>) -> Str
 \tchain forward {{
 \t\ttype filter hook forward priority -5; policy accept;
 \t\tct state established,related accept
-\t\tip saddr . ip daddr @itself accept
 \t\tiifname {{ \"{name}\", \"lo\" }} ip saddr {network} ip saddr != @guests drop
 \t\toifname \"{name}\" ip daddr {network} ip daddr != @guests drop
 \t\tip saddr vmap @egress
@@ -117,6 +126,95 @@ fn body(bridge: &Bridge, policies: &Policies, nodes: &BTreeSet<Ipv4Addr>) -> Str
 "
     );
     text
+}
+
+/// Guests by their restrictions: rules of many guests are written once.
+fn by_policy(restricted: &BTreeMap<Ipv4Addr, GuestPolicy>) -> Vec<(&GuestPolicy, Vec<Ipv4Addr>)> {
+    let mut groups: Vec<(&GuestPolicy, Vec<Ipv4Addr>)> = Vec::new();
+    for (address, policy) in restricted {
+        match groups.iter_mut().find(|(own, _)| *own == policy) {
+            Some((_, addresses)) => addresses.push(*address),
+            None => groups.push((policy, vec![*address])),
+        }
+    }
+    groups
+}
+
+/// The chains of guests, named after what is in them.
+struct Chains {
+    network: Ipv4Net,
+    rules: BTreeMap<String, Vec<String>>,
+}
+
+impl Chains {
+    fn insert(&mut self, prefix: &str, rules: Vec<String>) -> String {
+        let chain = format!("{prefix}_{}", short_hash(&rules.join("\n")));
+        self.rules.insert(chain.clone(), rules);
+        chain
+    }
+
+    /// The chain that is first to judge connections to a guest; none where all are allowed.
+    fn ingress(&mut self, policy: &GuestPolicy) -> Option<String> {
+        let (direction, tiers) = (Direction::Ingress, &policy.ingress_tiers);
+        let rules = ingress_rules(&policy.ingress, self.network);
+        let mut next = rules.map(|rules| self.insert(direction.prefix(), rules));
+        if !matches!(policy.ingress, Ingress::Only(_)) {
+            next = self.tier(Tier::Baseline, &tiers.baseline, next, direction);
+        }
+        self.tier(Tier::Admin, &tiers.admin, next, direction)
+    }
+
+    /// The same for connections from a guest.
+    fn egress(&mut self, policy: &GuestPolicy) -> Option<String> {
+        let (direction, tiers) = (Direction::Egress, &policy.egress_tiers);
+        let next = match &policy.egress {
+            Some(allowed) => Some(self.insert(direction.prefix(), allowing(allowed, direction))),
+            None => self.tier(Tier::Baseline, &tiers.baseline, None, direction),
+        };
+        self.tier(Tier::Admin, &tiers.admin, next, direction)
+    }
+
+    /// The chain of a tier, which leads to `next`; `next` itself where the tier has no rules.
+    fn tier(
+        &mut self,
+        tier: Tier,
+        rules: &[Arc<TierRule>],
+        next: Option<String>,
+        direction: Direction,
+    ) -> Option<String> {
+        if rules.is_empty() {
+            return next;
+        }
+        let onward =
+            next.map_or_else(|| direction.allow().to_owned(), |next| format!("goto {next}"));
+        let mut lines = Vec::new();
+        for rule in rules {
+            let verdict = match rule.action {
+                TierAction::Accept => direction.allow(),
+                TierAction::Deny => "drop",
+                TierAction::Pass => &onward,
+            };
+            let comment = comment(tier, rule);
+            for source in sources(&rule.peers, direction) {
+                for ports in destinations(&rule.ports) {
+                    lines.push(format!("{source}{ports}{verdict} comment \"{comment}\""));
+                }
+            }
+        }
+        lines.push(onward);
+        let prefix = match tier {
+            Tier::Admin => format!("{}_admin", direction.prefix()),
+            Tier::Baseline => format!("{}_baseline", direction.prefix()),
+        };
+        Some(self.insert(&prefix, lines))
+    }
+}
+
+/// Where a rule is written, as a comment of nftables, which may have 127 bytes and no quotes.
+fn comment(tier: Tier, rule: &TierRule) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-.".contains(*c);
+    let policy: String = rule.source.policy.chars().filter(is_plain).take(90).collect();
+    format!("{tier} {policy} rule {}", rule.source.number)
 }
 
 /// The rules of a guest that is restricted.
@@ -140,7 +238,7 @@ fn ingress_rules(ingress: &Ingress, network: Ipv4Net) -> Option<Vec<String>> {
 /// One line for every combination of peers and ports, and a last one that drops the rest.
 fn allowing(allowed: &[AllowRule], direction: Direction) -> Vec<String> {
     let allowed: BTreeSet<_> = allowed.iter().collect();
-    let mut lines = Vec::new();
+    let mut lines = vec![format!("ip saddr . ip daddr @itself {}", direction.allow())];
     for rule in allowed {
         for source in sources(&rule.peers, direction) {
             for ports in destinations(&rule.ports) {

@@ -22,11 +22,11 @@ use crate::want::{Bridge, Port};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenReroute {
     pub chains: BTreeSet<String>,
-    /// The taps whose frames it looks at. The kernel takes those out that were deleted.
+    /// The taps whose frames it reads. The kernel takes those out that were deleted.
     pub taps: BTreeSet<String>,
 }
 
-/// A transaction for nftables and what tells whether it has been carried out.
+/// A transaction for nftables and its digest, which shows whether it has been carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reroute {
     pub digest: String,

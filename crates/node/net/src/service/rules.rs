@@ -39,7 +39,7 @@ const MAPS: [&str; 4] = ["services", "node_ports", "dropped", "closed_node_ports
 /// As many clients as one endpoint remembers.
 const MOST_CLIENTS: u32 = 65_535;
 
-/// A transaction for nftables and what tells whether it has been carried out.
+/// A transaction for nftables and its digest, which shows whether it has been carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRules {
     pub digest: String,
@@ -221,7 +221,7 @@ impl Compiled {
         rules
     }
 
-    /// Everything within the table, in the order in which nftables wants to hear it.
+    /// Everything within the table, in the order that nftables needs.
     fn body(&self, bridge: &Bridge) -> String {
         let key = "ipv4_addr . inet_proto . inet_service";
         let mut text = String::new();

@@ -46,6 +46,7 @@ pub enum UplinkError {
 }
 
 /// Does what `step` says.
+#[expect(clippy::too_many_lines, reason = "a table: one arm for each step")]
 pub(super) async fn apply(netlink: &Handle, step: &UplinkStep) -> Result<(), UplinkError> {
     let of_bond = |bond: &LinkName| {
         let bond = bond.clone();
@@ -176,8 +177,8 @@ async fn set_mode(
     set(netlink, bond, LinkMessageBuilder::up).await
 }
 
-/// The kernel would take the card from another bond without a word, hence the look before. It joins
-/// while it is down, and the bond takes it up; when it cannot join, it is as it was.
+/// The kernel would take the card from another bond without an error, hence the check before. It
+/// joins while it is down, and the bond takes it up; when it cannot join, it is as it was.
 async fn add_member(netlink: &Handle, bond: &LinkName, nic: &LinkName) -> Result<(), UplinkError> {
     let failed = |source: ApplyError| {
         let (bond, nic) = (bond.clone(), nic.clone());

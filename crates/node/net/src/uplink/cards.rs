@@ -13,7 +13,7 @@ pub(super) struct Stale<'a> {
 }
 
 impl<'a> Stale<'a> {
-    /// A bridge that guests use stays, and so does its bond: nobody loses a network by mistake.
+    /// A bridge that guests use stays, and so does its bond: no guest loses a network by mistake.
     pub(super) fn new(
         wanted: &BTreeSet<&LinkName>,
         seen: &'a ObservedLinks,

@@ -1,4 +1,4 @@
-//! Whether another station has an address that an interface of the host is about to get: ARP probes
+//! Whether another station has an address that an interface of the host will get next: ARP probes
 //! (RFC 5227) for IPv4 before it is added, the kernel's own detection (RFC 4862) for IPv6 afterwards.
 //!
 //! Only trials probe. A confirmed address is restored without a probe: a node must get back the
@@ -34,7 +34,7 @@ pub(super) async fn probe_address(
     let found = observe::link(netlink, link).await.map_err(|source| of_link(source.into()))?;
     let vanished = || of_link(ApplyError::Vanished { link: link.clone() });
     let found = found.ok_or_else(vanished)?;
-    // A link without a MAC address asks nobody.
+    // A link without a MAC address cannot probe.
     let Some(mac) = found.mac else { return Ok(()) };
     let asked = probe(found.index, mac, own).await;
     match asked.map_err(|source| UplinkError::Probe { link: link.clone(), source })? {

@@ -67,7 +67,7 @@ fn problem(
     let HostInterface { link, bridge, .. } = interface;
     let is_wanted = uplinks.iter().any(|uplink| uplink.bridge == *bridge);
     let found = seen.get(bridge);
-    // One of ours that is not wanted is about to be removed.
+    // One of ours that is not wanted will be removed.
     if !is_wanted && found.is_none_or(ObservedLink::is_ours) {
         return Some(UplinkProblem::NoBridge { bridge: bridge.clone() });
     }

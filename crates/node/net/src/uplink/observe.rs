@@ -1,4 +1,4 @@
-//! Looking at all links of the node. Changes nothing.
+//! Reads all links of the node. Changes nothing.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -116,7 +116,7 @@ pub enum UplinkStep {
     },
 }
 
-/// The steps, in order, and what stands in the way, by bridge.
+/// The steps, in order, and the obstacles, by bridge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UplinkPlan {
     pub steps: Vec<UplinkStep>,

@@ -38,7 +38,7 @@ pub struct UplinkReport {
 }
 
 impl Uplinks {
-    /// Opens what is needed to look at links and change them; changes nothing yet.
+    /// Opens what is needed to read links and change them; changes nothing yet.
     pub fn start(tasks: &Tasks) -> io::Result<Self> {
         let (connection, netlink, _) = rtnetlink::new_connection()?;
         tasks.spawn("uplink netlink", until_stopped(connection, tasks.stop_signal()));

@@ -107,7 +107,7 @@ fn a_bare_node_gets_a_bond_in_a_bridge_that_filters() {
 }
 
 #[test]
-fn what_is_as_wanted_is_left_alone() {
+fn a_converged_uplink_is_left_alone() {
     check(&[uplink("lan", &["eth1", "eth2"])], &connected(), expect![[r#""#]]);
 }
 
@@ -221,7 +221,7 @@ fn a_missing_card_degrades_and_unusable_ones_do_not_replace_those_that_work() {
 }
 
 #[test]
-fn an_uplink_goes_when_nobody_uses_it() {
+fn an_uplink_is_removed_when_no_network_uses_it() {
     check(
         &[],
         &connected(),

@@ -19,7 +19,7 @@ fn neighbours_follow_an_address_that_is_announced() {
         let outside = world.outside();
         let announcer = Announcer::start(AddressUse::LoadBalancer, &world.tasks).unwrap();
         let mut seen = announcer.observe().await.unwrap();
-        for _ in 0..100 {
+        for _ in 0..1000 {
             if seen.link_for(ADDRESS).is_none() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 seen = announcer.observe().await.unwrap();
@@ -34,7 +34,7 @@ fn neighbours_follow_an_address_that_is_announced() {
         let other = "02:00:00:00:00:99";
         outside.run(&format!("ip neighbour replace {ADDRESS} lladdr {other} dev eth0 nud stale"));
         announcer.hold(ADDRESS, &link, Duration::from_secs(30)).await.unwrap();
-        announcer.tell_neighbours(ADDRESS, &link).unwrap();
+        announcer.send_gratuitous_arp(ADDRESS, &link).unwrap();
         let mac = link.mac.to_string();
         eventually("the neighbour knows the new node", || {
             outside.run(&format!("ip neighbour show {ADDRESS}")).contains(&mac)
@@ -64,10 +64,10 @@ fn an_address_that_is_not_prolonged_vanishes() {
         }
         let link = link.unwrap();
         announcer.hold(ADDRESS, &link, Duration::from_secs(1)).await.unwrap();
-        announcer.hold(ADDRESS, &link, Duration::from_secs(3)).await.unwrap();
+        announcer.hold(ADDRESS, &link, Duration::from_secs(10)).await.unwrap();
         assert!(has_address());
         eventually("the kernel removes it", || !has_address()).await;
-        // One that somebody else has set is not ours to remove.
+        // One that another program has set is not removed.
         run(&format!("ip address add {ADDRESS}/32 dev up0"));
         announcer.withdraw(ADDRESS, link.index).await.unwrap();
         assert!(has_address());

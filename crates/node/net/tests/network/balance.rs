@@ -40,14 +40,14 @@ fn service(address: Ipv4Addr, endpoints: &[Ipv4Addr]) -> Service {
     }
 }
 
-/// Connects and tells which of the listeners accepted, and from whom.
+/// Connects and returns which of the listeners accepted, and the source address.
 fn connect(to: (Ipv4Addr, u16), listeners: &[TcpListener]) -> Result<(usize, IpAddr), ErrorKind> {
     let stream = TcpStream::connect_timeout(&SocketAddr::from(to), Duration::from_secs(3));
     let stream = stream.map_err(|error| error.kind())?;
     let mut ready: Vec<_> =
         listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
-    assert_ne!(poll(&mut ready, Some(&limit)).unwrap(), 0, "nobody accepted {stream:?}");
+    assert_ne!(poll(&mut ready, Some(&limit)).unwrap(), 0, "no listener accepted {stream:?}");
     let index = ready.iter().position(|each| !each.revents().is_empty()).unwrap();
     let (_, peer) = listeners[index].accept().unwrap();
     Ok((index, peer.ip()))
@@ -93,7 +93,7 @@ fn guests_the_node_and_outsiders_reach_the_endpoints_of_a_service() {
 }
 
 #[test]
-fn connections_that_nobody_serves_are_refused() {
+fn connections_without_an_endpoint_are_refused() {
     in_both_worlds(async |world: World| {
         let network = world.network(vec![port(2), port(3)]).await;
         let guests = [2, 3].map(|number| Guest::configured(port(number)));
@@ -287,7 +287,7 @@ fn services_open_nothing_that_is_closed() {
         assert_eq!(connect_from(guest, to(1), &listeners), Ok((0, address(2).into())));
         let refused = Err(ErrorKind::ConnectionRefused);
         assert_eq!(connect_from(guest, to(2), &listeners), refused, "not open to guests");
-        // Somebody else's address is no way to a service.
+        // The address of another host is no way to a service.
         guest.run(&format!("ip address add {}/32 dev lo", address(3)));
         guest.run(&format!("ip route add 10.43.0.0/16 via {GATEWAY} src {}", address(3)));
         assert_eq!(connect_from(guest, to(1), &listeners), Err(ErrorKind::TimedOut));

@@ -19,14 +19,14 @@ fn guests_reach_each_other_the_host_and_the_outside() {
         assert!(one.inside.reaches(two.address()), "another guest");
         assert!(one.inside.reaches(OUTSIDE), "the outside");
         assert!(outside.reaches(two.address()), "from outside to a guest");
-        // Although frames do not pass between their ports: the host stands in between.
+        // Although frames do not pass between their ports: the host is in between.
         let neighbour = one.inside.run(&format!("ip neigh show {}", two.address()));
         assert!(neighbour.contains(&bridge().mac().to_string()), "{neighbour}");
     });
 }
 
 #[test]
-fn what_leaves_the_host_has_its_address_unless_the_way_back_is_known() {
+fn packets_that_leave_are_masqueraded_unless_the_way_back_is_known() {
     in_world(async |world: World| {
         let outside = world.outside();
         let peer_of = |network: &Network, guest: &Guest| {
@@ -117,16 +117,16 @@ fn forged_senders_are_dropped() {
         guest.inside.run(&format!("ip neigh replace {gateway}"));
         send(address(2), "the end");
 
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         eventually("the last message", || {
             let mut message = [0; 64];
             while let Ok(length) = host.recv(&mut message) {
-                heard.push(String::from_utf8_lossy(&message[..length]).into_owned());
+                received.push(String::from_utf8_lossy(&message[..length]).into_owned());
             }
-            heard.last().is_some_and(|last| last == "the end")
+            received.last().is_some_and(|last| last == "the end")
         })
         .await;
-        assert_eq!(heard, ["itself", "the end"]);
+        assert_eq!(received, ["itself", "the end"]);
     });
 }
 
@@ -149,11 +149,11 @@ fn forged_arp_is_dropped() {
 }
 
 #[test]
-fn a_guest_does_not_hear_the_broadcasts_of_another() {
+fn a_guest_does_not_receive_the_broadcasts_of_another() {
     in_both_worlds(async |world: World| {
         let _network = world.network(vec![port(2), port(3)]).await;
         let (one, two) = (Guest::configured(port(2)), Guest::configured(port(3)));
-        let heard = two.inside.within(|| {
+        let listener = two.inside.within(|| {
             let socket = UdpSocket::bind("0.0.0.0:9999").unwrap();
             socket.set_nonblocking(true).unwrap();
             socket
@@ -161,14 +161,14 @@ fn a_guest_does_not_hear_the_broadcasts_of_another() {
         one.inside.within(|| {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
             socket.set_broadcast(true).unwrap();
-            socket.send_to(b"anybody?", "10.52.0.255:9999").unwrap();
+            socket.send_to(b"all", "10.52.0.255:9999").unwrap();
             // A direct message, sent later, does arrive: the wire keeps the order.
             socket.send_to(b"you", (address(3), 9999)).unwrap();
         });
         let mut message = [0; 32];
         let mut received = None;
         eventually("the direct message", || {
-            received = heard.recv(&mut message).ok();
+            received = listener.recv(&mut message).ok();
             received.is_some()
         })
         .await;
@@ -176,22 +176,22 @@ fn a_guest_does_not_hear_the_broadcasts_of_another() {
     });
 }
 
-/// A host's own bridge, with somebody else behind a port of it.
+/// A host's own bridge, with a station behind a port of it.
 fn lan() -> Namespace {
-    let somebody = Namespace::new("lan");
+    let station = Namespace::new("lan");
     run("ip link add br-lan type bridge");
     run("ip link set br-lan up");
-    run(&format!("ip link add lan0 type veth peer name eth0 netns {}", somebody.name));
+    run(&format!("ip link add lan0 type veth peer name eth0 netns {}", station.name));
     run("ip link set lan0 master br-lan up");
-    somebody.run("ip address add 198.51.100.1/24 dev eth0");
-    somebody.run("ip link set eth0 up");
-    somebody
+    station.run("ip address add 198.51.100.1/24 dev eth0");
+    station.run("ip link set eth0 up");
+    station
 }
 
 #[test]
 fn a_port_on_a_bridge_of_the_host_is_guarded_as_asked() {
     in_world(async |world: World| {
-        let somebody = lan();
+        let station = lan();
         let network = world.network(vec![]).await;
         let on_lan = |guard| Port {
             attachment: Attachment::Bridge {
@@ -213,14 +213,14 @@ fn a_port_on_a_bridge_of_the_host_is_guarded_as_asked() {
         assert!(!guest.inside.pings([198, 51, 100, 1].into()), "until its own is asked for");
         rename(guest.port.mac);
         assert!(guest.inside.reaches([198, 51, 100, 1].into()));
-        drop(somebody);
+        drop(station);
     });
 }
 
 #[test]
 fn guests_on_a_bridge_of_the_host_are_found_by_what_they_announce() {
     in_world(async |world: World| {
-        let somebody = lan();
+        let station = lan();
         let attachment = Attachment::Bridge {
             name: "br-lan".parse().unwrap(),
             guard: SpoofGuard::default(),
@@ -242,6 +242,6 @@ fn guests_on_a_bridge_of_the_host_are_found_by_what_they_announce() {
         let found = network.neighbours(&"br-lan".parse().unwrap()).await.unwrap();
         let neighbour = found.iter().find(|neighbour| neighbour.mac == guest.port.mac);
         assert_eq!(neighbour.map(|guest| guest.address), Some([198, 51, 100, 7].into()));
-        drop(somebody);
+        drop(station);
     });
 }

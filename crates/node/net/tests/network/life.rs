@@ -97,7 +97,7 @@ fn a_forgotten_guest_keeps_its_tap_until_it_ends() {
 
 /// Dropping the work at any await leaves what a killed process would leave.
 #[test]
-fn what_was_interrupted_anywhere_is_finished_by_the_next_start() {
+fn an_interrupted_start_is_finished_by_the_next_one() {
     in_world(async |mut world: World| {
         let want = |ports: Vec<Port>| DesiredNetwork::new(bridge(), ports);
         let many = || want((2..12).map(port).collect());
@@ -171,12 +171,12 @@ fn damage_done_by_others_is_put_right() {
 }
 
 #[test]
-fn what_belongs_to_others_is_left_alone() {
+fn links_and_tables_of_others_are_left_alone() {
     in_world(async |world: World| {
         run("nft add table inet other");
         run("ip tuntap add dev tap9 mode tap");
         run("ip link add br-lan type bridge");
-        // Our prefix, but not a tap: somebody else's after all.
+        // Our prefix, but not a tap: it belongs to another program.
         run("ip link add shf-veth type veth peer name veth9");
         let network = world.network(vec![port(2)]).await;
         network.remove().await.unwrap();
@@ -189,7 +189,7 @@ fn what_belongs_to_others_is_left_alone() {
 }
 
 #[test]
-fn a_bridge_that_somebody_else_made_is_not_taken() {
+fn a_bridge_of_another_program_is_not_taken() {
     in_world(async |world: World| {
         run("ip link add sheaf0 type bridge");
         run("ip address add 198.51.100.1/24 dev sheaf0");

@@ -8,11 +8,13 @@
 mod announce;
 mod balance;
 mod filter;
+mod hosts;
 mod life;
 mod measure;
 mod overlay;
 mod policies;
 mod port_dhcp;
+mod routers;
 mod services;
 mod tags;
 mod trial;

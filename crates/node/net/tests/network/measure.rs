@@ -13,7 +13,7 @@ fn time_to_make_ports() {
         println!("an empty network: {:?}", start.elapsed());
         let start = Instant::now();
         network.resync().await.unwrap();
-        println!("a look that finds nothing to do: {:?}", start.elapsed());
+        println!("a check that finds nothing to do: {:?}", start.elapsed());
         for number in 2..7 {
             let start = Instant::now();
             network.attach(port(number)).await.unwrap();

@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::Tasks;
+use ipnet::Ipv4Net;
 use net::{
-    DesiredNetwork, Endpoint, EndpointScope, GuestOverlay, GuestPolicy, Ingress, Location, Network,
-    Overlay, OverlayPeer, Policies, Port, Protocol, Service,
+    ClusterHosts, DesiredNetwork, Endpoint, EndpointScope, GuestOverlay, GuestPolicy, Ingress,
+    Location, Network, Overlay, OverlayPeer, Policies, Port, Protocol, Service,
 };
 use tokio::sync::oneshot;
 
@@ -93,7 +94,7 @@ async fn connect(network: &Network, overlay: Overlay) {
 }
 
 #[test]
-fn guests_of_two_nodes_reach_each_other_and_nobody_forges_them() {
+fn guests_of_two_nodes_reach_each_other_and_cannot_be_forged() {
     in_world(async |world: World| {
         let first = world.network(vec![port(2)]).await;
         let second = SecondNode::start(vec![port(3)]).await;
@@ -107,14 +108,22 @@ fn guests_of_two_nodes_reach_each_other_and_nobody_forges_them() {
         assert!(here.inside.reaches(address(3)));
         assert!(there.inside.reaches(address(2)));
         assert!(here.inside.connects(address(3), 80));
-        assert!(run("busybox ping -c 1 -W 3 10.52.0.3").contains("1 packets received"), "the node");
-        let larger = "busybox ping -c 3 -W 3 -s 2000 10.52.0.3";
+        assert!(
+            run("busybox ping -c 1 -W 30 10.52.0.3").contains("1 packets received"),
+            "the node"
+        );
+        let larger = "busybox ping -c 3 -W 30 -s 2000 10.52.0.3";
         assert!(here.inside.try_run(larger).status.success(), "fragments pass");
 
         // Of another node, guests reach what they reach of their own.
         let _open = second.namespace.listen(6443);
         let _closed = second.namespace.listen(22);
         let other = UNDERLAY[1];
+        let known = ClusterHosts {
+            addresses: UNDERLAY.map(Ipv4Net::from).into(),
+            api_ports: BTreeSet::from([6443]),
+        };
+        first.guard_hosts(known).await.unwrap();
         assert!(here.inside.connects(other, 6443), "the API");
         assert!(!here.inside.connects(other, 22), "another port of the node");
         assert!(here.inside.pings(other));
@@ -173,7 +182,7 @@ fn services_and_policies_know_guests_of_other_nodes() {
         assert!(outside.connects(HOST_OUTSIDE, 30_080), "from outside, through the first node");
 
         let restrict = |ingress| {
-            let policy = GuestPolicy { ingress, egress: None };
+            let policy = GuestPolicy { ingress, ..GuestPolicy::default() };
             let restricted = [(address(3), policy)].into();
             second.network.restrict(Policies { guests: [address(3)].into(), restricted })
         };
@@ -206,13 +215,13 @@ fn a_connection_survives_the_move_of_its_guest() {
             end.set_read_timeout(Some(crate::world::LIMIT)).unwrap();
         }
         let mut talk = |word: &[u8; 4]| {
-            let mut heard = [0; 4];
+            let mut echoed = [0; 4];
             client.write_all(word).unwrap();
-            served.read_exact(&mut heard).unwrap();
-            assert_eq!(heard, *word);
+            served.read_exact(&mut echoed).unwrap();
+            assert_eq!(echoed, *word);
             served.write_all(word).unwrap();
-            client.read_exact(&mut heard).unwrap();
-            assert_eq!(heard, *word);
+            client.read_exact(&mut echoed).unwrap();
+            assert_eq!(echoed, *word);
         };
         talk(b"one ");
 

@@ -1,11 +1,12 @@
 //! Restrictions of guests, tried with real packets.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use net::{
     AddressBlock, AllowRule, AllowedPorts, DesiredNetwork, Endpoint, EndpointScope, FirstPacket,
-    GuestPolicies, GuestPolicy, Ingress, Location, Network, Peers, Policies, PolicyVerdict,
-    PortRange, Protocol, Service,
+    GuestPolicies, GuestPolicy, Ingress, Location, Network, Peers, Policies, PortRange, Protocol,
+    RuleSource, Service, TierAction, TierRule, Tiers,
 };
 
 use crate::world::{Guest, World, address, bridge, in_both_worlds, in_world, port};
@@ -40,8 +41,8 @@ fn only_what_a_policy_allows_reaches_a_guest() {
             peers: Peers::Only { addresses: BTreeSet::new(), blocks: vec![block] },
             ports: tcp(81),
         };
-        let only =
-            GuestPolicy { ingress: Ingress::Only(vec![from_friend, from_outside]), egress: None };
+        let ingress = Ingress::Only(vec![from_friend, from_outside]);
+        let only = GuestPolicy { ingress, ..GuestPolicy::default() };
         network.restrict(policies(&[2, 3, 4], [(2, only)])).await.unwrap();
         assert!(friend.inside.connects(address(2), 80));
         assert!(!friend.inside.connects(address(2), 81), "another port");
@@ -76,7 +77,7 @@ fn a_guest_reaches_only_what_its_policy_allows_also_through_a_service() {
         };
         network.serve(vec![service(80), service(81)]).await.unwrap();
         let allowed = AllowRule { peers: guests(&[3]), ports: tcp(80) };
-        let policy = GuestPolicy { ingress: Ingress::All, egress: Some(vec![allowed]) };
+        let policy = GuestPolicy { egress: Some(vec![allowed]), ..GuestPolicy::default() };
         network.restrict(policies(&[2, 3], [(2, policy)])).await.unwrap();
         let service = [10, 53, 0, 9].into();
         assert!(client.inside.connects(address(3), 80));
@@ -97,7 +98,7 @@ fn guests_of_another_namespace_are_kept_out_and_the_outside_is_not() {
         let _server = web.inside.listen(80);
         let isolated = |own: &[u8]| GuestPolicy {
             ingress: Ingress::IsolatedTo(own.iter().copied().map(address).collect()),
-            egress: None,
+            ..GuestPolicy::default()
         };
         let restricted = [(2, isolated(&[2, 3])), (3, isolated(&[2, 3])), (4, isolated(&[4]))];
         network.restrict(policies(&[2, 3, 4], restricted)).await.unwrap();
@@ -147,6 +148,30 @@ fn link_local_addresses_are_out_of_reach() {
     });
 }
 
+/// Every guest connects to every other one, as the judge says or not at all.
+fn compare(wanted: &Policies, machines: &[Guest; 3]) {
+    let all = bridge().gateway.trunc();
+    for (from, guest) in [2, 3, 4].into_iter().zip(machines) {
+        for (to, port) in [(2, 80), (2, 81), (3, 80), (3, 81), (4, 80), (4, 81)] {
+            if from == to {
+                continue;
+            }
+            let (sender, receiver) = (address(from), address(to));
+            let packet = FirstPacket { from: sender, to: receiver, protocol: Protocol::Tcp, port };
+            let (egress, ingress) = (
+                wanted.judge_egress(&packet),
+                wanted.judge_ingress(&packet, all, &BTreeSet::new()),
+            );
+            let connects = guest.inside.connects(receiver, port);
+            assert_eq!(
+                connects,
+                egress.is_accepted && ingress.is_accepted,
+                "{from} to {to}:{port}: {egress:?}, {ingress:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn verdicts_on_paper_are_those_of_the_kernel() {
     in_world(async |world: World| {
@@ -156,28 +181,82 @@ fn verdicts_on_paper_are_those_of_the_kernel() {
         let _servers: Vec<_> = servers.collect();
         let from_three = AllowRule { peers: guests(&[3]), ports: tcp(80) };
         let to_any = AllowRule { peers: Peers::Any, ports: tcp(80) };
-        let closed = GuestPolicy { ingress: Ingress::Only(vec![from_three]), egress: None };
+        let ingress = Ingress::Only(vec![from_three]);
+        let closed = GuestPolicy { ingress, ..GuestPolicy::default() };
         let isolated = GuestPolicy {
             ingress: Ingress::IsolatedTo([address(3), address(4)].into()),
             egress: Some(vec![to_any]),
+            ..GuestPolicy::default()
         };
         let wanted = policies(&[2, 3, 4], [(2, closed), (3, isolated)]);
         network.restrict(wanted.clone()).await.unwrap();
-        let all = bridge().gateway.trunc();
-        for (from, guest) in [2, 3, 4].into_iter().zip(&machines) {
-            for (to, port) in [(2, 80), (2, 81), (3, 80), (3, 81), (4, 80), (4, 81)] {
-                if from == to {
-                    continue;
-                }
-                let (sender, receiver) = (address(from), address(to));
-                let packet =
-                    FirstPacket { from: sender, to: receiver, protocol: Protocol::Tcp, port };
-                let is_accepted = wanted.judge_egress(&packet) == PolicyVerdict::Accept
-                    && wanted.judge_ingress(&packet, all, &BTreeSet::new())
-                        == PolicyVerdict::Accept;
-                let connects = guest.inside.connects(receiver, port);
-                assert_eq!(connects, is_accepted, "{from} to {to}:{port}");
-            }
-        }
+        compare(&wanted, &machines);
+    });
+}
+
+fn tier_rule(
+    action: TierAction,
+    number: usize,
+    peers: Peers,
+    ports: AllowedPorts,
+) -> Arc<TierRule> {
+    let source = RuleSource { policy: "p".into(), priority: 0, number, name: None };
+    Arc::new(TierRule { source, action, peers, ports })
+}
+
+#[test]
+fn tiers_on_paper_are_those_of_the_kernel() {
+    use TierAction::{Accept, Deny, Pass};
+    in_world(async |world: World| {
+        let network = world.network(vec![port(2), port(3), port(4)]).await;
+        let machines = [2, 3, 4].map(|number| Guest::configured(port(number)));
+        let servers = machines.iter().flat_map(|own| [80, 81].map(|port| own.inside.listen(port)));
+        let _servers: Vec<_> = servers.collect();
+        let from = |last: u8| AllowRule { peers: guests(&[last]), ports: AllowedPorts::All };
+        // 3 may reach 2 at 80 because of the admin tier, at 81 the namespace decides; 4 is denied.
+        let selected = GuestPolicy {
+            ingress: Ingress::Only(vec![from(4)]),
+            ingress_tiers: Tiers {
+                admin: vec![
+                    tier_rule(Accept, 1, guests(&[3]), tcp(80)),
+                    tier_rule(Pass, 2, guests(&[4]), tcp(81)),
+                    tier_rule(Deny, 3, guests(&[4]), AllowedPorts::All),
+                ],
+                baseline: vec![tier_rule(Accept, 1, Peers::Any, AllowedPorts::All)],
+            },
+            ..GuestPolicy::default()
+        };
+        // The baseline opens an isolated guest at 80, and closes it for its own namespace at 81.
+        let isolated = GuestPolicy {
+            ingress: Ingress::IsolatedTo([address(3), address(4)].into()),
+            ingress_tiers: Tiers {
+                admin: vec![],
+                baseline: vec![
+                    tier_rule(Accept, 1, guests(&[2]), tcp(80)),
+                    tier_rule(Deny, 2, guests(&[4]), tcp(81)),
+                ],
+            },
+            egress_tiers: Tiers {
+                admin: vec![tier_rule(Pass, 1, guests(&[4]), tcp(80))],
+                baseline: vec![tier_rule(Deny, 1, guests(&[4]), AllowedPorts::All)],
+            },
+            ..GuestPolicy::default()
+        };
+        // Its namespace allows everything to 2, the admin tier does not, and the baseline is not read.
+        let sender = GuestPolicy {
+            egress: Some(vec![from(2), from(3)]),
+            egress_tiers: Tiers {
+                admin: vec![tier_rule(Deny, 1, guests(&[2]), tcp(80))],
+                baseline: vec![tier_rule(Deny, 1, Peers::Any, AllowedPorts::All)],
+            },
+            ..GuestPolicy::default()
+        };
+        let wanted = policies(&[2, 3, 4], [(2, selected), (3, isolated), (4, sender)]);
+        network.restrict(wanted.clone()).await.unwrap();
+        compare(&wanted, &machines);
+        assert!(machines[1].inside.connects(address(2), 80));
+        assert!(machines[2].inside.connects(address(2), 81));
+        assert!(!machines[2].inside.connects(address(2), 80));
+        assert!(!machines[1].inside.pings(address(4)), "rules without ports are for ICMP, too");
     });
 }

@@ -8,7 +8,7 @@ use net::{
     PortVlan, SpoofGuard,
 };
 
-use crate::services::{Client, assert_told};
+use crate::services::{Client, assert_received};
 use crate::world::{Guest, LIMIT, Namespace, World, eventually, in_world, port, run};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
@@ -19,7 +19,7 @@ fn lan_port(number: u8) -> Port {
     Port { attachment: Attachment::Bridge { name, guard, vlans }, ..port(number) }
 }
 
-/// A bridge with guests, and somebody on the wire behind it.
+/// A bridge with guests, and a station on the wire behind it.
 async fn lan(world: &World, ports: Vec<Port>) -> (Network, Namespace) {
     run("ip link add br-lan type bridge");
     run("ip link set br-lan up");
@@ -87,9 +87,9 @@ fn a_guest_gets_the_address_of_its_pool_from_its_own_node() {
         let on_wire = listen(&wire, 67);
         let guest = Guest::plug(lan_port(5));
         let client = Client::new();
-        let told = client.ask(&guest, "-O domain -O search -O ntpsrv").await;
-        assert_told(
-            &told,
+        let received = client.ask(&guest, "-O domain -O search -O ntpsrv").await;
+        assert_received(
+            &received,
             &[
                 "event=bound",
                 "ip=10.7.0.5",
@@ -107,18 +107,18 @@ fn a_guest_gets_the_address_of_its_pool_from_its_own_node() {
         assert!(!has_received(&on_wire), "the request left the node");
         // A client that renews asks for the server's address.
         assert!(succeeds(&guest.inside, "busybox arping -f -c 3 -w 10 -I eth0 10.7.0.2").await);
-        // Nobody else hears of the server.
+        // No other station receives frames of the server.
         assert!(!succeeds(&wire, "busybox arping -f -c 1 -w 1 -I eth0 10.7.0.2").await);
 
         // Guests without a lease are not answered, and may ask others.
         let other = Guest::plug(lan_port(6));
         assert_eq!(client.ask(&other, "").await, None);
-        assert!(has_received(&on_wire), "a request that nobody here answers");
+        assert!(has_received(&on_wire), "a request that is not answered here");
 
         // Leases change while guests run, and end.
         serve(&network, &dhcp, &[(5, lease(5, 1200)), (6, lease(6, 600))]).await;
-        assert_told(&client.ask(&guest, "").await, &["ip=10.7.0.5", "lease=1200"]);
-        assert_told(&client.ask(&other, "").await, &["ip=10.7.0.6", "lease=600"]);
+        assert_received(&client.ask(&guest, "").await, &["ip=10.7.0.5", "lease=1200"]);
+        assert_received(&client.ask(&other, "").await, &["ip=10.7.0.6", "lease=600"]);
         serve(&network, &dhcp, &[]).await;
         assert_eq!(client.ask(&guest, "").await, None);
     });
@@ -156,15 +156,15 @@ fn a_tap_that_is_made_anew_is_served_again() {
         serve(&network, &dhcp, &[(5, lease(5, 600))]).await;
         let client = Client::new();
         let guest = Guest::plug(lan_port(5));
-        assert_told(&client.ask(&guest, "").await, &["ip=10.7.0.5"]);
+        assert_received(&client.ask(&guest, "").await, &["ip=10.7.0.5"]);
         drop(guest);
         network.detach(port(5).tap).await.unwrap();
         network.attach(lan_port(5)).await.unwrap();
         let guest = Guest::plug(lan_port(5));
         for _ in 0..10 {
-            // The server looks for the tap twice a second.
-            if let told @ Some(_) = client.ask(&guest, "").await {
-                return assert_told(&told, &["ip=10.7.0.5"]);
+            // The server checks for the tap twice a second.
+            if let received @ Some(_) = client.ask(&guest, "").await {
+                return assert_received(&received, &["ip=10.7.0.5"]);
             }
         }
         panic!("the new tap is not served");

@@ -54,10 +54,10 @@ fn lease(number: u8) -> Lease {
 }
 
 #[track_caller]
-pub(crate) fn assert_told(told: &Option<Vec<String>>, lines: &[&str]) {
-    let told = told.as_ref().expect("an answer");
+pub(crate) fn assert_received(received: &Option<Vec<String>>, lines: &[&str]) {
+    let received = received.as_ref().expect("an answer");
     for line in lines {
-        assert!(told.iter().any(|one| one == line), "{line} is not in {told:#?}");
+        assert!(received.iter().any(|one| one == line), "{line} is not in {received:#?}");
     }
 }
 
@@ -80,9 +80,9 @@ fn a_guest_gets_its_own_address_and_everything_it_was_promised() {
         dhcp.replace(vec![Lease { options, ..lease(2) }, lease(3)]).unwrap();
         let guest = Guest::plug(port(2));
         let asked = "-O mtu -O hostname -O domain -O search -O ntpsrv -O tftp -O bootfile -O 240";
-        let told = Client::new().ask(&guest, asked).await;
-        assert_told(
-            &told,
+        let received = Client::new().ask(&guest, asked).await;
+        assert_received(
+            &received,
             &[
                 "event=bound",
                 "ip=10.52.0.2",
@@ -115,14 +115,14 @@ fn clients_that_want_a_broadcast_or_come_back_are_served() {
         dhcp.insert(lease(2)).unwrap();
         let guest = Guest::plug(port(2));
         let client = Client::new();
-        assert_told(&client.ask(&guest, "-B").await, &["ip=10.52.0.2"]);
-        assert_told(&client.ask(&guest, "-r 10.52.0.2").await, &["ip=10.52.0.2"]);
-        assert_told(&client.ask(&guest, "-r 10.52.0.77").await, &["ip=10.52.0.2"]);
-        assert_told(&client.ask(&guest, "-C").await, &["ip=10.52.0.2"]);
+        assert_received(&client.ask(&guest, "-B").await, &["ip=10.52.0.2"]);
+        assert_received(&client.ask(&guest, "-r 10.52.0.2").await, &["ip=10.52.0.2"]);
+        assert_received(&client.ask(&guest, "-r 10.52.0.77").await, &["ip=10.52.0.2"]);
+        assert_received(&client.ask(&guest, "-C").await, &["ip=10.52.0.2"]);
     });
 }
 
-/// The firmware of a real QEMU asks for an address, and then for the file that it was told of.
+/// The firmware of a real QEMU asks for an address, and then for the file of its lease.
 #[test]
 fn a_machine_boots_from_the_network() {
     in_world(async |world: World| {
@@ -161,7 +161,7 @@ fn a_machine_boots_from_the_network() {
 }
 
 #[test]
-fn who_is_not_known_gets_no_answer_until_it_is() {
+fn guests_without_a_lease_get_no_answer() {
     in_world(async |world: World| {
         let network = world.network(vec![port(2)]).await;
         let dhcp = Dhcp::start(&network, &world.tasks).unwrap();
@@ -228,12 +228,12 @@ fn dhcp_follows_the_bridge_when_it_is_made_anew() {
 }
 
 #[test]
-fn a_guest_that_plays_dhcp_server_is_not_heard() {
+fn a_guest_that_plays_dhcp_server_is_ignored() {
     in_world(async |world: World| {
         let _network = world.network(vec![port(2)]).await;
         let guest = Guest::configured(port(2));
-        let heard = UdpSocket::bind("0.0.0.0:67").unwrap();
-        heard.set_nonblocking(true).unwrap();
+        let listener = UdpSocket::bind("0.0.0.0:67").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let send = |from: u16| {
             guest.inside.within(|| {
                 let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, from)).unwrap();
@@ -245,7 +245,7 @@ fn a_guest_that_plays_dhcp_server_is_not_heard() {
         let mut message = [0; 16];
         let mut received = None;
         eventually("the second message", || {
-            received = heard.recv(&mut message).ok();
+            received = listener.recv(&mut message).ok();
             received.is_some()
         })
         .await;
@@ -309,13 +309,13 @@ async fn resolve(guest: &Guest, question: &str) -> String {
     let command = format!("netns exec {} busybox nslookup {question} {GATEWAY}", guest.inside.name);
     let running = tokio::process::Command::new("ip").args(command.split_whitespace()).output();
     let output = tokio::time::timeout(LIMIT, running).await.unwrap().unwrap();
-    // Its first lines tell whom it asked.
+    // Its first lines are the server that was asked.
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().skip(2).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn guests_resolve_each_other_and_everybody_else() {
+fn guests_resolve_each_other_and_outside_names() {
     in_world(async |world: World| {
         let outside = world.outside();
         let network = world.network(vec![port(2)]).await;
@@ -331,12 +331,12 @@ fn guests_resolve_each_other_and_everybody_else() {
         let guest = Guest::configured(port(2));
         assert!(resolve(&guest, "db.prod.svc.example").await.contains("10.52.0.3"));
         assert!(resolve(&guest, "db").await.contains("10.52.0.3"));
-        assert!(resolve(&guest, "nobody.svc.example").await.contains("NXDOMAIN"));
+        assert!(resolve(&guest, "absent.svc.example").await.contains("NXDOMAIN"));
         assert!(resolve(&guest, "10.52.0.3").await.contains("db.prod.svc.example"));
         assert!(resolve(&guest, "-type=a elsewhere.example").await.contains("203.0.113.5"));
         dns.modify(|names| names.remove(address(3)));
         assert!(!resolve(&guest, "db.prod.svc.example").await.contains("10.52.0.3"));
-        // From outside the same address answers nobody.
+        // From outside the same address does not answer.
         let refused = outside.try_run(&format!("busybox nslookup db {GATEWAY}"));
         assert!(!refused.status.success());
     });
@@ -373,7 +373,7 @@ fn questions_over_tcp_are_passed_on_over_tcp() {
 }
 
 #[test]
-fn a_silent_world_is_told_as_a_failure() {
+fn unreachable_upstreams_are_reported_as_a_failure() {
     in_world(async |world: World| {
         let network = world.network(vec![port(2)]).await;
         let upstreams = Upstreams::Fixed(vec![]);

@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::world::{World, in_both_worlds, port, run};
 
-const CUSTOMER_TAG: u16 = 0x8100;
+pub(crate) const CUSTOMER_TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88a8;
 /// The prefix of a frame on a tap: a header about offloads, all of which are off.
-const OFFLOAD_HEADER: [u8; 10] = [0; 10];
+pub(crate) const OFFLOAD_HEADER: [u8; 10] = [0; 10];
 
 /// A datagram from a port to a port, as a frame with tags.
 fn datagram(from: Mac, to: Mac, tags: &[(u16, u16)], ports: (u16, u16), text: &str) -> Vec<u8> {
@@ -37,9 +37,9 @@ fn datagram(from: Mac, to: Mac, tags: &[(u16, u16)], ports: (u16, u16), text: &s
     frame
 }
 
-struct Cable {
+pub(crate) struct Cable {
     end: OwnedFd,
-    mac: Mac,
+    pub(crate) mac: Mac,
 }
 
 impl Cable {
@@ -47,14 +47,17 @@ impl Cable {
         Self { end: open_tap(&port.tap, Queues::Single, 1).unwrap().remove(0), mac: port.mac }
     }
 
-    fn send(&self, to: Mac, tags: &[(u16, u16)], source: u16, text: &str) {
-        let frame = datagram(self.mac, to, tags, (source, 68), text);
-        rustix::io::write(&self.end, &frame).unwrap();
+    pub(crate) fn send(&self, to: Mac, tags: &[(u16, u16)], source: u16, text: &str) {
+        self.send_frame(&datagram(self.mac, to, tags, (source, 68), text));
+    }
+
+    pub(crate) fn send_frame(&self, frame: &[u8]) {
+        rustix::io::write(&self.end, frame).unwrap();
     }
 
     /// Waits until frames of this cable reach another: a bridge forwards only what comes through a
     /// port after the kernel has noticed its carrier.
-    fn wait_for_way_to(&self, other: &Self) {
+    pub(crate) fn wait_for_way_to(&self, other: &Self) {
         let mut frame = vec![0; 2000];
         for _ in 0..3000 {
             self.send(other.mac, &[], 5000, "is there a way");
@@ -71,22 +74,22 @@ impl Cable {
     }
 
     /// Which of `texts` arrive, up to the last of them: the wire keeps the order.
-    fn hears<'a>(&self, texts: &[&'a str]) -> Vec<&'a str> {
-        let mut heard = Vec::new();
+    pub(crate) fn receives<'a>(&self, texts: &[&'a str]) -> Vec<&'a str> {
+        let mut received = Vec::new();
         let mut frame = vec![0; 2000];
-        while heard.last() != texts.last() {
+        while received.last() != texts.last() {
             let mut ready = [PollFd::new(&self.end, PollFlags::IN)];
             let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
-            assert_eq!(poll(&mut ready, Some(&limit)).unwrap(), 1, "heard only {heard:?}");
+            assert_eq!(poll(&mut ready, Some(&limit)).unwrap(), 1, "received only {received:?}");
             let length = rustix::io::read(&self.end, &mut frame).unwrap();
             let ends = |text: &&&str| frame[..length].ends_with(text.as_bytes());
-            heard.extend(texts.iter().find(ends));
+            received.extend(texts.iter().find(ends));
         }
-        heard
+        received
     }
 }
 
-async fn on_lan(network: &Network, number: u8, guard: SpoofGuard) -> Cable {
+pub(crate) async fn on_lan(network: &Network, number: u8, guard: SpoofGuard) -> Cable {
     let attachment =
         Attachment::Bridge { name: "br-lan".parse().unwrap(), guard, vlans: PortVlan::untagged() };
     let port = Port { attachment, ..port(number) };
@@ -135,13 +138,13 @@ fn tagged_frames_do_not_pass_the_rules_of_access_ports() {
             "tag",
             "end",
         ];
-        assert_eq!(witness.hears(&sent), ["untagged", "tag of a trunk", "end"]);
+        assert_eq!(witness.receives(&sent), ["untagged", "tag of a trunk", "end"]);
 
-        // Nor does a frame for somebody else's network reach an access port.
+        // Nor does a frame for another network reach an access port.
         witness.send(guest.mac, &[(CUSTOMER_TAG, 100)], 5000, "tag");
         witness.send(guest.mac, &[(SERVICE_TAG, 100)], 5000, "service tag");
         witness.send(guest.mac, &[], 5000, "end");
-        assert_eq!(guest.hears(&["service tag", "tag", "end"]), ["end"]);
+        assert_eq!(guest.receives(&["service tag", "tag", "end"]), ["end"]);
         let rules = run("nft list table bridge sheaf");
         let drops = rules.lines().find(|line| line.contains("8021q") && line.contains("counter"));
         assert!(drops.is_some_and(|line| line.contains("packets 5")), "{rules}");

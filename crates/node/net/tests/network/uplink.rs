@@ -114,7 +114,7 @@ fn reaches(from: &Guest, to: u8) -> bool {
 
 #[test]
 #[ignore = "needs a kernel with 8021q and bonding: make net-test"]
-fn guests_reach_those_of_their_vlan_and_nobody_else() {
+fn guests_reach_those_of_their_vlan_only() {
     in_world(async |_| {
         let mut lab = Lab::connected();
         let networks = [access(10), access(11), PortVlan::untagged()];
@@ -155,7 +155,7 @@ fn guests_reach_those_of_their_vlan_and_nobody_else() {
 
 #[test]
 #[ignore = "needs a kernel with 8021q and bonding: make net-test"]
-fn an_access_guest_that_sends_tags_reaches_nobody() {
+fn an_access_guest_that_sends_tags_reaches_no_guest() {
     in_world(async |_| {
         let mut lab = Lab::connected();
         let attacker = lab.guest(0, 11, access(10));

@@ -1,7 +1,7 @@
 //! A host, its guests and the world outside, each a network namespace.
 //!
 //! A guest is a tap in a namespace of its own, and a thread that carries frames between it and the
-//! host's tap: to the host it looks as a QEMU does.
+//! host's tap: to the host it appears as a QEMU.
 
 use std::fs::File;
 use std::future::Future;
@@ -25,7 +25,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// Long enough for a loaded machine; reaching it is a failure.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 /// Long enough for a lost packet to be sent again twice.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 52, 0, 1);
 /// The host's address on the wire to the outside, and the address of who is there.
@@ -83,7 +83,7 @@ impl World {
         Network::start(DesiredNetwork::new(bridge(), ports), &self.tasks).await.unwrap()
     }
 
-    /// Somebody beyond the host, who knows the way to the guests.
+    /// A station beyond the host with routes to the guests.
     pub(crate) fn outside(&self) -> Namespace {
         let outside = Namespace::new("out");
         run(&format!("ip link add up0 type veth peer name eth0 netns {}", outside.name));
@@ -96,7 +96,7 @@ impl World {
         outside
     }
 
-    /// Tells a network's tasks to end, as if the process ended.
+    /// Stops a network's tasks, as if the process ended.
     pub(crate) async fn restart(&mut self) {
         std::mem::take(&mut self.tasks).stop(Duration::from_secs(2)).await;
     }
@@ -204,6 +204,21 @@ pub(crate) struct Guest {
     wire: Option<JoinHandle<()>>,
 }
 
+/// Opens a tap that nothing else holds any more: the kernel releases one a moment after its
+/// descriptor was closed.
+fn open_free_tap(name: &LinkName, queues: Queues) -> OwnedFd {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match open_tap(name, queues, 1) {
+            Ok(mut opened) => return opened.remove(0),
+            Err(failure) if failure.raw_os_error() == Some(16) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(failure) => panic!("cannot open {name}: {failure}"),
+        }
+    }
+}
+
 impl Guest {
     /// Plugs a guest without an address into the tap of `port`, which exists.
     pub(crate) fn plug(port: Port) -> Self {
@@ -220,8 +235,8 @@ impl Guest {
     /// Plugs a guest into the tap of its port in the namespace of the calling thread.
     pub(crate) fn replug(&mut self) {
         let theirs: LinkName = "eth0".parse().unwrap();
-        let theirs = self.inside.within(|| open_tap(&theirs, Queues::Single, 1).unwrap().remove(0));
-        let ours = open_tap(&self.port.tap, self.port.queues, 1).unwrap().remove(0);
+        let theirs = self.inside.within(|| open_free_tap(&theirs, Queues::Single));
+        let ours = open_free_tap(&self.port.tap, self.port.queues);
         let stopped = self.stop.clone();
         self.wire = Some(std::thread::spawn(move || carry(&[ours, theirs], &stopped)));
     }

@@ -6,7 +6,7 @@ use super::Wiring;
 use super::line::{Line, escape, slot};
 use crate::machine::{InputBus, Machine, PanicDevice, Sound, TpmInterface, USB_SLOTS, Video};
 
-/// The device whose statistics tell about the guest's memory.
+/// The device whose statistics report the guest's memory.
 pub const BALLOON: &str = "balloon0";
 
 pub(super) fn plug_all(line: &mut Line, machine: &Machine, wiring: &Wiring) {
@@ -98,7 +98,7 @@ fn screen(line: &mut Line, machine: &Machine, wiring: &Wiring) {
     }
     if machine.devices.vnc {
         let path = escape(&wiring.vnc.to_string_lossy());
-        // Several people may look at one screen.
+        // Several clients may share one screen.
         line.option("-vnc", format!("unix:{path},share=force-shared"));
     }
 }
@@ -136,7 +136,7 @@ pub(crate) fn usb_socket(slot: u8) -> String {
 
 fn sound(line: &mut Line, machine: &Machine) {
     let Some(sound) = machine.devices.sound else { return };
-    // The guest gets a card; nobody on the host listens.
+    // The guest gets a card; no program on the host listens.
     line.option("-audiodev", "driver=none,id=audio0");
     match sound {
         Sound::Ac97 => line.device(&json!({

@@ -150,7 +150,7 @@ pub fn nodes(disk: &Disk) -> Vec<Value> {
     vec![storage, with_cache(disk, top)]
 }
 
-/// An image below an overlay; nobody writes to it.
+/// An image below an overlay; it is never written.
 fn lower(disk: &Disk, image: &FileImage) -> Value {
     let mut node = json!({
         "driver": image.format.name(),
@@ -235,7 +235,7 @@ pub fn device(disk: &Disk, place: &BusPosition) -> Value {
         return device;
     }
     if disk.bus == Bus::Scsi {
-        // Clients look for /dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_drive-ua-<name>.
+        // Clients read /dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_drive-ua-<name>.
         device["device_id"] = json!(format!("drive-{}", disk.id()));
     }
     set_some(&mut device, "serial", disk.serial.clone());

@@ -116,7 +116,7 @@ impl GuestAgent {
         match sent {
             Ok(_) | Err(AgentError::NoAnswer { .. }) => Ok(()),
             // A machine whose reboot ends it takes the channel down before the agent answers.
-            Err(error) if error.is_hang_up() => Ok(()),
+            Err(error) if error.is_disconnect() => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -143,7 +143,7 @@ impl GuestAgent {
         Ok(answer.keys)
     }
 
-    /// Lets the holders of `keys` log in as `user`; with `replace` nobody else.
+    /// Lets the holders of `keys` log in as `user`; with `replace` no others.
     pub async fn add_authorized_keys(
         &self,
         user: &str,
@@ -155,7 +155,7 @@ impl GuestAgent {
         self.execute::<Value>("guest-ssh-add-authorized-keys", arguments, QUICK).await.map(|_| ())
     }
 
-    /// Runs a program in the guest and waits for it. The guest is not told when `limit` is
+    /// Runs a program in the guest and waits for it. The guest is not notified when `limit` is
     /// over: the program goes on.
     pub async fn run(
         &self,
@@ -167,7 +167,7 @@ impl GuestAgent {
         let exec = json!({ "path": program, "arg": arguments, "capture-output": true });
         let finished = async {
             let started: Pid = self.execute(command, exec, limit).await?;
-            // The agent has no way to tell that a program has ended but to be asked.
+            // The agent does not report the end of a program; it has to be asked.
             let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
             loop {
                 let pid = json!({ "pid": started.pid });

@@ -1,7 +1,7 @@
 //! The first bytes of images: the format, and whether the image refers to other files.
 
-/// How much of an image is looked at; a VMDK's description lies within it.
-pub(super) const LOOKED_AT: u64 = 64 << 10;
+/// How much of an image is read; a VMDK's description lies within it.
+pub(super) const HEADER_LIMIT: u64 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageKind {
@@ -47,7 +47,7 @@ pub enum Refusal {
     Shrink { from: u64, to: u64 },
 }
 
-/// Tells the kind of an image from its start.
+/// Detects the kind of an image by its start.
 pub fn sniff(start: &[u8]) -> ImageKind {
     let begins = |magic: &[u8]| start.starts_with(magic);
     if begins(b"QFI\xfb") {
@@ -148,7 +148,7 @@ fn vmdk(start: &[u8]) -> Result<(), Refusal> {
 }
 
 /// A differencing disk names its parent in its metadata; QEMU refuses those itself, and the
-/// regions are beyond what is looked at here.
+/// regions are beyond what is read here.
 fn vhdx(start: &[u8]) -> Result<(), Refusal> {
     if start.len() < 512 { Err(Refusal::Damaged) } else { Ok(()) }
 }

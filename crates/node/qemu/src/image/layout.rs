@@ -29,7 +29,7 @@ const ZERO: u64 = 1;
 /// Where a part of an image goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartPosition {
-    /// It stays in the image: tables, and what nobody speaks of.
+    /// It stays in the image: tables, and parts without an entry.
     Image,
     /// It is this part of the disk.
     Disk { at: u64 },
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_promised_to_understand_stays_whole() {
+    fn an_image_with_unknown_features_stays_whole() {
         let plain = image(1 << 20, &[&[]]);
         let changed = |at: usize, value: u8| {
             let mut image = plain.clone();

@@ -43,7 +43,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Told by the first bytes.
+    /// Detects it by the first bytes.
     pub(super) fn of(start: &[u8]) -> Self {
         match start {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -73,7 +73,11 @@ pub fn receive(
 ) -> Result<Received, ReceiveError> {
     let (compression, mut plain) = decompress(from).map_err(ReceiveError::Read)?;
     let mut start = Vec::new();
-    plain.by_ref().take(header::LOOKED_AT).read_to_end(&mut start).map_err(ReceiveError::Read)?;
+    plain
+        .by_ref()
+        .take(header::HEADER_LIMIT)
+        .read_to_end(&mut start)
+        .map_err(ReceiveError::Read)?;
     if start.is_empty() {
         return Err(ReceiveError::Empty);
     }
@@ -100,7 +104,7 @@ pub fn receive(
     Ok(Received { kind, compression, bytes })
 }
 
-/// Tells a compression by its first bytes and undoes it.
+/// Detects a compression by its first bytes and undoes it.
 pub fn decompress(
     from: impl Read + Send + 'static,
 ) -> io::Result<(Compression, Box<dyn Read + Send>)> {

@@ -125,7 +125,7 @@ fn an_xz_stream_cannot_ask_for_any_amount_of_memory() {
     receive(std::io::Cursor::new(packed.clone()), &path("target"), 1 << 30, |_| {}).unwrap();
     std::fs::remove_file(path("target")).unwrap();
     // The header of the first block: its size, its flags, one filter with the size of the
-    // dictionary, and a checksum. 40 stands for 4 GiB.
+    // dictionary, and a checksum. 40 means 4 GiB.
     assert_eq!(packed[12..16], [2, 0, 0x21, 1]);
     packed[16] = 40;
     let mut checksum = flate2::Crc::new();

@@ -1,8 +1,13 @@
-//! Runs qemu-img as an unprivileged user, with limits.
+//! Runs qemu-img as an unprivileged user, with limits and few system calls, in namespaces of its own:
+//! it sees the files that it is to read and write, no network and no other process.
+//!
+//! Without a user there are no namespaces. Where the host refuses them, the tool runs as its user
+//! only; the agent finds that out once and reports it (`isolation::probe`).
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,7 +15,8 @@ use rustix::process::Resource;
 use tokio::io::{AsyncReadExt, BufReader};
 use tokio::process::{ChildStdout, Command};
 
-use crate::process::{ProcessUser, confine};
+use crate::isolation::{Entrance, Isolation, RootPlan, as_first_process};
+use crate::process::{Preparation, ProcessUser, converter, prepare};
 
 /// Address space: enough for any table of an honest image and for the stacks of 64 threads.
 const MEMORY: u64 = 2 << 30;
@@ -23,6 +29,8 @@ const LAST_WORDS: usize = 2000;
 pub enum ToolError {
     #[error("cannot run {}", program.display())]
     Run { program: PathBuf, source: io::Error },
+    #[error("cannot make the filter of system calls")]
+    Filter(#[from] seccompiler::Error),
     #[error("{} failed: {said}", program.display())]
     Failed { program: PathBuf, said: String },
     #[error("{} was ended by signal {signal}", program.display())]
@@ -37,20 +45,28 @@ pub struct Tool {
     pub program: PathBuf,
     /// The user that it runs as; must be able to read and write the images.
     pub identity: Option<ProcessUser>,
+    /// Whether it runs in namespaces of its own; needs a user.
+    pub is_isolated: bool,
     /// For everything but conversions, which take as long as they take.
     pub limit: Duration,
 }
 
 impl Default for Tool {
     fn default() -> Self {
-        Self { program: PathBuf::from("qemu-img"), identity: None, limit: Duration::from_secs(120) }
+        Self {
+            program: PathBuf::from("qemu-img"),
+            identity: None,
+            is_isolated: false,
+            limit: Duration::from_secs(120),
+        }
     }
 }
 
 impl Tool {
-    /// Runs it to its end and returns what it said.
-    pub async fn run(&self, arguments: &[OsString]) -> Result<String, ToolError> {
-        let running = self.drive(arguments, |mut stdout| async move {
+    /// Runs it to its end and returns what it said. It sees `files`: the images, and the directories
+    /// of sockets.
+    pub async fn run(&self, arguments: &[OsString], files: &[&Path]) -> Result<String, ToolError> {
+        let running = self.drive(arguments, files, |mut stdout| async move {
             let mut said = Vec::new();
             let _ = stdout.read_to_end(&mut said).await;
             said
@@ -65,9 +81,10 @@ impl Tool {
     pub(super) async fn run_with_progress(
         &self,
         arguments: &[OsString],
+        files: &[&Path],
         mut progress: impl FnMut(f32) + Send,
     ) -> Result<(), ToolError> {
-        self.drive(arguments, |mut stdout| async move {
+        self.drive(arguments, files, |mut stdout| async move {
             let mut line = Vec::new();
             while let Ok(byte) = stdout.read_u8().await {
                 // Each report overwrites the one before.
@@ -88,6 +105,7 @@ impl Tool {
     async fn drive<T, F: Future<Output = T>>(
         &self,
         arguments: &[OsString],
+        files: &[&Path],
         listen: impl FnOnce(BufReader<ChildStdout>) -> F,
     ) -> Result<T, ToolError> {
         let failed = |source| ToolError::Run { program: self.program.clone(), source };
@@ -103,11 +121,29 @@ impl Tool {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let limits = vec![(Resource::As, MEMORY), (Resource::Cpu, CPU)];
-        confine(&mut command, self.identity.clone(), limits);
+        let entrance = self.entrance(files).map_err(failed)?;
+        let is_apart = entrance.is_some();
+        let preparation = Preparation {
+            identity: self.identity.clone(),
+            limits: vec![(Resource::As, MEMORY), (Resource::Cpu, CPU)],
+            entrance,
+            filter: Some(converter()?),
+            ..Preparation::default()
+        };
+        prepare(&mut command, preparation);
         // Dropping the future ends the process.
         let mut command = Command::from(command);
-        let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
+        command.kill_on_drop(true);
+        let mut child = if is_apart {
+            let runtime = tokio::runtime::Handle::current();
+            let start = || {
+                let _entered = runtime.enter();
+                command.spawn()
+            };
+            as_first_process(start).map_err(failed)?
+        } else {
+            command.spawn().map_err(failed)?
+        };
         let stdout = child.stdout.take().expect("it was asked for above");
         let stdout = BufReader::new(stdout);
         let stderr = child.stderr.take().expect("it was asked for above");
@@ -116,18 +152,29 @@ impl Tool {
             let mut stderr = stderr.take(64 << 10);
             let _ = stderr.read_to_end(&mut complaint).await;
         };
-        let (heard, ()) = tokio::join!(listen(stdout), complain);
+        let (output, ()) = tokio::join!(listen(stdout), complain);
         let status = child.wait().await.map_err(failed)?;
         let program = self.program.clone();
         match std::os::unix::process::ExitStatusExt::signal(&status) {
             Some(signal) => Err(ToolError::Killed { program, signal }),
-            None if status.success() => Ok(heard),
+            None if status.success() => Ok(output),
             None => {
                 let end = complaint.len().min(LAST_WORDS);
                 let said = String::from_utf8_lossy(&complaint[..end]).trim().to_owned();
                 Err(ToolError::Failed { program, said })
             }
         }
+    }
+}
+
+impl Tool {
+    fn entrance(&self, files: &[&Path]) -> io::Result<Option<Entrance>> {
+        if !self.is_isolated || self.identity.is_none() {
+            return Ok(None);
+        }
+        let files: BTreeSet<PathBuf> = files.iter().map(|file| file.to_path_buf()).collect();
+        let root = RootPlan::new(&self.program, Path::new("/"), &files)?;
+        Ok(Some(Entrance { isolation: Isolation::default(), root }))
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Nic {
     pub link: LinkState,
     #[serde(default)]
     pub mtu: Option<u16>,
-    /// The index that firmware tells the guest, for names such as `eno1`.
+    /// The index that firmware reports to the guest, for names such as `eno1`.
     #[serde(default)]
     pub acpi_index: Option<u32>,
     /// The PCI bus that it is on in the guest; any if absent.

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 const PARENT: &str = "sheaf";
 const PERIOD_MICROS: u64 = 100_000;
+/// Missing where the kernel has neither BFQ nor io.cost, or its `io` controller is used elsewhere.
+const IO_WEIGHT: &str = "io.weight";
 
 /// Where the host keeps the controllers that we use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +32,9 @@ pub struct Limits {
     pub cpu_weight: Option<u32>,
     /// Thousandths of a processor.
     pub cpu_quota: Option<u32>,
+    /// Share of the host's disks when they are busy; 100 is ordinary, 1 to 10000. Needs a unified
+    /// hierarchy and a kernel that divides disks.
+    pub io_weight: Option<u32>,
     /// The expected use. Memory above it is reclaimed first, and nothing is killed: an estimate is
     /// no reason to end a guest.
     pub memory: Option<u64>,
@@ -87,6 +92,10 @@ fn settings(layout: &Layout, limits: &Limits) -> Vec<(PathBuf, &'static str, Str
             if let Some(memory) = limits.memory {
                 settings.push((root.clone(), "memory.high", memory.to_string()));
             }
+            if let Some(weight) = limits.io_weight {
+                let weight = weight.clamp(1, 10_000);
+                settings.push((root.clone(), IO_WEIGHT, format!("default {weight}")));
+            }
         }
         Layout::Split { cpu, memory } => {
             if let (Some(root), Some(weight)) = (cpu, limits.cpu_weight) {
@@ -131,23 +140,28 @@ pub(crate) fn create(layout: &Layout, name: &str, limits: &Limits) -> io::Result
         fs::create_dir_all(&parent)?;
         if let Layout::Unified { .. } = layout {
             for group in [root, &parent] {
-                fs::write(group.join("cgroup.subtree_control"), "+cpu +memory")?;
+                let control = group.join("cgroup.subtree_control");
+                fs::write(&control, "+cpu +memory")?;
+                // Each guest gets the same share of a busy disk then. It is no reason not to start
+                // one if that cannot be had.
+                let _ = fs::write(&control, "+io");
             }
         }
         fs::create_dir_all(parent.join(name))?;
         let entrance = parent.join(name).join("cgroup.procs");
         entrances.push(OpenOptions::new().write(true).open(entrance)?);
     }
-    for (root, file, value) in settings(layout, limits) {
-        fs::write(root.join(PARENT).join(name).join(file), value)?;
-    }
+    apply(layout, name, limits)?;
     Ok(entrances)
 }
 
 /// Changes the limits of a machine that runs.
 pub fn apply(layout: &Layout, name: &str, limits: &Limits) -> io::Result<()> {
     for (root, file, value) in settings(layout, limits) {
-        fs::write(root.join(PARENT).join(name).join(file), value)?;
+        let path = root.join(PARENT).join(name).join(file);
+        if file != IO_WEIGHT || path.exists() {
+            fs::write(path, value)?;
+        }
     }
     Ok(())
 }
@@ -190,14 +204,24 @@ mod tests {
 
     #[test]
     fn limits_are_written_in_the_units_of_the_hierarchy() {
-        let limits = Limits { cpu_weight: Some(200), cpu_quota: Some(1500), memory: Some(1 << 30) };
+        let limits = Limits {
+            cpu_weight: Some(200),
+            cpu_quota: Some(1500),
+            io_weight: Some(50),
+            memory: Some(1 << 30),
+        };
         let written = |layout: &Layout| -> Vec<String> {
             let all = settings(layout, &limits).into_iter();
             all.map(|(_, file, value)| format!("{file}={value}")).collect()
         };
         assert_eq!(
             written(&Layout::Unified { root: "/c".into() }),
-            ["cpu.weight=200", "cpu.max=150000 100000", "memory.high=1073741824"]
+            [
+                "cpu.weight=200",
+                "cpu.max=150000 100000",
+                "memory.high=1073741824",
+                "io.weight=default 50"
+            ]
         );
         assert_eq!(
             written(&Layout::Split { cpu: Some("/c".into()), memory: Some("/m".into()) }),
@@ -209,5 +233,21 @@ mod tests {
             ]
         );
         assert_eq!(written(&Layout::Split { cpu: None, memory: None }), [""; 0]);
+    }
+
+    #[test]
+    fn a_guest_starts_also_where_the_kernel_does_not_divide_disks() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        let group = root.join(PARENT).join("vm-1");
+        fs::create_dir_all(&group).unwrap();
+        let layout = Layout::Unified { root };
+        let limits = Limits { io_weight: Some(100), ..Limits::default() };
+        apply(&layout, "vm-1", &limits).unwrap();
+        assert!(!group.join(IO_WEIGHT).exists());
+        fs::write(group.join(IO_WEIGHT), "default 100\n").unwrap();
+        let limits = Limits { io_weight: Some(300), ..limits };
+        apply(&layout, "vm-1", &limits).unwrap();
+        assert_eq!(fs::read_to_string(group.join(IO_WEIGHT)).unwrap(), "default 300");
     }
 }

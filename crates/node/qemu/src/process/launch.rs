@@ -13,7 +13,13 @@ use crate::run_dir::{EXIT, MACHINE, PROCESS, RunDir};
 
 /// How much of QEMU's last words an error repeats.
 pub(super) const LAST_WORDS: usize = 2000;
-/// How often a folder is looked at whose process is between fork and exec.
+/// For QEMU to be ready. It first allocates preallocated memory, which takes about a minute for
+/// hundreds of GiB, and on a host that is overcommitted it waits for a processor. It ends by itself
+/// if its arguments or disks are wrong: only a hanging QEMU takes that long.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// For the answer to a monitor command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a folder is checked whose process is between fork and exec.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why a machine was not started. No process is left behind.
@@ -69,18 +75,21 @@ pub enum RunDirState {
 pub struct Launcher {
     tasks: Tasks,
     binary: Binary,
-    /// For QEMU to be ready, and for each monitor command.
+    /// For QEMU to be ready.
+    start_limit: Duration,
+    /// For each monitor command.
     limit: Duration,
 }
 
 impl Launcher {
     pub fn new(tasks: Tasks, binary: Binary) -> Self {
-        Self { tasks, binary, limit: Duration::from_secs(30) }
+        Self { tasks, binary, start_limit: START_TIMEOUT, limit: COMMAND_TIMEOUT }
     }
 
+    /// The same with another limit for the start and for commands.
     #[must_use]
     pub fn with_limit(self, limit: Duration) -> Self {
-        Self { limit, ..self }
+        Self { start_limit: limit, limit, ..self }
     }
 
     /// Starts a machine in `dir` and waits until QEMU answers. The guest does not run yet:
@@ -90,12 +99,12 @@ impl Launcher {
         let started = blocking(move || start::start(&folder, &plan, &binary)).await?;
         let running = self.watch(dir, spec, started);
         tokio::select! {
-            ready = running.ready(self.limit) => {
+            ready = running.ready(self.start_limit) => {
                 if ready {
                     return Ok(running);
                 }
                 running.kill().await;
-                Err(LaunchError::NotReady { limit: self.limit })
+                Err(LaunchError::NotReady { limit: self.start_limit })
             }
             _ = running.exited() => {
                 running.leave_cgroup();
@@ -109,7 +118,7 @@ impl Launcher {
         let deadline = tokio::time::Instant::now() + self.limit;
         loop {
             let folder = dir.clone();
-            match blocking(move || look(&folder)).await? {
+            match blocking(move || probe(&folder)).await? {
                 RunDirProbe::Process(spec, started) => {
                     return Ok(RunDirState::Running(self.watch(dir, *spec, started)));
                 }
@@ -132,7 +141,7 @@ impl Launcher {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 lock => lock.map_err(unread)?,
             };
-            // Held until the folder is gone, so that nobody starts anything in it.
+            // Held until the folder is gone, so that no process is started in it.
             let Some(_lock) = lock else {
                 return Err(AdoptError::Hidden { dir: folder.path().into() });
             };
@@ -149,15 +158,15 @@ impl Launcher {
     }
 }
 
-/// Result of one look into a folder.
+/// Result of one probe of a folder.
 enum RunDirProbe {
     Process(Box<Spec>, Started),
     Settled(Box<RunDirState>),
-    /// The lock is held by somebody who does not look like QEMU (yet).
+    /// The lock is held by a process that does not appear to be QEMU (yet).
     Hidden,
 }
 
-fn look(dir: &RunDir) -> Result<RunDirProbe, AdoptError> {
+fn probe(dir: &RunDir) -> Result<RunDirProbe, AdoptError> {
     let unread = |source| AdoptError::Read { dir: dir.path().into(), source };
     let locked = dir.is_locked().map_err(unread)?;
     let Some(spec) = dir.load::<Spec>(MACHINE).map_err(unread)? else {

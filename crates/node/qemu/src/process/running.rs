@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Chain, Tasks};
-use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
@@ -20,6 +20,7 @@ use super::start::{self, Started};
 use super::watcher::{ProcessWatcher, reap, record};
 use super::{Exit, ProcessId, Spec, sys};
 use crate::argv::device::usb_socket;
+use crate::isolation::{GuestRoot, host_thread};
 use crate::machine::{LinkState, Start};
 use crate::qmp::{Event, Qmp, QmpError, RunState};
 use crate::run_dir::{AGENT, MACHINE, RunDir, SERIAL};
@@ -29,6 +30,9 @@ const PRESS_AGAIN: Duration = Duration::from_secs(5);
 const EVENTS: usize = 256;
 /// Relative to the folder that QEMU runs in, because a socket's path must be short.
 const POST_COPY_SOCKET: &str = "post-copy.sock";
+/// How long QEMU has to accept a connection, and how often its full queue is tried.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
+const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 /// A picture of a screen is never larger.
 const LARGEST_PICTURE: u64 = 64 << 20;
 
@@ -68,6 +72,7 @@ impl RunningMachine {
         let (exit, exits) = watch::channel(None);
         let watcher = ProcessWatcher {
             dir: dir.clone(),
+            root: GuestRoot::new(started.id.pid, dir.path()),
             pidfd: Arc::clone(&pidfd),
             limit,
             events: events.clone(),
@@ -183,7 +188,7 @@ impl RunningMachine {
         let ended = exit.wait_for(Option::is_some).await.map(|exit| exit.clone());
         match ended {
             Ok(exit) => exit.unwrap_or(Exit::Died { status: None, signal: None }),
-            // The watcher was told to stop, and the machine lives on.
+            // The watcher was asked to stop, and the machine lives on.
             Err(_) => std::future::pending().await,
         }
     }
@@ -217,7 +222,7 @@ impl RunningMachine {
 
     async fn press_power_button(&self, limit: Duration) -> Result<(), QmpError> {
         let qmp = self.qmp().await?.with_limit(limit);
-        // A guest that stands still cannot shut down.
+        // A paused guest cannot shut down.
         if qmp.run_state().await? == RunState::Paused {
             qmp.resume().await?;
         }
@@ -253,9 +258,10 @@ impl RunningMachine {
             for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
                 set.set(*cpu);
             }
-            let failed = |source| PinError::Refused { vcpu: vcpu.cpu_index, source };
-            let thread = Pid::from_raw(vcpu.thread_id);
-            sched_setaffinity(thread, &set).map_err(|errno| failed(errno.into()))?;
+            let failed = |source: io::Error| PinError::Refused { vcpu: vcpu.cpu_index, source };
+            let thread = host_thread(self.shared.id.pid, vcpu.thread_id).map_err(failed)?;
+            let thread = thread.ok_or_else(|| failed(rustix::io::Errno::SRCH.into()))?;
+            sched_setaffinity(Some(thread), &set).map_err(|errno| failed(errno.into()))?;
         }
         Ok(())
     }
@@ -292,8 +298,25 @@ impl RunningMachine {
         }
     }
 
+    /// QEMU accepts one connection after the other, and its queue is short: a full one is not an
+    /// error, but a moment to wait.
+    async fn connect(&self, path: &str) -> io::Result<UnixStream> {
+        let connect = async {
+            loop {
+                match self.shared.dir.connect(path).await {
+                    Err(failure) if failure.kind() == io::ErrorKind::WouldBlock => {
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
+                    connected => return connected,
+                }
+            }
+        };
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "QEMU accepts no connection");
+        tokio::time::timeout(ACCEPT_TIMEOUT, connect).await.map_err(|_| late())?
+    }
+
     async fn own_socket(&self, path: &str) -> io::Result<UnixStream> {
-        let stream = self.shared.dir.connect(path).await?;
+        let stream = self.connect(path).await?;
         // QEMU's own folder is writable for QEMU: a socket found there could belong to any
         // process.
         if stream.peer_cred()?.pid() == Some(self.shared.id.pid) {

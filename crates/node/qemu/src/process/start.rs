@@ -16,16 +16,17 @@ use rustix::process::{Pid, PidfdFlags, Resource, pidfd_open};
 
 use super::launch::{LAST_WORDS, LaunchError};
 use super::sys::{self, Preparation};
-use super::{Binary, ProcessId, Spec, cgroup};
+use super::{Binary, Confinement, ProcessId, Spec, cgroup};
 use crate::argv::{TapFds, Wiring, argv};
-use crate::machine::NicBackend;
+use crate::isolation::{self, Entrance, Isolation, RootPlan};
+use crate::machine::{Nic, NicBackend};
 use crate::run_dir::{AGENT, MACHINE, PROCESS, QMP, RunDir, SERIAL};
 use crate::tpm;
 
 /// Threads and processes of one machine: its vCPUs, I/O threads and their workers stay far below.
 const MAX_THREADS: u64 = 4096;
 
-/// A process and the descriptor that stands for it.
+/// A process and the descriptor that refers to it.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) id: ProcessId,
@@ -60,9 +61,14 @@ pub(super) fn start(dir: &RunDir, spec: &Spec, binary: &Binary) -> Result<Starte
     let identity = identity.cloned();
     // The kernel counts by user, so only a user of the machine's own can be limited.
     let limits = identity.iter().map(|_| (Resource::Nproc, MAX_THREADS)).collect();
-    let preparation = Preparation { identity, inherit, cgroups, lock_memory, limits };
+    let entrance = entrance(dir, spec, binary).map_err(failed("plan the root of QEMU"))?;
+    let is_apart = entrance.is_some();
+    // QEMU has a filter of its own (`-sandbox`).
+    let filter = None;
+    let preparation =
+        Preparation { identity, inherit, cgroups, lock_memory, limits, entrance, filter };
     sys::prepare(&mut command, preparation);
-    let mut started = spawn(dir, &mut command, binary);
+    let mut started = spawn(dir, &mut command, binary, is_apart);
     match &mut started {
         Ok(started) => {
             let tpm = tpm_process.map(identify).transpose().ok().flatten().flatten();
@@ -115,10 +121,30 @@ fn start_tpm(dir: &RunDir, spec: &Spec) -> Result<Option<tpm::Started>, LaunchEr
     started.map(Some).map_err(failed)
 }
 
-fn spawn(dir: &RunDir, command: &mut Command, binary: &Binary) -> Result<Started, LaunchError> {
-    let mut child = command
-        .spawn()
-        .map_err(|source| LaunchError::Spawn { binary: binary.0.clone(), source })?;
+/// The namespaces that QEMU enters; none without a user of its own, who could not leave ours.
+fn entrance(dir: &RunDir, spec: &Spec, binary: &Binary) -> io::Result<Option<Entrance>> {
+    let Confinement { isolation: Some(isolation), identity: Some(_), .. } = &spec.confinement
+    else {
+        return Ok(None);
+    };
+    let mut paths = isolation::machine_paths(&spec.machine);
+    paths.insert(dir.path().to_owned());
+    let root = RootPlan::new(&binary.0, &dir.vm(), &paths)?;
+    let is_user_mode = |nic: &Nic| matches!(nic.backend, NicBackend::User { .. });
+    let host_network = isolation.host_network || spec.machine.nics.iter().any(is_user_mode);
+    Ok(Some(Entrance { isolation: Isolation { host_network }, root }))
+}
+
+fn spawn(
+    dir: &RunDir,
+    command: &mut Command,
+    binary: &Binary,
+    is_apart: bool,
+) -> Result<Started, LaunchError> {
+    let spawned =
+        if is_apart { isolation::as_first_process(|| command.spawn()) } else { command.spawn() };
+    let mut child =
+        spawned.map_err(|source| LaunchError::Spawn { binary: binary.0.clone(), source })?;
     let record = || -> io::Result<Option<Started>> {
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
         let started = identify(pid)?;
@@ -136,7 +162,7 @@ fn spawn(dir: &RunDir, command: &mut Command, binary: &Binary) -> Result<Started
     let _ = child.wait();
     Err(match recorded {
         Err(source) => LaunchError::Prepare { step: "record the process", source },
-        // It was gone before we could look at it.
+        // It was gone before it could be checked.
         Ok(_) => LaunchError::EndedEarly { said: dir.log_tail(LAST_WORDS) },
     })
 }
@@ -247,15 +273,15 @@ pub(super) fn find(dir: &RunDir) -> io::Result<Option<Started>> {
     Ok(None)
 }
 
-/// Whether the process behind a folder of /proc was told to write this pid file, and is not
-/// a child on its way to that, nor somebody who merely names it.
+/// Whether the process behind a folder of /proc was started with this pid file, and is not
+/// a child on its way to that, nor another process that merely names it.
 fn is_ours(proc: &Path, pid_file: &Path) -> bool {
     let Ok(arguments) = fs::read(proc.join("cmdline")) else { return false };
     let arguments: Vec<&[u8]> = arguments.split(|byte| *byte == 0).collect();
     let named = arguments
         .windows(2)
         .any(|pair| pair[0] == b"-pidfile" && pair[1] == pid_file.as_os_str().as_bytes());
-    // The folder that only its owner may enter tells apart a stranger with the same words.
+    // The folder that only its owner may enter excludes another program with the same arguments.
     let owner = |path: &Path| fs::metadata(path).map(|data| data.uid());
     let folder = pid_file.parent().unwrap_or(pid_file);
     named && matches!((owner(proc), owner(folder)), (Ok(one), Ok(other)) if one == other)

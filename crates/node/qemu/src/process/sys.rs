@@ -14,14 +14,16 @@ use std::time::{Duration, Instant};
 use rustix::io::FdFlags;
 use rustix::process::{Resource, Rlimit, Uid};
 use rustix::thread::CapabilitySet;
+use seccompiler::{BpfProgram, BpfProgramRef};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::ProcessUser;
+use crate::isolation::Entrance;
 
 /// The steps of the child before it executes QEMU.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Preparation {
     pub(crate) identity: Option<ProcessUser>,
     /// Descriptors that stay open over exec, under their numbers.
@@ -31,20 +33,22 @@ pub(crate) struct Preparation {
     pub(crate) lock_memory: bool,
     /// Further limits.
     pub(crate) limits: Vec<(Resource, u64)>,
+    /// The namespaces that it enters.
+    pub(crate) entrance: Option<Entrance>,
+    /// The system calls that are left to it.
+    pub(crate) filter: Option<BpfProgram>,
 }
 
 /// The limit of open files of a child: far above the need of any QEMU.
 const MOST_FILES: u64 = 65_536;
 
-/// Makes `command` run as another user, if one is given, within these limits.
+/// Makes `command` run as another user and in namespaces, if they are given.
 pub(crate) fn confine(
     command: &mut Command,
     identity: Option<ProcessUser>,
-    limits: Vec<(Resource, u64)>,
+    entrance: Option<Entrance>,
 ) {
-    let preparation =
-        Preparation { identity, inherit: vec![], cgroups: vec![], lock_memory: false, limits };
-    prepare(command, preparation);
+    prepare(command, Preparation { identity, entrance, ..Preparation::default() });
 }
 
 /// Makes `command` run as another user, if one is given, with these descriptors.
@@ -53,9 +57,7 @@ pub(crate) fn confine_with(
     identity: Option<ProcessUser>,
     inherit: Vec<OwnedFd>,
 ) {
-    let preparation =
-        Preparation { identity, inherit, cgroups: vec![], lock_memory: false, limits: vec![] };
-    prepare(command, preparation);
+    prepare(command, Preparation { identity, inherit, ..Preparation::default() });
 }
 
 /// Makes `command` prepare its child. The preparation lives until the command is dropped.
@@ -98,11 +100,28 @@ fn become_child(
         let unlimited = Rlimit { current: None, maximum: None };
         rustix::process::setrlimit(Resource::Memlock, unlimited)?;
     }
+    if let Some(entrance) = &preparation.entrance {
+        entrance.enter()?;
+    }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     if let Some(identity) = &preparation.identity {
         drop_privileges(identity, groups)?;
     }
-    rustix::thread::set_no_new_privs(true)
+    rustix::thread::set_no_new_privs(true)?;
+    match &preparation.filter {
+        Some(filter) => apply(filter),
+        None => Ok(()),
+    }
+}
+
+/// The last step before exec: none of the steps above is among the calls that are left.
+fn apply(filter: BpfProgramRef<'_>) -> rustix::io::Result<()> {
+    seccompiler::apply_filter(filter).map_err(|error| match error {
+        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => {
+            rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::INVAL)
+        }
+        _ => rustix::io::Errno::INVAL,
+    })
 }
 
 /// Changes to another user for good. The order matters: each step needs rights that the next drops.
@@ -151,7 +170,7 @@ const TUNSETIFF: u32 = 0x4004_54ca;
 
 /// How long a tap may be busy because of another child of ours, which has copies of all
 /// descriptors between fork and exec; on a busy host that takes a while.
-const TAP_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+const TAP_BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const TAP_RETRY: Duration = Duration::from_millis(5);
 
 /// Opens `queues` queues of a tap that exists. Blocks for a moment if it was just made while

@@ -2,7 +2,7 @@
 //!
 //! It owns the monitor connection and the process's descriptor: it connects again when the
 //! connection is lost, asks for the run state whenever an event says that it may have
-//! changed, tells QEMU to quit when the guest is done, and reaps it.
+//! changed, asks QEMU to quit when the guest is done, and reaps it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::sync::{broadcast, watch};
 use tracing::{debug, info, warn};
 
 use super::{Exit, sys};
+use crate::isolation::GuestRoot;
 use crate::qmp::{Event, Qmp, QmpError, RunState, ShutdownReason};
 use crate::run_dir::{EXIT, QMP, RunDir};
 
@@ -46,6 +47,7 @@ pub(super) fn record(dir: &RunDir, exit: &Exit) {
 /// The task behind a [`Running`].
 pub(super) struct ProcessWatcher {
     pub(super) dir: RunDir,
+    pub(super) root: GuestRoot,
     pub(super) pidfd: Arc<AsyncFd<OwnedFd>>,
     pub(super) limit: Duration,
     pub(super) events: broadcast::Sender<Event>,
@@ -100,7 +102,8 @@ impl ProcessWatcher {
             command: "connect".to_owned(),
             source: Some(crate::qmp::codec::WireError::Read(Arc::new(error))),
         })?;
-        Qmp::connect_with(stream, &self.tasks, self.limit, self.events.clone()).await
+        let qmp = Qmp::connect_with(stream, &self.tasks, self.limit, self.events.clone()).await?;
+        Ok(qmp.with_root(self.root.clone()))
     }
 
     /// Keeps the run state current until the connection is lost.
@@ -131,7 +134,7 @@ impl ProcessWatcher {
     async fn refresh(&self, qmp: &Qmp) -> bool {
         match qmp.run_state().await {
             Ok(state) => {
-                // Nobody was looking when the guest went down: do now what was due then.
+                // No watcher ran when the guest went down: do now what was due then.
                 match state {
                     // Or a reboot that counts as a shutdown; there is no trace of which.
                     RunState::Shutdown => {
@@ -176,7 +179,7 @@ impl ProcessWatcher {
         let pidfd = std::os::fd::AsFd::as_fd(self.pidfd.get_ref());
         let status = match waitid(WaitId::PidFd(pidfd), options) {
             Ok(status) => status,
-            // Adopted: somebody else's child.
+            // Adopted: a child of another process.
             Err(rustix::io::Errno::CHILD) => None,
             Err(error) => {
                 warn!(%error, "cannot reap QEMU");

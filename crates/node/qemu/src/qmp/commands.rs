@@ -100,7 +100,7 @@ impl Qmp {
         Ok(all.iter().filter_map(block_stats).collect())
     }
 
-    /// Tells a disk that its storage has grown.
+    /// Notifies a disk that its storage has grown.
     pub async fn resize_block(&self, node: &str, size: u64) -> Result<(), QmpError> {
         self.run("block_resize", json!({ "node-name": node, "size": size })).await
     }

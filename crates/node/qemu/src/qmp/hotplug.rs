@@ -94,6 +94,7 @@ impl Qmp {
     async fn add_nodes(&self, disk: &Disk) -> Result<(), QmpError> {
         // Left by an attempt that ended between the two halves.
         self.remove_nodes(disk).await?;
+        self.show(disk).await?;
         for node in argv::disk::nodes(disk) {
             if let Err(error) = self.run("blockdev-add", node).await {
                 self.remove_nodes(disk).await?;
@@ -111,6 +112,7 @@ impl Qmp {
         for node in [disk.node(), disk.storage_node()] {
             ignore_missing(self.run("blockdev-del", json!({ "node-name": node })).await)?;
         }
+        self.hide(disk).await;
         Ok(())
     }
 
@@ -174,7 +176,7 @@ impl Qmp {
         ignore_missing(removed.await)
     }
 
-    /// A guest that looks after its drive may close the tray again before we reach in.
+    /// A guest that manages its drive may close the tray again before we reach in.
     async fn with_open_tray(&self, id: &str, command: &str, with: Value) -> Result<(), QmpError> {
         let mut tries = TRAY_TRIES;
         loop {

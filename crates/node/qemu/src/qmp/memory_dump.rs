@@ -88,16 +88,16 @@ mod tests {
 
     #[test]
     fn the_result_of_a_dump_is_in_its_event() {
-        let told = |name: &str, data: Value| {
+        let message = |name: &str, data: Value| {
             let result = dump_result(&Event { name: name.to_owned(), data, micros: 0 });
             result.map(|result| result.map_err(|failure| failure.to_string()))
         };
         let completed = json!({"result": {"status": "completed", "total": 1, "completed": 1}});
-        assert_eq!(told("DUMP_COMPLETED", completed), Some(Ok(())));
-        assert_eq!(told("STOP", json!({})), None);
+        assert_eq!(message("DUMP_COMPLETED", completed), Some(Ok(())));
+        assert_eq!(message("STOP", json!({})), None);
         let failed = json!({"result": {"status": "failed"}, "error": "dump: failed to write"});
         assert_eq!(
-            told("DUMP_COMPLETED", failed),
+            message("DUMP_COMPLETED", failed),
             Some(Err("QEMU cannot dump the memory of the guest: dump: failed to write".into()))
         );
     }

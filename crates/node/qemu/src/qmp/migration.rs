@@ -77,7 +77,7 @@ pub struct MigrationProgress {
     pub status: MigrationStatus,
     /// Why it failed, if QEMU says so.
     pub error: Option<String>,
-    /// Milliseconds that the guest stood still, once it is over.
+    /// Milliseconds that the guest was paused, once it is over.
     pub downtime: Option<u64>,
     pub total_time: Option<u64>,
     /// Bytes that were sent so far.
@@ -115,7 +115,7 @@ impl Qmp {
         }
     }
 
-    /// Begins to send the machine over `stream`. Events `MIGRATION` tell how it goes on.
+    /// Begins to send the machine over `stream`. Events `MIGRATION` report its progress.
     pub async fn migrate(&self, stream: OwnedFd, limits: MigrationLimits) -> Result<(), QmpError> {
         let capabilities = json!([
             {"capability": "auto-converge", "state": limits.auto_converge},
@@ -130,7 +130,7 @@ impl Qmp {
         self.run("migrate", json!({"uri": format!("fd:{STREAM}")})).await
     }
 
-    /// Lets the guest stand still for as long as it takes to send the rest.
+    /// Lets the guest be paused for as long as it takes to send the rest.
     pub async fn allow_any_downtime(&self) -> Result<(), QmpError> {
         self.run("migrate-set-parameters", json!({"downtime-limit": MOST_DOWNTIME_MILLIS})).await
     }
@@ -190,7 +190,7 @@ impl Qmp {
         })
     }
 
-    /// Has the interfaces tell their networks where they are now.
+    /// Has the interfaces announce themselves to their networks.
     pub async fn announce(&self) -> Result<(), QmpError> {
         let rounds = json!({"initial": 50, "max": 550, "rounds": 5, "step": 100});
         self.run("announce-self", rounds).await

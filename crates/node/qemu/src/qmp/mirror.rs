@@ -97,7 +97,7 @@ impl MirrorJob {
 }
 
 impl Qmp {
-    /// Looks at a disk and at the mirror to `next`.
+    /// Reads the state of a disk and of the mirror to `next`.
     pub async fn observe_mirror(
         &self,
         disk: &Disk,
@@ -163,6 +163,7 @@ impl Qmp {
         options: MirrorOptions,
     ) -> Result<(), MirrorError> {
         let (source, source_size) = self.attached_node(disk).await?;
+        self.show(next).await?;
         for mut node in argv::disk::nodes(next) {
             if node["node-name"] == next.node() {
                 let target = self.node_size(&next.storage_node()).await?.unwrap_or(0);

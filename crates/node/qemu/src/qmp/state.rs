@@ -10,7 +10,7 @@ use super::{Qmp, QmpError, RunState};
 
 /// The name under which QEMU knows the file.
 const FILE: &str = "state";
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A guest that changes its memory faster than it can be written is stopped after so long.
 const LIVE: Duration = Duration::from_secs(30);
 /// Faster than any disk: nothing else is to be spared.
@@ -52,11 +52,11 @@ impl Qmp {
                 stopped = true;
                 self.pause().await?;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Takes in a state; the guest goes on from there, unless it is to stand still.
+    /// Loads a state; the guest goes on from there, unless it is to be paused.
     pub async fn load_state(&self, from: OwnedFd) -> Result<(), StateError> {
         self.run_with_fds("getfd", json!({"fdname": FILE}), vec![from]).await?;
         self.run("migrate-incoming", json!({"uri": format!("fd:{FILE}")})).await?;
@@ -65,11 +65,11 @@ impl Qmp {
             if self.run_state().await? != RunState::InMigrate {
                 return Ok(());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Ends the writing of a state that nobody waits for any more.
+    /// Ends the writing of a state that is no longer wanted.
     pub async fn cancel_state(&self) -> Result<(), QmpError> {
         self.run("migrate_cancel", json!({})).await
     }

@@ -3,7 +3,7 @@
 use super::*;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines as TextLines};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 const GREETING: &str = r#"{"QMP": {"version": {"qemu": {"major": 7}}, "capabilities": []}}"#;
 
 /// The monitor's side of a connection.
@@ -19,7 +19,7 @@ impl Peer {
         self.socket.write_all(format!("{line}\r\n").as_bytes()).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Value {
+    async fn receive(&mut self) -> Value {
         let line = self.commands.next_line().await.unwrap().expect("a command");
         serde_json::from_str(&line).unwrap()
     }
@@ -33,7 +33,7 @@ async fn pair() -> (Qmp, Peer) {
     let mut peer = Peer { commands, socket, tasks: tasks.clone() };
     let greet = async {
         peer.say(GREETING).await;
-        let command = peer.hear().await;
+        let command = peer.receive().await;
         assert_eq!(command["execute"], "qmp_capabilities");
         peer.say(&json!({ "return": {}, "id": command["id"] }).to_string()).await;
     };
@@ -46,7 +46,7 @@ async fn answers_find_their_questions_in_any_order() {
     let (qmp, mut peer) = pair().await;
     let (one, two) = (qmp.clone(), qmp.clone());
     let answer = async {
-        let (first, second) = (peer.hear().await, peer.hear().await);
+        let (first, second) = (peer.receive().await, peer.receive().await);
         peer.say(&json!({ "return": second["execute"], "id": second["id"] }).to_string()).await;
         peer.say(&json!({ "return": first["execute"], "id": first["id"] }).to_string()).await;
     };
@@ -71,7 +71,7 @@ async fn an_unknown_event_is_passed_on_and_harms_nothing() {
     let event = events.recv().await.unwrap();
     assert_eq!((event.name.as_str(), event.micros), ("FROM_THE_FUTURE", 2_000_005));
     let answer = async {
-        let command = peer.hear().await;
+        let command = peer.receive().await;
         peer.say(&json!({ "return": { "status": "weird" }, "id": command["id"] }).to_string())
             .await;
     };
@@ -83,7 +83,7 @@ async fn an_unknown_event_is_passed_on_and_harms_nothing() {
 async fn a_refusal_carries_qemus_words() {
     let (qmp, mut peer) = pair().await;
     let answer = async {
-        let command = peer.hear().await;
+        let command = peer.receive().await;
         let error = json!({ "class": "DeviceNotFound", "desc": "Device 'x' not found" });
         peer.say(&json!({ "error": error, "id": command["id"] }).to_string()).await;
     };
@@ -100,8 +100,8 @@ async fn garbage_ends_the_connection_for_everyone_who_waits() {
         let (qmp, mut peer) = pair().await;
         let ask = qmp.run("query-status", json!({}));
         let answer = async {
-            peer.hear().await;
-            // The other end may hang up before the whole of it is sent.
+            peer.receive().await;
+            // The other end may close the connection before the whole of it is sent.
             let _ = peer.socket.write_all(garbage.as_bytes()).await;
             let _ = peer.socket.write_all(b"\n").await;
         };
@@ -118,11 +118,11 @@ async fn a_monitor_that_is_silent_is_a_timeout_and_stays_usable() {
     let (qmp, mut peer) = pair().await;
     let first = qmp.run("stop", json!({})).await;
     assert!(matches!(first, Err(QmpError::TimedOut { .. })), "{first:?}");
-    assert!(lock(&qmp.waiting).is_empty(), "nobody waits any more");
-    let late = peer.hear().await;
+    assert!(lock(&qmp.waiting).is_empty(), "no caller waits any longer");
+    let late = peer.receive().await;
     peer.say(&json!({ "return": {}, "id": late["id"] }).to_string()).await;
     let answer = async {
-        let command = peer.hear().await;
+        let command = peer.receive().await;
         peer.say(&json!({ "return": {}, "id": command["id"] }).to_string()).await;
     };
     let (second, ()) = tokio::join!(qmp.run("cont", json!({})), answer);
@@ -137,7 +137,7 @@ async fn a_connection_ends_with_its_tasks() {
 }
 
 #[tokio::test]
-async fn whoever_says_no_greeting_is_no_monitor() {
+async fn a_peer_without_a_greeting_is_no_monitor() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.write_all(b"{\"return\": {}}\n").await.unwrap();
     let result = Qmp::connect(ours, &Tasks::default(), SOON).await;

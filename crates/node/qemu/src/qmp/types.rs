@@ -77,7 +77,7 @@ pub enum RunState {
     Paused,
     /// Stopped by a failed request of a disk whose policy is to stop.
     IoError,
-    /// The guest has powered off; the process waits to be told to quit.
+    /// The guest has powered off; the process waits for the command to quit.
     Shutdown,
     GuestPanicked,
     Suspended,

@@ -7,7 +7,7 @@ const SECTOR: usize = 2048;
 const FIRST_TABLE: usize = 19;
 const LARGEST: usize = 64 << 20;
 /// Empty sectors at the end. Readers look ahead, and some (busybox) take a medium that is
-/// shorter than what they look at for none.
+/// shorter than what they read for none.
 const PADDING: usize = 150;
 
 /// Which of the two trees is written.

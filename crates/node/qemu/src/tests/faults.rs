@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{Stage, boot, hear, is_root, run, say, spec, within};
+use super::{Stage, boot, is_root, read_until, run, say, spec, within};
 use crate::machine::{DiskSource, ErrorPolicy, FileImage};
 use crate::process::{Exit, RunDirState};
 use crate::qmp::RunState;
@@ -54,7 +54,7 @@ async fn a_launcher_killed_at_any_moment_leaves_one_machine_or_none() {
                 assert_eq!(processes_of(stage.path()), 1);
                 let mut console = running.serial().await.unwrap();
                 running.begin().await.unwrap();
-                hear(&mut console, ".").await;
+                read_until(&mut console, ".").await;
                 assert_eq!(within("kill", running.kill()).await, Exit::Killed);
             }
             RunDirState::Unstarted { .. } | RunDirState::Nothing => found[1] += 1,
@@ -111,14 +111,14 @@ async fn a_full_disk_pauses_the_guest_until_there_is_room() {
     let running = stage.launcher.launch(&dir, spec(machine)).await.unwrap();
     let mut console = running.serial().await.unwrap();
     running.begin().await.unwrap();
-    hear(&mut console, "UP\n.").await;
+    read_until(&mut console, "UP\n.").await;
     // Sector 128 is in a page of its own that is not there yet.
     say(&mut console, "W").await;
     let mut states = running.states();
     within("the pause", states.wait_for(|state| *state == Some(RunState::IoError))).await.unwrap();
     small.enlarge();
     running.qmp().await.unwrap().resume().await.unwrap();
-    hear(&mut console, "K").await;
+    read_until(&mut console, "K").await;
     within("kill", running.kill()).await;
 }
 
@@ -128,15 +128,15 @@ async fn a_lost_console_reader_does_not_stop_the_guest() {
     let (running, mut console) = boot(&stage, "talk").await;
     let hub_tasks = base::Tasks::default();
     say(&mut console, "x").await;
-    hear(&mut console, "x").await;
+    read_until(&mut console, "x").await;
     drop(console);
     let hub = crate::Console::open(running.dir().clone(), &hub_tasks).await;
     let mut ear = hub.listen().unwrap();
     hub.write("echo").await.unwrap();
-    let mut heard = String::new();
+    let mut output = String::new();
     within("the echo", async {
-        while !heard.replace('.', "").contains("ech") {
-            heard.push_str(&String::from_utf8_lossy(&ear.next().await.unwrap()));
+        while !output.replace('.', "").contains("ech") {
+            output.push_str(&String::from_utf8_lossy(&ear.next().await.unwrap()));
         }
     })
     .await;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{BOUND, Stage, boot, hear, identity, is_root, run, say, spec, within};
+use super::{BOUND, Stage, boot, identity, is_root, read_until, run, say, spec, within};
+use crate::isolation::host_thread;
 use crate::machine::{Bus, Disk, DiskSource, FileImage, Machine, OnReboot, Start};
 use crate::process::{
     AdoptError, Binary, Exit, LaunchError, Launcher, PinError, RunDirState, RunningMachine, cgroup,
@@ -36,9 +37,9 @@ async fn a_guest_runs_pauses_resets_and_obeys_its_power_button() {
     qmp.resume().await.unwrap();
     reaches(&running, RunState::Running).await;
     say(&mut console, "x").await;
-    hear(&mut console, "x").await;
+    read_until(&mut console, "x").await;
     qmp.reset().await.unwrap();
-    hear(&mut console, "UP\n.").await;
+    read_until(&mut console, "UP\n.").await;
     let exit = within("power-off", running.stop(BOUND)).await;
     assert_eq!(exit, Exit::GuestShutdown);
     assert!(!running.dir().is_locked().unwrap());
@@ -55,6 +56,7 @@ async fn virtual_processors_stay_where_they_are_put() {
     running.pin(&[vec![0]]).await.unwrap();
     let thread = running.qmp().await.unwrap().vcpus().await.unwrap()[0].thread_id;
     let pid = running.process().pid;
+    let thread = host_thread(pid, thread).unwrap().unwrap().as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).unwrap();
     assert!(status.contains("Cpus_allowed_list:\t0\n"), "{status}");
     let nowhere = running.pin(&[vec![]]).await;
@@ -79,7 +81,7 @@ async fn a_reboot_ends_a_machine_whose_reboots_are_shutdowns() {
     let running = stage.launcher.launch(&dir, spec(machine)).await.unwrap();
     let mut console = running.serial().await.unwrap();
     running.begin().await.unwrap();
-    hear(&mut console, "UP\n.").await;
+    read_until(&mut console, "UP\n.").await;
     say(&mut console, "r").await;
     assert_eq!(within("exit", running.exited()).await, Exit::GuestReset);
 }
@@ -98,7 +100,7 @@ async fn a_killed_process_is_noticed_at_once_and_stays_dead() {
 #[tokio::test]
 async fn a_guest_that_ignores_the_button_is_ended_after_its_grace() {
     let stage = Stage::new();
-    // Nothing to boot from, so nobody listens to the button.
+    // Nothing to boot from, so no guest handles the button.
     let machine = Machine::new("deaf", super::UUID, 32 << 20);
     let dir = stage.run_dir("deaf");
     let running = stage.launcher.launch(&dir, spec(machine)).await.unwrap();
@@ -108,7 +110,7 @@ async fn a_guest_that_ignores_the_button_is_ended_after_its_grace() {
 }
 
 #[tokio::test]
-async fn a_machine_is_found_again_when_everybody_has_forgotten_it() {
+async fn a_machine_is_found_again_by_a_new_process() {
     let stage = Stage::new();
     let (running, console) = boot(&stage, "orphan").await;
     let (dir, process) = (running.dir().clone(), running.process());
@@ -126,7 +128,7 @@ async fn a_machine_is_found_again_when_everybody_has_forgotten_it() {
     assert_eq!(running.process(), process);
     reaches(&running, RunState::Running).await;
     let mut console = running.serial().await.unwrap();
-    hear(&mut console, ".").await;
+    read_until(&mut console, ".").await;
     // Actions of the guest while nothing watches it are seen by the next watcher.
     let dir = running.dir().clone();
     again.tasks.stop(BOUND).await;
@@ -151,7 +153,7 @@ async fn a_machine_that_was_never_let_go_is_begun_by_who_finds_it() {
     reaches(&running, RunState::Prelaunch).await;
     let mut console = running.serial().await.unwrap();
     running.begin().await.unwrap();
-    hear(&mut console, "UP\n.").await;
+    read_until(&mut console, "UP\n.").await;
     within("kill", running.kill()).await;
 }
 
@@ -188,7 +190,7 @@ async fn folders_without_a_process_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn what_qemu_refuses_is_told_in_its_own_words() {
+async fn a_refusal_is_reported_in_the_words_of_qemu() {
     let stage = Stage::new();
     let mut machine = stage.machine("bad");
     machine.disks[0].source = DiskSource::File(FileImage::raw(stage.path().join("missing.img")));
@@ -196,12 +198,12 @@ async fn what_qemu_refuses_is_told_in_its_own_words() {
     let error = stage.launcher.launch(&dir, spec(machine)).await.unwrap_err();
     let LaunchError::EndedEarly { said } = &error else { panic!("{error:?}") };
     assert!(said.contains("missing.img"), "{said}");
-    assert!(dir.lock_patiently().unwrap().is_some(), "nobody holds the lock");
+    assert!(dir.lock_patiently().unwrap().is_some(), "no process holds the lock");
 
     let nowhere = Launcher::new(stage.tasks.clone(), Binary("/nowhere/qemu".into()));
     let error = nowhere.launch(&dir, spec(stage.machine("none"))).await.unwrap_err();
     assert!(matches!(error, LaunchError::Spawn { .. }), "{error:?}");
-    assert!(dir.lock_patiently().unwrap().is_some(), "nobody holds the lock");
+    assert!(dir.lock_patiently().unwrap().is_some(), "no process holds the lock");
 }
 
 #[tokio::test]
@@ -228,7 +230,7 @@ async fn a_lost_monitor_connection_is_made_again() {
     // Garbage from us makes QEMU complain without an id; a reply that we cannot read, on
     // the other hand, ends the connection. Ending it from our side does the same.
     drop(first.run("no-such-command", json!({})).await.unwrap_err());
-    first.hang_up();
+    first.disconnect();
     within("the end", first.closed()).await;
     within("a new connection", async {
         loop {
@@ -285,7 +287,8 @@ async fn the_process_has_no_rights_and_its_own_session() {
     let stage = Stage::new();
     let mut plan = spec(stage.machine("meek"));
     plan.confinement.cgroup = cgroup::detect().unwrap();
-    let limits = cgroup::Limits { cpu_weight: Some(50), cpu_quota: Some(1500), memory: None };
+    let limits =
+        cgroup::Limits { cpu_weight: Some(50), cpu_quota: Some(1500), ..cgroup::Limits::default() };
     plan.confinement.limits = Some(limits);
     let dir = stage.run_dir(&format!("meek-{}", std::process::id()));
     let running = stage.launcher.launch(&dir, plan).await.unwrap();

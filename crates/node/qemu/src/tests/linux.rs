@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{BOUND, Stage, hear, identity, spec, within};
+use super::{BOUND, Stage, identity, read_until, spec, within};
 use crate::guest_agent::GuestAgent;
 use crate::machine::{
     Balloon, Bus, Disk, DiskDevice, DiskSource, FileImage, Kernel, Machine, Nic, NicBackend,
@@ -141,9 +141,9 @@ async fn a_linux_guest_sees_what_is_plugged_and_answers_through_its_agent() {
     let mut console = running.serial().await.unwrap();
     let agent = GuestAgent::open(running.dir().clone(), &stage.tasks);
     let early = agent.ping(Duration::from_millis(100)).await;
-    assert!(early.is_err(), "nobody is there yet");
+    assert!(early.is_err(), "no agent is there yet");
     running.begin().await.unwrap();
-    let said = hear(&mut console, "GUEST-READY").await;
+    let said = read_until(&mut console, "GUEST-READY").await;
     assert!(said.contains("#cloud-config hello"), "{said}");
     within("the agent", async { while agent.ping(Duration::from_secs(1)).await.is_err() {} }).await;
     let info = agent.info().await.unwrap();

@@ -53,7 +53,7 @@ async fn a_disk_moves_to_a_larger_image_and_another_connection_finishes_it() {
     qmp.start_mirror(&disk, &next, MirrorOptions::default()).await.unwrap();
     reaches(&qmp, &disk, &next, |job| *job == MirrorJob::Ready).await;
     // A later connection finds the job by its name.
-    qmp.hang_up();
+    qmp.disconnect();
     let (qmp, observed) = within("another connection", async {
         loop {
             let qmp = running.qmp().await.unwrap();

@@ -13,6 +13,7 @@ use clap::CommandFactory as _;
 use serde_json::{Map, Value};
 
 use super::Cli;
+use crate::text_file;
 
 /// Read if it exists and no other file is named.
 const DEFAULT: &str = "/etc/sheaf/config.yaml";
@@ -94,7 +95,7 @@ pub(crate) fn extend(words: Vec<OsString>) -> Result<Vec<OsString>, ConfigError>
         None if Path::new(DEFAULT).exists() => PathBuf::from(DEFAULT),
         None => return Ok(words),
     };
-    let text = match std::fs::read_to_string(&path) {
+    let text = match text_file::read(&path) {
         Ok(text) => text,
         Err(source) => return Err(ConfigError::Read { path, source }),
     };

@@ -29,6 +29,10 @@ pub(crate) struct ConnectionArgs {
     /// Number of open watches of one user; members of system:masters are exempt.
     #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().watches_per_user)]
     max_watches_per_user: u32,
+    /// Number of open consoles, screens and port forwards of one user; members of system:masters
+    /// are exempt.
+    #[arg(long, value_name = "COUNT", default_value_t = gateway::DEFAULT_STREAMS_PER_USER)]
+    pub(crate) max_streams_per_user: u32,
 }
 
 fn parse(text: &str) -> Result<Duration, &'static str> {

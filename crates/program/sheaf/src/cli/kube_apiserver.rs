@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_envtest_says_is_understood() {
+    fn the_arguments_of_envtest_are_understood() {
         let options = read(
             "--allow-privileged=true --authorization-mode=RBAC --bind-address=127.0.0.1 \
              --cert-dir=/c --client-ca-file=/c/client-cert-auth-ca.crt \
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_arguments_are_refused() {
         for (line, expected) in [
             ("", "--etcd-servers must be specified"),
             (
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_may_everything_only_if_they_say_who_they_are() {
+    fn all_authenticated_users_may_do_everything_by_default() {
         let options = read("--etcd-servers=http://a,http://b --event-ttl=1h30m -v=4").unwrap();
         assert_eq!(options.authorization, [Authorization::AlwaysAllow]);
         assert!(!options.anonymous);

@@ -1,5 +1,7 @@
 //! `sheaf network`: its arguments.
 
+mod forward;
+
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -7,6 +9,8 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::ClusterScope;
 use super::value::{namespace_name, node_name, object_name};
+
+pub(crate) use forward::{ForwardCommand, ForwardPort, NewForwardArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NetworkCommand {
@@ -37,15 +41,29 @@ pub(crate) enum NetworkCommand {
         #[arg(long, value_name = "NODE", value_parser = node_name)]
         node: Option<String>,
     },
+    /// List the addresses of machines and load balancers: who has which, and conflicts.
+    Addresses {
+        #[command(flatten)]
+        place: ClusterScope,
+        /// List the addresses of all namespaces.
+        #[arg(long, short = 'A')]
+        all_namespaces: bool,
+        /// Only addresses of this network: NAME or NAMESPACE/NAME, or `guest` for the guest network.
+        #[arg(long, value_name = "NETWORK", value_parser = network_name)]
+        network: Option<String>,
+    },
+    /// Forward ports of the nodes to machines: list, create, delete.
+    #[command(subcommand)]
+    Forward(ForwardCommand),
     /// Create a network of machines on the uplinks of a cluster network.
     #[command(after_help = "Examples:\n  \
         sheaf network create office --cluster-network lan --vlan 100\n  \
         sheaf network create routers --cluster-network lan --trunk 100-110,5\n  \
         sheaf network create plain --cluster-network lan --type untagged")]
     Create(NewNetworkArgs),
-    /// Tell which rule would accept or drop the first packet of a connection from a machine.
+    /// Show which rule would accept or drop the first packet of a connection from a machine.
     ///
-    /// Reads NetworkPolicies, namespaces, services and machines, and evaluates them as nodes do.
+    /// Reads NetworkPolicies, ClusterNetworkPolicies, namespaces, services and machines, and evaluates them as nodes do.
     /// Nothing is sent. Exits with an error if no way is open.
     #[command(after_help = "Examples:\n  \
         sheaf network trace web --to 10.52.0.17:5432\n  \
@@ -92,6 +110,17 @@ pub(crate) enum ProtocolArg {
     Tcp,
     Udp,
     Sctp,
+}
+
+impl ProtocolArg {
+    /// The name that Kubernetes has for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
 }
 
 fn destination(text: &str) -> Result<Destination, String> {
@@ -146,6 +175,16 @@ pub(crate) enum NetworkTypeArg {
     Trunk,
     /// Frames are untagged on the wire, too.
     Untagged,
+}
+
+/// The name of a network, with or without its namespace.
+fn network_name(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) => {
+            Ok(format!("{}/{}", namespace_name(namespace)?, object_name(name)?))
+        }
+        None => object_name(text),
+    }
 }
 
 fn vlan(text: &str) -> Result<u16, String> {

@@ -73,6 +73,28 @@ pub(crate) enum NodeCommand {
         #[arg(value_parser = node_name)]
         name: String,
     },
+    /// Make a management node of a worker.
+    ///
+    /// It takes the keys of the cluster over and waits for a seat in etcd, which has to be installed
+    /// there. Machines on it go on running.
+    Promote {
+        #[command(flatten)]
+        place: ClusterScope,
+        /// Name of the node.
+        #[arg(value_parser = node_name)]
+        name: String,
+    },
+    /// Make a worker of a management node.
+    ///
+    /// Its member is removed from etcd, if the others keep a healthy majority. Machines on it go on
+    /// running. `sheaf cluster reduce` leaves one management node, with SQLite.
+    Demote {
+        #[command(flatten)]
+        place: ClusterScope,
+        /// Name of the node.
+        #[arg(value_parser = node_name)]
+        name: String,
+    },
     /// Remove a node from the cluster; its certificate gets in nowhere from then on.
     ///
     /// Nothing on the node itself is changed. A node with machines or replicas is removed only
@@ -96,6 +118,19 @@ pub(crate) enum ClusterCommand {
         #[command(flatten)]
         place: ClusterScope,
     },
+    /// Leave one management node, and move its objects from etcd back into SQLite.
+    ///
+    /// Run it on the management node that stays. The others become workers, and their machines go on
+    /// running. The API is unavailable for some seconds while the objects move; resource versions
+    /// continue. The command asks before it changes anything, and can be repeated if it is
+    /// interrupted.
+    Reduce {
+        #[command(flatten)]
+        place: ClusterScope,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
 
     /// Let this management node go on alone when the majority of management nodes is lost for good.
     ///
@@ -104,6 +139,10 @@ pub(crate) enum ClusterCommand {
     Recover {
         #[command(flatten)]
         data: DataDir,
+        /// Lose the newer changes of this node, which answers and cannot go on itself: a witness, or a
+        /// node that does not vote yet. May be given more than once.
+        #[arg(long, value_name = "NODE")]
+        give_up: Vec<String>,
         /// Do not ask.
         #[arg(long)]
         yes: bool,

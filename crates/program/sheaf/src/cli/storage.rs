@@ -18,7 +18,7 @@ use super::volume::{IoDriver, Output, parse_size};
     qemu-io -f raw 'nbd+unix:///?socket=/run/v.sock' -c 'write -P 1 0 1M' -c flush\n  \
     sheaf storage snapshot $v monday --dir /srv/storage\n  \
     sheaf storage status --dir /srv/storage\n\n\
-    SIGTERM lets go of all volumes and ends; the same command serves them again. So it does \
+    SIGTERM releases all volumes and ends; the same command serves them again. So it does \
     after a kill.")]
 pub(crate) struct StorageArgs {
     /// Directory of the process; created on first use.
@@ -36,6 +36,9 @@ pub(crate) struct StorageArgs {
     /// Key of the certificate (PEM).
     #[arg(long, value_name = "PATH", requires = "ca")]
     pub(crate) key: Option<PathBuf>,
+    /// User and group (numbers) that the process changes to at its start; needs root.
+    #[arg(long, value_name = "UID:GID", hide = true, value_parser = parse_user)]
+    pub(crate) user: Option<(u32, u32)>,
     /// I/O driver for files.
     #[arg(long, value_enum, default_value = "best", hide = true)]
     pub(crate) io: IoDriver,
@@ -95,4 +98,13 @@ pub(crate) enum StorageAction {
     Ask { request: String },
     /// Detach all volumes and stop the process.
     Stop,
+}
+
+fn parse_user(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once(':').and_then(|(uid, gid)| {
+        let pair = (uid.parse().ok()?, gid.parse().ok()?);
+        (pair.0 != 0).then_some(pair)
+    });
+    numbers
+        .ok_or_else(|| "expected the numbers of a user other than root and a group, UID:GID".into())
 }

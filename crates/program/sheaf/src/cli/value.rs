@@ -102,7 +102,7 @@ pub(crate) fn patience(text: &str) -> Result<jiff::SignedDuration, String> {
     }
 }
 
-fn duration(text: &str) -> Result<jiff::SignedDuration, String> {
+pub(crate) fn duration(text: &str) -> Result<jiff::SignedDuration, String> {
     let wrong = || "expected a number and s, m, h or d, for example 24h or 7d".to_owned();
     let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(split);
@@ -139,6 +139,17 @@ pub(crate) fn display_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("a display name has 1 to 253 bytes in one line".to_owned())
+}
+
+/// The name of a Service: a DNS label that begins with a letter.
+pub(crate) fn service_name(text: &str) -> Result<String, String> {
+    if text.len() <= 63 && is_label_like(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
+    {
+        return Ok(text.to_owned());
+    }
+    Err("a port forward's name has at most 63 lower-case letters, digits and '-', begins with a \
+         letter, and ends with a letter or digit"
+        .to_owned())
 }
 
 /// The name that a local user logs in with: a DNS label.

@@ -76,16 +76,7 @@ pub(crate) enum VmCommand {
         machine: MachineArg,
     },
     /// Move a running machine to another node without a reboot.
-    Migrate {
-        #[command(flatten)]
-        machine: MachineArg,
-        /// Node to move to; the default is the one that the scheduler chooses.
-        #[arg(long, value_name = "NODE", value_parser = object_name, conflicts_with = "cancel")]
-        to: Option<String>,
-        /// Cancel a migration that is under way.
-        #[arg(long)]
-        cancel: bool,
-    },
+    Migrate(MigrateArgs),
     /// Move a disk of a running machine to another storage class.
     MoveDisk(MoveDiskArgs),
     /// Delete a machine and the volumes that were created with it.
@@ -150,6 +141,21 @@ pub(crate) enum VmCommand {
         #[arg(short, long, value_enum)]
         output: Option<Output>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    #[command(flatten)]
+    pub(crate) machine: MachineArg,
+    /// Node to move to; the default is the one that the scheduler chooses.
+    #[arg(long, value_name = "NODE", value_parser = object_name, conflicts_with = "cancel")]
+    pub(crate) to: Option<String>,
+    /// Cancel a migration that is under way.
+    #[arg(long, conflicts_with = "no_wait")]
+    pub(crate) cancel: bool,
+    /// Return without waiting for the result.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
 }
 
 #[derive(Debug, Args)]

@@ -174,7 +174,9 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         _ => return Err(format!("unknown unit {unit:?}; valid units are Ki, Mi, Gi and Ti")),
     };
     let number: u64 = number.parse().map_err(|_| "expected a size such as 10Gi".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "the size is too large".to_owned())
+    // Kubernetes' quantities are signed.
+    let size = number.checked_mul(1 << shift).filter(|size| i64::try_from(*size).is_ok());
+    size.ok_or_else(|| format!("{text} is too large: sizes are below 8388608Ti"))
 }
 
 #[cfg(test)]
@@ -192,7 +194,7 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), size, "{text}");
         }
-        for text in ["", "GiB", "-1", "1.5GiB", "1GB", "99999999999TiB"] {
+        for text in ["", "GiB", "-1", "1.5GiB", "1GB", "99999999999TiB", "8388608Ti"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

@@ -2,12 +2,12 @@
 
 use anyhow::{Context as _, Result, bail};
 use base::clock;
-use hci::alarm::{Alarm, GROUP, PLURAL};
+use hci::alarm::{Alarm, Decision, GROUP, PLURAL};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::link::ClusterClient;
-use super::table;
+use super::{alarm_receiver, table};
 use crate::cli::{AlarmCommand, ClusterScope};
 
 pub(super) fn run(command: &AlarmCommand) -> Result<()> {
@@ -28,6 +28,7 @@ pub(super) fn run(command: &AlarmCommand) -> Result<()> {
                 change(place, name, &json!({"silencedUntil": until})).await?;
                 super::print(&format!("alarm {name} is silenced until {until}\n"))
             }
+            AlarmCommand::Receiver(command) => alarm_receiver::run(command).await,
         }
     })
 }
@@ -54,16 +55,10 @@ async fn change(place: &ClusterScope, name: &str, spec: &serde_json::Value) -> R
     cluster.merge(&path, &json!({"spec": spec})).await.map(drop)
 }
 
-/// Whether somebody has decided about it.
-fn is_settled(alarm: &Alarm, now: Timestamp) -> bool {
-    let until = alarm.spec.silenced_until.as_deref().and_then(|time| time.parse().ok());
-    alarm.spec.acknowledged == Some(true) || until.is_some_and(|until: Timestamp| until > now)
-}
-
 /// The list, for people.
 fn view(alarms: &[Alarm], all: bool, now: Timestamp) -> String {
     let (settled, open): (Vec<&Alarm>, Vec<&Alarm>) =
-        alarms.iter().partition(|alarm| is_settled(alarm, now));
+        alarms.iter().partition(|alarm| alarm.decision(now) != Decision::Open);
     let mut shown = if all { alarms.iter().collect() } else { open };
     shown.sort_by_key(|alarm| {
         let status = alarm.status.clone().unwrap_or_default();

@@ -5,21 +5,24 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use apiserver::audit::{AuditBackend, AuditConfig, AuditPolicy, Batching, LogConfig};
+use auth::user::{API_SERVER, CONTROLLER_USERS, GATEWAY};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use kube::Client;
 use kube::client::Body;
 
 use crate::cli::AuditArgs;
+use crate::text_file;
 
 /// Metadata of changes, of access to secrets and of connections to machines. Reads are left out,
-/// and so are the parts of the platform, which act on what users have asked for.
+/// and so are nodes and the parts of the platform (`USERS`), which act on what users have asked for.
+/// Refused requests of all of them are logged, whatever the rules say.
 const DEFAULT_POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-- {level: None, users: ["system:apiserver", "system:sheaf-controllers", "system:sheaf-gateway"]}
+- {level: None, users: [USERS]}
 - {level: None, userGroups: ["system:nodes"]}
 - {level: Metadata, resources: [{group: "", resources: [secrets, serviceaccounts/token]}]}
 - {level: Metadata, resources: [{group: subresources.kubevirt.io}]}
@@ -29,6 +32,14 @@ rules:
 - {level: None, resources: [{group: authorization.k8s.io}]}
 - {level: Metadata}
 "#;
+
+fn default_policy() -> Result<AuditPolicy> {
+    let mut users = vec![API_SERVER, GATEWAY];
+    users.extend(CONTROLLER_USERS);
+    let text = DEFAULT_POLICY.replace("USERS", &format!("\"{}\"", users.join("\", \"")));
+    let policy = AuditPolicy::parse(&text).context("cannot use the default audit policy")?;
+    Ok(policy.with_refusals())
+}
 
 /// The audit configuration that the flags request. If there is a default log file, requests are
 /// logged unless that is turned off.
@@ -40,14 +51,12 @@ pub(super) async fn config(
     let default_log = default_log.filter(|_| !args.no_audit);
     let policy = match &args.audit_policy_file {
         Some(file) => {
-            let text = std::fs::read_to_string(file)
+            let text = text_file::read(file)
                 .with_context(|| format!("cannot read the audit policy {}", file.display()))?;
             AuditPolicy::parse(&text)
                 .with_context(|| format!("cannot use the audit policy {}", file.display()))?
         }
-        None if default_log.is_some() => {
-            AuditPolicy::parse(DEFAULT_POLICY).context("cannot use the default audit policy")?
-        }
+        None if default_log.is_some() => default_policy()?,
         None if wanted => {
             bail!("--audit-policy-file is missing: without a policy nothing is logged");
         }
@@ -123,5 +132,19 @@ mod tests {
         assert_eq!(found.path, PathBuf::from("/log"));
         let refused = config(&elsewhere, None).await.unwrap_err();
         assert!(refused.to_string().contains("--audit-policy-file is missing"));
+    }
+
+    #[tokio::test]
+    async fn only_the_default_policy_logs_refusals_that_no_rule_names() {
+        let place = || Some(PathBuf::from("/data/audit/audit.log"));
+        let usual = config(&AuditArgs::default(), place()).await.unwrap().unwrap();
+        assert!(usual.policy.logs_refusals());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n";
+        std::fs::write(file.path(), text).unwrap();
+        let audit_policy_file = Some(file.path().to_owned());
+        let given = AuditArgs { audit_policy_file, ..AuditArgs::default() };
+        let given = config(&given, place()).await.unwrap().unwrap();
+        assert!(!given.policy.logs_refusals(), "Kubernetes' semantics");
     }
 }

@@ -1,12 +1,15 @@
 //! `sheaf controllers`: our controllers in another Kubernetes cluster, which they reach by a
 //! kubeconfig.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result, bail};
 use base::{Tasks, Workloads};
 use controllers::{ControllerSet, Leadership};
 use kube::Client;
 use tracing::info;
 
+use super::alarm_webhook::AlarmWebhooks;
 use super::server;
 use crate::cli::ControllersArgs;
 use crate::logging;
@@ -28,18 +31,19 @@ async fn work(args: &ControllersArgs) -> Result<()> {
         duties: ControllerSet::Machines,
         // Only who runs the gateway knows how clients reach it.
         uploads: None,
+        alarm_sender: Some(Arc::new(AlarmWebhooks::new(client.clone()))),
         loads: Workloads::default(),
     };
     controllers::start(client, config, &tasks);
     server::StopSignals::listen()?.received().await;
     info!("stopping");
-    tasks.stop(server::SHUTDOWN_TIMEOUT).await;
+    tasks.stop(server::CONTROLLERS_TIMEOUT).await;
     Ok(())
 }
 
 /// Without the definitions there is nothing to do, and no error would ever say why.
 async fn require_definitions(client: &Client) -> Result<()> {
-    let catalog = client::discover(client).await.context("cannot tell what the cluster serves")?;
+    let catalog = client::discover(client).await.context("cannot read what the cluster serves")?;
     if catalog.resource("kubevirt.io", "virtualmachines").is_none() {
         bail!(
             "the cluster does not know virtual machines; install their definitions first:\n  \

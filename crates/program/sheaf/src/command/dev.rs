@@ -45,7 +45,7 @@ fn serve(args: VolumeArgs, dir: &Path) -> Result<()> {
         driver: driver(args.io),
         passphrase,
         spawn: Box::new(move |options| replica_command(&program, options)),
-        notices: Box::new(move |notice| tell(notice, &places)),
+        notices: Box::new(move |notice| report(notice, &places)),
     })?;
     stop_on_signal(lab.handle())?;
     Ok(lab.run()?)
@@ -95,7 +95,7 @@ pub(super) fn driver(io: IoDriver) -> Driver {
     }
 }
 
-/// Lets go of the volume at the first signal; a second one ends the process at once.
+/// Releases the volume at the first signal; a second one ends the process at once.
 pub(super) fn stop_on_signal(handle: Handle) -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -118,7 +118,7 @@ pub(super) fn stop_on_signal(handle: Handle) -> Result<()> {
 }
 
 /// Says what happens, one line each, on standard error.
-fn tell(notice: &Notice, places: &[String]) {
+fn report(notice: &Notice, places: &[String]) {
     match notice {
         Notice::Active { generation, isr, reconcile_regions } => {
             eprintln!(
@@ -166,7 +166,7 @@ fn tell(notice: &Notice, places: &[String]) {
             eprintln!("replica {replica} is stale and is rebuilt: {why}");
         }
         Notice::Ambiguous { offset, length } => eprintln!(
-            "replicas differ in {length} bytes at {offset}, and nothing tells which is right: \
+            "replicas differ in {length} bytes at {offset}, and it is unknown which is right: \
              reads fail until they are written again"
         ),
         Notice::Slow { replica, latency } => eprintln!("replica {replica} is slow: {latency:?}"),

@@ -21,7 +21,7 @@ pub(super) enum DiskSize {
     Unknown(String),
 }
 
-/// Checks that a file is a disk image, and tells the size of the disk.
+/// Checks that a file is a disk image, and returns the size of the disk.
 pub(super) fn inspect(file: &Path) -> Result<DiskSize> {
     let shown = file.display();
     let length = check_not_empty(file)?;
@@ -48,7 +48,7 @@ pub(super) fn inspect(file: &Path) -> Result<DiskSize> {
         );
     }
     let size = info["virtual-size"].as_u64();
-    size.map(DiskSize::Known).with_context(|| format!("cannot tell the size of {shown}"))
+    size.map(DiskSize::Known).with_context(|| format!("cannot read the size of {shown}"))
 }
 
 /// The length of a file that has at least one byte.

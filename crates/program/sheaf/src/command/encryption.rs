@@ -16,6 +16,7 @@ use tracing::info;
 
 use crate::cli::EncryptionArgs;
 use crate::data_dir::Layout;
+use crate::text_file;
 
 /// How values are kept, and what to undo should the server not start.
 #[derive(Debug)]
@@ -86,8 +87,7 @@ pub(super) async fn encrypt_plain_secrets(layout: &Layout, sealing: Sealing) -> 
 }
 
 pub(super) fn configured(file: &Path) -> Result<Sealing> {
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = text_file::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     encryption::parse(&text).with_context(|| format!("cannot use {}", file.display()))
 }
 

@@ -16,7 +16,7 @@ use super::table;
 use crate::cli::{
     ClusterScope, HostCommand, HostNetworkCommand, HostTryArgs, LogFormat, WatchdogArgs,
 };
-use crate::logging;
+use crate::{logging, text_file};
 
 const NODES: &str = "/api/v1/nodes";
 const NETWORKS: &str = "/apis/network.harvesterhci.io/v1beta1";
@@ -185,8 +185,7 @@ fn objects(text: &str, args: &HostTryArgs, now: i64) -> Result<Vec<(String, Valu
 
 async fn attempt(args: &HostTryArgs) -> Result<()> {
     let path = args.file.display();
-    let text =
-        std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {path}"))?;
+    let text = text_file::read(&args.file).with_context(|| format!("cannot read {path}"))?;
     let objects = objects(&text, args, clock::now().as_second())?;
     let cluster = ClusterClient::to(&args.place).await?;
     for (path, object) in &objects {

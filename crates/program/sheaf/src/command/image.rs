@@ -115,8 +115,8 @@ fn state(image: &Value) -> ImageState {
         return ImageState::WaitsForUpload;
     }
     // Or what it waits for.
-    let told = [message("RetryLimitExceeded"), message("Initialized")];
-    let trouble = told.into_iter().find(|message| !message.is_empty());
+    let messages = [message("RetryLimitExceeded"), message("Initialized")];
+    let trouble = messages.into_iter().find(|message| !message.is_empty());
     ImageState::Coming(progress, trouble.map(str::to_owned))
 }
 

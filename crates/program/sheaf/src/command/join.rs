@@ -29,7 +29,7 @@ pub(super) use self::membership::Membership;
 use self::renewal::CertificateRenewal;
 use self::servers::ServerFollower;
 use super::management::candidate::Candidate;
-use super::management::{self, EndRequest, MemberJoin, ProcessEnd};
+use super::management::{self, EndRequest, MemberJoin, ProcessEnd, RoleFollower};
 use super::node_tls::NodeTls;
 use super::program::{self, ProgramFollower};
 use super::server::{SHUTDOWN_TIMEOUT, StopSignals, in_runtime, names, node_report};
@@ -41,7 +41,7 @@ use crate::{logging, memory};
 pub(super) fn is_asked_for(args: &ServerArgs) -> Result<bool> {
     let layout = Layout::new(args.data.data_dir.as_deref())?;
     let is_joining = args.join.is_some() || layout.membership().exists();
-    Ok(is_joining && !management::is_voter(&layout)?)
+    Ok(is_joining && !management::is_server(&layout)?)
 }
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
@@ -66,6 +66,8 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
     drop(lock);
     match end {
         Some(ProcessEnd::Upgrade) => super::program::begin_trial(&layout),
+        Some(ProcessEnd::Demoted) => management::demote_and_restart(&layout),
+        Some(ProcessEnd::Promoted) => management::promote_and_restart(&layout),
         Some(_) => management::restart(),
         None => Ok(()),
     }
@@ -127,7 +129,7 @@ async fn membership(
     }
 }
 
-/// The life of a node that has joined. It needs no server to begin: guests are looked after at
+/// The life of a node that has joined. It needs no server to begin: guests are managed at
 /// once, and the rest follows when a server answers.
 async fn work(
     args: &ServerArgs,
@@ -186,6 +188,10 @@ async fn work(
         end: end.clone(),
     };
     tasks.spawn("programs", follower.run(tasks.stop_signal()));
+    let (client, node) = (pool.client(), node.clone());
+    let follower =
+        RoleFollower { client, node: node.clone(), role: role.clone(), end: end.clone() };
+    tasks.spawn("role", follower.run(tasks.stop_signal()));
     if role == NodeRole::Management.word() {
         let member = MemberJoin {
             client: pool.client(),
@@ -255,6 +261,7 @@ fn agent_config(
         annotations: Vec::new(),
         wire,
         host_disk_paths: args.host_disk_paths.clone(),
+        max_image_size: args.max_image_size,
         report: Arc::new(node_report::OwnFiles),
     }
 }
@@ -278,7 +285,7 @@ fn address_towards(urls: &[String]) -> Result<IpAddr> {
         Some(socket.local_addr().ok()?.ip())
     };
     let found = urls.iter().find_map(towards);
-    found.context("cannot tell the address of this machine; use --advertise-address")
+    found.context("cannot determine the address of this machine; use --advertise-address")
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! `sheaf kube-apiserver`: the API server alone, started as upstream's is. No controllers,
-//! no agent, no kinds of our own; certificates and keys are those it is told of.
+//! no agent, no kinds of our own; certificates and keys are those of its options.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::encryption;
 use super::server::{self, names, tokens};
 use crate::cli::LogFormat;
 use crate::cli::kube_apiserver::{Options, Parsed, help};
-use crate::logging;
+use crate::{logging, text_file};
 
-/// Files that others renew are looked at this often.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Files that others renew are checked this often.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) fn run(words: Vec<String>) -> Result<()> {
     let flags = Parsed::parse(words)?;
@@ -59,14 +59,14 @@ async fn serve(options: &Options) -> Result<()> {
         .context("--service-cluster-ip-range is wrong")?;
     let bind = (options.bind_address, options.secure_port).into();
     let listener = server::listen(bind).await?;
-    let listening = listener.local_addr().context("cannot tell the address listened on")?;
+    let listening = listener.local_addr().context("cannot read the address of the listener")?;
     let advertise = names::advertised(listening, options.advertise_address);
     let files = certificates(options, vec![advertise.ip(), range.first()])?;
     let tls = Tls::with(files.read().context("cannot use the certificates")?)
         .context("cannot set up TLS")?;
     let text = |path: &Option<PathBuf>| {
         path.as_ref().map_or(Ok(String::new()), |path| {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+            text_file::read(path).with_context(|| format!("cannot read {}", path.display()))
         })
     };
     let settings = Settings {
@@ -103,7 +103,7 @@ async fn serve_until_stopped(
     files: GivenFiles,
     tasks: &Tasks,
 ) -> Result<()> {
-    let address = listener.local_addr().context("cannot tell the address listened on")?;
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
     let mut signals = server::StopSignals::listen()?;
     tasks.spawn("server", apiserver::serve(api, listener, tls.clone(), tasks.clone()));
     follow(tls, files, tasks);
@@ -156,8 +156,7 @@ fn accounts(options: &Options) -> Result<ServiceAccountTokens> {
     }
     let mut pem = String::new();
     for file in &files {
-        pem += &std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read {}", file.display()))?;
+        pem += &text_file::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         pem.push('\n');
     }
     let ring = KeyRing::parse(&pem).context("cannot use the keys of service accounts")?;
@@ -169,7 +168,7 @@ fn accounts(options: &Options) -> Result<ServiceAccountTokens> {
     Ok(ServiceAccountTokens::new(issuers.remove(0), older, accounts.audiences.clone(), &ring))
 }
 
-/// Takes over certificates that somebody has renewed.
+/// Takes over certificates that another program has renewed.
 fn follow(tls: Tls, files: GivenFiles, tasks: &Tasks) {
     let mut stop = tasks.stop_signal();
     tasks.spawn("certificates", async move {
@@ -177,7 +176,7 @@ fn follow(tls: Tls, files: GivenFiles, tasks: &Tasks) {
         loop {
             tokio::select! {
                 () = stop.requested() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
             let now = changed(&files);
             if now == seen {

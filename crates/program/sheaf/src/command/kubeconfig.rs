@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use anyhow::{Context as _, Result, bail};
 use auth::kubeconfig::{Credential, kubeconfig};
 use auth::pki::Pki;
+use auth::pki::overview::record_issued;
 use base::clock;
 
 use super::server::vip;
@@ -32,18 +33,18 @@ pub(super) fn run(args: &KubeconfigArgs) -> Result<()> {
     // Only reads what is there: nothing is renewed behind a running server's back.
     let pki = Pki::load(&layout.pki(), clock::now()).context("cannot read the certificates")?;
     let text = match &args.user {
-        None => kubeconfig(
-            &server,
-            &pki.ca_pem(),
-            "system:admin",
-            Credential::Certificate(&pki.admin()),
-        ),
+        None => {
+            let (user, admin) = ("system:admin", pki.admin());
+            kubeconfig(&server, &pki.ca_pem(), user, Credential::Certificate(&admin))
+        }
         Some(user) => {
             let groups: Vec<&str> = args.group.iter().map(String::as_str).collect();
             let ttl = jiff::SignedDuration::from_hours(24 * i64::from(args.days));
             let identity = pki
                 .issue_client(user, &groups, ttl, clock::now())
                 .with_context(|| format!("cannot issue a certificate for {user}"))?;
+            record_issued(&layout.pki(), &identity.cert_pem, clock::now())
+                .context("cannot record the certificate")?;
             kubeconfig(&server, &pki.ca_pem(), user, Credential::Certificate(&identity))
         }
     };

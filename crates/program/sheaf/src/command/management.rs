@@ -9,6 +9,8 @@ mod node_feed;
 mod peers;
 mod plan;
 pub(super) mod recover;
+mod role;
+mod sqlite_return;
 mod standby;
 mod store;
 mod supervisor;
@@ -31,10 +33,12 @@ pub(super) use member_join::MemberJoin;
 pub(super) use mover::{MoveWatch, warn_if_outdated};
 pub(super) use node_feed::NodeFeed;
 pub(super) use peers::{PeerFollower, api_urls, read_servers};
+pub(super) use plan::management_nodes;
+pub(super) use role::{RoleFollower, demote_and_restart, promote_and_restart};
 pub(super) use standby::{REMOVAL, stand_by};
 pub(super) use store::{ManagedEtcd, open as open_store};
 pub(super) use supervisor::EtcdSupervisor;
-pub(super) use voter_replacement::VoterReplacer;
+pub(super) use voter_replacement::{VoterReplacer, no_server_patch};
 
 /// Why this process ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +51,10 @@ pub(super) enum ProcessEnd {
     Removed,
     /// Another node votes in its place: it waits for a seat.
     StandBy,
+    /// It is a worker from now on.
+    Demoted,
+    /// It is to become a management node.
+    Promoted,
 }
 
 /// Asks the process to end; clones share it.
@@ -62,7 +70,7 @@ impl EndRequest {
         self.0.send_if_modified(|known| known.is_none().then(|| *known = Some(end)).is_some());
     }
 
-    /// Resolves when somebody has asked.
+    /// Resolves when a request has come.
     pub(super) async fn requested(&self) -> ProcessEnd {
         let mut asked = self.0.subscribe();
         match asked.wait_for(Option::is_some).await.map(|end| *end) {
@@ -98,7 +106,7 @@ pub(super) fn stand_by_and_restart(layout: &Layout) -> Result<()> {
 /// The member of etcd on this node, with a certificate that is good now.
 pub(super) fn etcd_process(layout: &Layout, record: &EtcdRecord) -> Result<EtcdProcess> {
     let files = etcd_files(layout, record).context("cannot set up the certificate of etcd")?;
-    let root = std::path::absolute(&layout.root).context("cannot tell the data directory")?;
+    let root = std::path::absolute(&layout.root).context("cannot resolve the data directory")?;
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let tls = TlsFiles {
         ca: absolute(&files.ca),
@@ -148,10 +156,11 @@ async fn is_removed(layout: &Layout, process: &EtcdProcess) -> bool {
 
 /// This node's record of its etcd setup.
 pub(super) fn record(layout: &Layout) -> Result<Option<EtcdRecord>> {
-    EtcdRecord::load(&layout.etcd_record()).context("cannot tell how far etcd is set up")
+    EtcdRecord::load(&layout.etcd_record()).context("cannot read how far etcd is set up")
 }
 
-/// Whether this data directory is that of a management node whose objects are in etcd.
-pub(super) fn is_voter(layout: &Layout) -> Result<bool> {
-    Ok(record(layout)?.is_some_and(|record| record.is_voter()))
+/// Whether this data directory is that of a management node that serves the API, and not of one that
+/// is still joining.
+pub(super) fn is_server(layout: &Layout) -> Result<bool> {
+    Ok(record(layout)?.is_some_and(|record| record.is_server()))
 }

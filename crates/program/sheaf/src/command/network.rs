@@ -1,5 +1,7 @@
 //! `sheaf network`: networks of machines, thin over the API.
 
+mod addresses;
+mod forward;
 mod links;
 mod trace;
 mod view;
@@ -29,6 +31,10 @@ pub(super) fn run(command: &NetworkCommand) -> Result<()> {
             NetworkCommand::List { place, .. } => list(place, Some(&place.namespace)).await,
             NetworkCommand::Show { place, name } => show(place, name).await,
             NetworkCommand::Links { place, node } => links::list(place, node.as_deref()).await,
+            NetworkCommand::Addresses { place, all_namespaces, network } => {
+                addresses::list(place, *all_namespaces, network.as_deref()).await
+            }
+            NetworkCommand::Forward(command) => forward::run(command).await,
             NetworkCommand::Create(wanted) => create(wanted).await,
             NetworkCommand::Trace(query) => trace::run(query).await,
         }

@@ -1,6 +1,8 @@
 //! `sheaf node` and `sheaf cluster`: the nodes of a cluster, thin over the API.
 
 mod maintenance;
+mod reduce;
+mod role;
 mod view;
 mod what_if;
 
@@ -39,6 +41,8 @@ pub(super) fn run(command: &NodeCommand) -> Result<()> {
                 maintenance::enable(place, name, how).await
             }
             NodeCommand::WhatIf { place, name } => what_if::show(place, name).await,
+            NodeCommand::Promote { place, name } => role::promote(place, name).await,
+            NodeCommand::Demote { place, name } => role::demote(place, name).await,
             NodeCommand::Remove { place, name, force } => remove(place, name, *force).await,
         }
     })
@@ -47,8 +51,9 @@ pub(super) fn run(command: &NodeCommand) -> Result<()> {
 pub(super) fn run_cluster(command: &ClusterCommand) -> Result<()> {
     let place = match command {
         ClusterCommand::Status { place } => place,
-        ClusterCommand::Recover { data, yes } => {
-            return in_runtime(recover::run(data, *yes));
+        ClusterCommand::Reduce { place, yes } => return in_runtime(reduce::run(place, *yes)),
+        ClusterCommand::Recover { data, give_up, yes } => {
+            return in_runtime(recover::run(data, give_up, *yes));
         }
     };
     in_runtime(async {
@@ -74,8 +79,8 @@ pub(super) fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
 
 /// Where the objects are; nothing if the server is not one of ours.
 async fn store(cluster: &ClusterClient) -> Result<Option<StoreView>> {
-    let told = cluster.find(STORE_PATH).await?;
-    told.map(serde_json::from_value).transpose().context("cannot read the state of the store")
+    let reply = cluster.find(STORE_PATH).await?;
+    reply.map(serde_json::from_value).transpose().context("cannot read the state of the store")
 }
 
 async fn nodes(cluster: &ClusterClient) -> Result<Vec<Node>> {
@@ -175,16 +180,18 @@ async fn remove(place: &ClusterScope, name: &str, force: bool) -> Result<()> {
     );
     interrupt::or_report(delete_node(&cluster, name, is_member), continues).await?;
     if store.is_some_and(|store| store.voters_without(name) == 2) {
-        super::print(
-            "2 voters are left in etcd: the API stops with either of them; add a management node or \
-             a witness: sheaf token create --role management, or --role witness\n",
-        )?;
+        super::print(TWO_VOTERS)?;
     }
     super::print(&format!(
         "node {name} removed; stop Sheaf on that machine. To let it in again, remove its data \
          directory and create a token: sheaf token create\n"
     ))
 }
+
+/// After a change that leaves etcd without a tolerance.
+const TWO_VOTERS: &str = "2 voters are left in etcd: the API stops with either of them; add a \
+     management node or a witness, sheaf token create --role management or --role witness, or leave \
+     one management node: sheaf cluster reduce\n";
 
 /// Deletes a node and what belongs to it.
 async fn delete_node(cluster: &ClusterClient, name: &str, is_member: bool) -> Result<()> {

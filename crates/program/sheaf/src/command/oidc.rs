@@ -12,8 +12,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use crate::cli::OidcArgs;
+use crate::text_file;
 
-/// Nobody's documents are larger.
+/// No provider's documents are larger.
 const LARGEST: usize = 1 << 20;
 
 pub(super) fn login(args: &OidcArgs) -> Result<Option<OidcLogin>> {
@@ -58,8 +59,9 @@ pub(super) fn login(args: &OidcArgs) -> Result<Option<OidcLogin>> {
 fn client(ca: Option<&Path>) -> Result<reqwest::Client> {
     let mut builder = reqwest::Client::builder().timeout(Duration::from_secs(10)).https_only(true);
     if let Some(file) = ca {
-        let pem = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let certs = reqwest::Certificate::from_pem_bundle(&pem)
+        let pem =
+            text_file::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let certs = reqwest::Certificate::from_pem_bundle(pem.as_bytes())
             .with_context(|| format!("cannot use {}", file.display()))?;
         builder = builder.tls_certs_only(certs);
     }

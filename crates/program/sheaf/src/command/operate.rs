@@ -17,6 +17,7 @@ use super::link::ClusterClient;
 use super::partial_file::PartialFile;
 use super::{interrupt, table, user};
 use crate::cli::{LoginArgs, OperateCommand, SettingCommand, SupportBundleArgs};
+use crate::text_file;
 
 const SETTINGS: &str = "/apis/harvesterhci.io/v1beta1/settings";
 const NAMESPACE: &str = "harvester-system";
@@ -51,8 +52,9 @@ async fn login(args: &LoginArgs) -> Result<()> {
     config.accept_invalid_certs = args.insecure_skip_tls_verify;
     config.connect_timeout = Some(Duration::from_secs(30));
     if let Some(path) = &args.certificate_authority {
-        let pem = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        config.root_cert = Some(certificates(&pem, path)?);
+        let pem =
+            text_file::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        config.root_cert = Some(certificates(pem.as_bytes(), path)?);
     }
     let client = Client::try_from(config.clone()).context("cannot make a client")?;
     let password = user::ask(args.password.as_deref())?;
@@ -67,7 +69,22 @@ async fn login(args: &LoginArgs) -> Result<()> {
     let kubeconfig = answer["config"].as_str().context("the server sent no kubeconfig")?;
     write_private(&args.output, kubeconfig)
         .with_context(|| format!("cannot write {}", args.output.display()))?;
-    super::print(&format!("logged in as {}: {}\n", args.username, args.output.display()))
+    super::print(&format!("logged in as {}: {}\n", args.username, args.output.display()))?;
+    remind(&client, &args.username).await
+}
+
+/// Asks for another password if the one that was used must be changed. A server that does not answer
+/// this has still logged the user in.
+async fn remind(client: &Client, username: &str) -> Result<()> {
+    let request = Request::get("/v3/users?me=true").body(Vec::new());
+    let answer = client.request::<Value>(request.context("cannot build a request")?).await;
+    let own = answer.unwrap_or_default()["data"][0].take();
+    if !user::must_change(&own) {
+        return Ok(());
+    }
+    super::print(&format!(
+        "the password of {username} must be changed: sheaf user passwd {username}\n"
+    ))
 }
 
 /// A file with a token is for its owner only.

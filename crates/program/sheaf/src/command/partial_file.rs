@@ -43,7 +43,7 @@ impl PartialFile {
 impl Drop for PartialFile {
     fn drop(&mut self) {
         if !self.is_complete {
-            // It may be gone already, and nobody can do anything about it here.
+            // It may be gone already, and a failure cannot be handled here.
             drop(std::fs::remove_file(&self.part));
         }
     }

@@ -21,7 +21,7 @@ pub(super) use fetch::node_client;
 pub(super) use follower::ProgramFollower;
 pub(super) use launch::{begin_trial, hand_over};
 pub(super) use preflight::run as preflight;
-pub(super) use store::{ProgramStore, StoreError, digest_of};
+pub(super) use store::{ProgramStore, StoreError, check_file, digest_of};
 pub(super) use trial::run as trial;
 
 use health::{HealthCheck, TrialLink};

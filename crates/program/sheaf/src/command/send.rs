@@ -62,8 +62,8 @@ pub(super) async fn open(
 
 /// The credential of a kubeconfig without a certificate.
 fn credential(config: &Config) -> Result<Option<HeaderValue>> {
-    let told = serde_json::to_value(&config.auth_info).context("cannot use the kubeconfig")?;
-    let token = match (told["token"].as_str(), told["tokenFile"].as_str()) {
+    let auth = serde_json::to_value(&config.auth_info).context("cannot use the kubeconfig")?;
+    let token = match (auth["token"].as_str(), auth["tokenFile"].as_str()) {
         (Some(token), _) => token.to_owned(),
         (None, Some(path)) => {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?

@@ -2,6 +2,7 @@
 //! to listen outside of the loopback without TLS.
 
 mod confine;
+mod system_calls;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,19 @@ pub(super) fn run(args: StorageArgs) -> Result<()> {
 }
 
 fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
+    if let Some((uid, gid)) = args.user {
+        confine::become_user(uid, gid).context("cannot change to the user of --user")?;
+    }
     let confined = confine::confine();
+    let filtered = system_calls::filter();
     logging::start(LogFormat::Text, "info")?;
+    // Serving volumes is more important than confinement, for instance on a kernel without
+    // capabilities.
     if let Err(error) = confined {
-        // Serving volumes is more important than confinement, for instance on a kernel without
-        // capabilities.
         tracing::warn!(%error, "storage process keeps the rights of its user");
+    }
+    if let Err(error) = filtered {
+        tracing::warn!(%error, "no seccomp filter: system calls of the storage process are not restricted");
     }
     let listen = args.listen.map(Address::Tcp);
     let tls = tls(args)?;
@@ -89,7 +97,7 @@ fn act(dir: &Path, action: StorageAction) -> Result<()> {
             let nbd = nbd.map(std::path::absolute).transpose()?;
             let vhost = vhost.map(std::path::absolute).transpose()?;
             // As `create` makes it: the replica has the name of its volume.
-            let replicas = vec![ReplicaAt { id: ReplicaId(volume.0), at: None }];
+            let replicas = vec![ReplicaAt { id: ReplicaId(volume.0), at: None, node: None }];
             let (node, record) = (NODE.to_owned(), RecordPlace::File);
             let encrypted = false;
             let attachment = Attachment {

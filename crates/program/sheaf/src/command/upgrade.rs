@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use futures_util::{Stream, TryStreamExt as _};
 use hci::upgrade::{
     ATTEMPT, CheckedObjects, FINALIZED, INTENT, ProgramDigest, SKIP_CHECKS, SKIPPED_NODES,
@@ -21,9 +21,10 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
 
 use super::link::ClusterClient;
-use super::program::digest_of;
+use super::program::{check_file, digest_of};
 use super::send::{ProgressLine, chunks, send};
 use super::server::UPLOADS_PATH;
 use super::{interrupt, print};
@@ -35,6 +36,8 @@ const GROUP: &str = "/apis/harvesterhci.io/v1beta1/namespaces/harvester-system";
 const NODES: &str = "/api/v1/nodes";
 /// How long a server may take to come back.
 const SILENCE: Duration = Duration::from_secs(300);
+/// How long the failure of the last attempt may stay after another was asked for.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &UpgradeArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -100,7 +103,7 @@ async fn begin(args: &UpgradeArgs) -> Result<()> {
     if args.no_wait {
         return print(&format!("upgrade {upgrade} has begun\n"));
     }
-    follow_to_end(&cluster, &upgrade).await
+    follow_to_end(&cluster, &upgrade, Outcome::Open).await
 }
 
 fn at_url(url: &str, args: &UpgradeArgs) -> Result<NewProgram> {
@@ -114,21 +117,22 @@ fn at_url(url: &str, args: &UpgradeArgs) -> Result<NewProgram> {
 
 fn in_file(path: &Path, args: &UpgradeArgs) -> Result<NewProgram> {
     let read = || format!("cannot read --binary {}", path.display());
+    check_file(path).with_context(read)?;
     let digest = digest_of(path).with_context(read)?;
     if let Some(sum) = args.checksum.as_deref().filter(|sum| *sum != digest.as_str()) {
         bail!("{} has the SHA-512 sum {digest}, not {sum}", path.display());
     }
-    // It may be for another architecture than this machine, whose nodes tell.
-    let told = std::path::absolute(path).ok().and_then(|path| version_of(&path));
-    let version = told.map_or_else(|| "sheaf".to_owned(), |version| format!("v{version}"));
+    // It may be for another architecture than this machine, whose nodes report theirs.
+    let found = std::path::absolute(path).ok().and_then(|path| version_of(&path));
+    let version = found.map_or_else(|| "sheaf".to_owned(), |version| format!("v{version}"));
     let name = args.name.clone().unwrap_or_else(|| format!("{version}-{}", digest.short()));
     Ok(NewProgram { digest, url: UPLOADED.to_owned(), name })
 }
 
 fn version_of(path: &Path) -> Option<String> {
     let output = Command::new(path).args(["version", "--output", "json"]).output().ok()?;
-    let told: Value = serde_json::from_slice(&output.stdout).ok()?;
-    told["sheafVersion"].as_str().map(str::to_owned)
+    let reply: Value = serde_json::from_slice(&output.stdout).ok()?;
+    reply["sheafVersion"].as_str().map(str::to_owned)
 }
 
 async fn findings(cluster: &ClusterClient, nodes: &[Value]) -> Result<Vec<String>> {
@@ -143,7 +147,7 @@ async fn findings(cluster: &ClusterClient, nodes: &[Value]) -> Result<Vec<String
 async fn upload(cluster: &ClusterClient, path: &Path, digest: &ProgramDigest) -> Result<()> {
     let file = tokio::fs::File::open(path).await;
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-    let size = file.metadata().await.context("cannot tell its size")?.len();
+    let size = file.metadata().await.context("cannot read its size")?.len();
     let progress = ProgressLine::new(size).of("the program");
     let request = Request::put(format!("{UPLOADS_PATH}{digest}"))
         .header(CONTENT_TYPE, "application/octet-stream")
@@ -185,10 +189,10 @@ async fn create(cluster: &ClusterClient, program: &NewProgram, unchecked: bool) 
     Ok(made["metadata"]["name"].as_str().unwrap_or_default().to_owned())
 }
 
-async fn follow_to_end(cluster: &ClusterClient, upgrade: &str) -> Result<()> {
+async fn follow_to_end(cluster: &ClusterClient, upgrade: &str, before: Outcome) -> Result<()> {
     let continues = "the upgrade goes on. `sheaf upgrade status` shows how far it is, `sheaf \
                      upgrade abort` takes it back";
-    interrupt::or_report(follow(cluster, upgrade), continues).await
+    interrupt::or_report(follow(cluster, upgrade, before), continues).await
 }
 
 /// The upgrade as it changes.
@@ -204,13 +208,24 @@ fn changes(
     watcher(upgrades, config).default_backoff().applied_objects()
 }
 
-/// Prints each step until the upgrade is over. Servers restart meanwhile.
-async fn follow(cluster: &ClusterClient, name: &str) -> Result<()> {
+/// Prints each step until the upgrade is over. Servers restart meanwhile. The failure `before` is
+/// that of an earlier attempt, unless the controllers leave it for a while.
+async fn follow(cluster: &ClusterClient, name: &str, mut before: Outcome) -> Result<()> {
     let mut changes = std::pin::pin!(changes(cluster, name));
     let mut last = String::new();
-    let mut answered = tokio::time::Instant::now();
+    let mut answered = Instant::now();
+    let attempt_deadline = answered + ATTEMPT_TIMEOUT;
     loop {
-        let upgrade = match changes.try_next().await {
+        let next = match &before {
+            Outcome::Failed(message) => {
+                match timeout_at(attempt_deadline, changes.try_next()).await {
+                    Ok(next) => next,
+                    Err(_) => return Err(failed(message)),
+                }
+            }
+            _ => changes.try_next().await,
+        };
+        let upgrade = match next {
             Ok(Some(upgrade)) => upgrade,
             Ok(None) => bail!("the upgrade {name} is gone"),
             // The server restarts; the watch begins again.
@@ -226,9 +241,13 @@ async fn follow(cluster: &ClusterClient, name: &str) -> Result<()> {
                 });
             }
         };
-        answered = tokio::time::Instant::now();
+        answered = Instant::now();
         let upgrade = serde_json::to_value(&upgrade).context("cannot read the upgrade")?;
         let view = UpgradeView::of(&upgrade);
+        if before != Outcome::Open && view.outcome() == before {
+            continue;
+        }
+        before = Outcome::Open;
         let line = view.line();
         if line != last {
             print(&format!("{line}\n"))?;
@@ -240,12 +259,16 @@ async fn follow(cluster: &ClusterClient, name: &str) -> Result<()> {
                 return print("all nodes are upgraded; undo it: sheaf upgrade abort\n");
             }
             Outcome::Aborted => return print("all nodes have gone back\n"),
-            Outcome::Failed(message) => bail!(
-                "the upgrade failed: {message}; try again with `sheaf upgrade retry`, or go back \
-                 with `sheaf upgrade abort`"
-            ),
+            Outcome::Failed(message) => return Err(failed(&message)),
         }
     }
+}
+
+fn failed(message: &str) -> anyhow::Error {
+    anyhow!(
+        "the upgrade failed: {message}; try again with `sheaf upgrade retry`, or go back with \
+         `sheaf upgrade abort`"
+    )
 }
 
 async fn latest(cluster: &ClusterClient) -> Result<Value> {
@@ -310,8 +333,9 @@ async fn retry(place: &ClusterScope) -> Result<()> {
     let upgrade = latest(&cluster).await?;
     let last = upgrade["metadata"]["annotations"][ATTEMPT].as_str();
     let next = last.and_then(|last| last.parse::<u32>().ok()).unwrap_or(1) + 1;
+    let before = UpgradeView::of(&upgrade).failure();
     let name = note(place, ATTEMPT, &next.to_string()).await?;
-    follow_to_end(&cluster, &name).await
+    follow_to_end(&cluster, &name, before).await
 }
 
 async fn skip(place: &ClusterScope, nodes: &[String]) -> Result<()> {
@@ -333,10 +357,11 @@ async fn skip(place: &ClusterScope, nodes: &[String]) -> Result<()> {
 }
 
 async fn abort(place: &ClusterScope, no_wait: bool) -> Result<()> {
+    let cluster = ClusterClient::to(place).await?;
+    let before = UpgradeView::of(&latest(&cluster).await?).failure();
     let name = note(place, INTENT, "abort").await?;
     if no_wait {
         return print("nodes go back to the program before\n");
     }
-    let cluster = ClusterClient::to(place).await?;
-    follow_to_end(&cluster, &name).await
+    follow_to_end(&cluster, &name, before).await
 }

@@ -53,17 +53,24 @@ async fn users(place: &ClusterScope) -> Result<Users> {
 }
 
 async fn list(users: &Users) -> Result<()> {
-    let mut rows = vec![["NAME", "USERNAME", "ENABLED", "CREATED"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["NAME", "USERNAME", "ENABLED", "PASSWORD", "CREATED"].map(str::to_owned).to_vec()];
     for user in users.list().await? {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         rows.push(vec![
             text(&user["metadata"]["name"]),
             text(&user["username"]),
             (user["enabled"] != false).to_string(),
+            if must_change(&user) { "must be changed" } else { "" }.to_owned(),
             text(&user["metadata"]["creationTimestamp"]),
         ]);
     }
     super::print(&table::align(&rows))
+}
+
+/// Whether a user has a password that somebody else has chosen.
+pub(super) fn must_change(user: &Value) -> bool {
+    user["mustChangePassword"] == true
 }
 
 /// A new password: the one that was given, or typed twice.

@@ -61,7 +61,7 @@ fn line(token: &str, user: &str, groups: &[String]) -> Result<String> {
     Ok(format!("{token},{user},{uid},\"{}\"", groups.join(",")))
 }
 
-/// Derived from the token's first half, so that it tells tokens apart without being one.
+/// Derived from the token's first half, so that it distinguishes tokens without being one.
 fn uuid_like(token: &str) -> String {
     token.chars().take(8).collect()
 }
@@ -87,14 +87,14 @@ fn read(path: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// Replaces the file at once and tells a running server.
+/// Replaces the file at once and notifies a running server.
 fn write(layout: &Layout, lines: &[String]) -> Result<()> {
     let path = layout.tokens();
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     auth::kubeconfig::write_kubeconfig(&path, &text)
         .with_context(|| format!("cannot write {}", path.display()))?;
     if let Some(server) = layout.holder() {
-        kill_process(server, Signal::HUP).context("cannot tell the running server")?;
+        kill_process(server, Signal::HUP).context("cannot notify the running server")?;
     }
     Ok(())
 }

@@ -43,9 +43,7 @@ async fn dispatch(command: VmCommand) -> Result<()> {
         VmCommand::Restart { machine } => power::run(&machine, power::Switch::Restart).await,
         VmCommand::Pause { machine } => power::run(&machine, power::Switch::Pause).await,
         VmCommand::Unpause { machine } => power::run(&machine, power::Switch::Unpause).await,
-        VmCommand::Migrate { machine, to, cancel } => {
-            migrate::run(&machine, to.as_deref(), cancel).await
-        }
+        VmCommand::Migrate(args) => migrate::run(&args).await,
         VmCommand::MoveDisk(args) => move_disk::run(&args).await,
         VmCommand::Delete { machine } => power::delete(&machine).await,
         VmCommand::Console { machine } => console::run(&machine).await,

@@ -6,7 +6,7 @@ mod salvage;
 mod status;
 mod wait;
 
-pub(super) use wait::complaint;
+pub(super) use wait::obstacle;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -77,7 +77,7 @@ fn users<'a>(machines: &'a [Value], claim: &Value) -> Vec<&'a str> {
     machines.iter().filter(uses).map(|machine| text(machine, "/metadata/name")).collect()
 }
 
-/// Bytes of a size as the API tells it: `10Gi`, `1073741824`.
+/// Bytes of a size as the API writes it: `10Gi`, `1073741824`.
 fn bytes(quantity: &str) -> Option<i64> {
     let digits = quantity.find(|c: char| !c.is_ascii_digit()).unwrap_or(quantity.len());
     let (number, unit) = quantity.split_at(digits);
@@ -105,8 +105,8 @@ pub(super) fn quantity(bytes: u64) -> String {
 }
 
 /// A size of the API for people; one that cannot be read is shown as it is.
-fn human(told: &str) -> String {
-    bytes(told).map_or_else(|| told.to_owned(), super::table::size)
+fn human(quantity: &str) -> String {
+    bytes(quantity).map_or_else(|| quantity.to_owned(), super::table::size)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-/// How often it is looked at what the process has been doing.
+/// How often the processor time of the process is checked.
 const PERIOD: Duration = Duration::from_secs(2);
 /// A process that takes more processor time than this in a period is at work.
 const AT_REST: Duration = Duration::from_millis(40);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use auth::rbac::policy::RoleRef;
-use auth::user::{MANAGEMENT_NODES, NODES};
+use auth::user::{MANAGEMENT_NODES, MASTERS, NODES};
 use auth::{AccessTarget, Attributes, Decision, ResourceRequest, User};
 use serde_json::Value;
 
@@ -21,6 +21,12 @@ const PREFIX: &str = "system:node:";
 /// The table of nodes.
 const TABLE: &str = "minions";
 const UNRELATED: &str = "no relationship found between node and this object";
+
+/// The name of the node that a user is. Members of `system:masters` are no nodes.
+pub(crate) fn name(user: &User) -> Option<&str> {
+    let name = user.name.strip_prefix(PREFIX);
+    name.filter(|_| user.is_in(NODES) && !user.is_in(MASTERS))
+}
 
 pub(super) fn decide(api: &Api, user: &User, attributes: &Attributes<'_>) -> Decision {
     let Some(node) = user.name.strip_prefix(PREFIX).filter(|_| user.is_in(NODES)) else {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use merge::{Faults, OperationError, PatchError};
 use schema::Schema;
-use schema::cel::{ExpectedType, Expression};
+use schema::cel::{CompileError, EvalError, ExpectedType, Expression};
 use serde_json::Value;
 use types::Filling;
 
@@ -17,9 +18,6 @@ use crate::schemas::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::object;
 
-/// How a patch says that it does not fit.
-const TEST_FAILED: &str = "test failed";
-
 /// The changes that a policy makes, in order.
 #[derive(Debug)]
 pub(crate) struct Mutations {
@@ -30,7 +28,39 @@ pub(crate) struct Mutations {
 #[derive(Debug)]
 struct Mutation {
     form: MutationForm,
-    expression: Result<Expression, String>,
+    expression: Result<Expression, CompileError>,
+}
+
+/// Why one change cannot be made. The texts are upstream's, whole, since they are sent to the client.
+#[derive(Debug, thiserror::Error)]
+enum MutationError {
+    #[error("compilation error: {0}")]
+    Compile(CompileError),
+    #[error("{0}")]
+    Evaluate(EvalError),
+    /// The value of the expression describes no change.
+    #[error("{0}")]
+    NoChange(schema::cel::PatchError),
+    #[error("JSON Patch: {0}")]
+    JsonPatch(PatchError),
+    #[error("the kind has no schema")]
+    NoSchema,
+    #[error("error applying patch: {0}")]
+    Configuration(ConfigurationError),
+    /// The changed object is none of its kind.
+    #[error("{}", .0.message())]
+    Object(ApiError),
+}
+
+/// Why a configuration cannot be merged into an object.
+#[derive(Debug, thiserror::Error)]
+enum ConfigurationError {
+    #[error("failed to convert patch object to typed object: {0}")]
+    Untyped(Faults),
+    #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}", .0.join(", "))]
+    Atomic(Vec<String>),
+    #[error("failed to merge patch: {0}")]
+    Merge(Faults),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +85,7 @@ impl AdmissionPolicy<Mutations> {
                     ),
                 };
                 let source = mutation[field]["expression"].as_str().unwrap_or("");
-                let expression = Expression::compile(source, &names, wanted);
-                Mutation { form, expression: expression.map_err(|error| error.to_string()) }
+                Mutation { form, expression: Expression::compile(source, &names, wanted) }
             });
             Mutations { list: list.collect(), asks_again: spec["reinvocationPolicy"] == "IfNeeded" }
         })
@@ -164,7 +193,7 @@ fn change(
     match condition::hold(&policy.conditions, &surroundings.scene(invocation, object, old)) {
         Ok(true) => {}
         Ok(false) => return Err(Skipped),
-        Err(why) => return Ok(Changed { object: None, complaints: vec![why] }),
+        Err(error) => return Ok(Changed { object: None, complaints: vec![error.to_string()] }),
     }
     let served = invocation.seen.as_ref().unwrap_or(&attributes.call.served);
     let mut changed = Changed::default();
@@ -174,7 +203,7 @@ fn change(
         match apply(mutation, &scene, served, current) {
             Ok(after) if after != *current => changed.object = Some(after),
             Ok(_) => {}
-            Err(why) => changed.complaints.push(why),
+            Err(error) => changed.complaints.push(error.to_string()),
         }
     }
     changed.object = changed.object.filter(|after| after != before);
@@ -186,55 +215,53 @@ fn apply<'a>(
     scene: &schema::cel::EvalContext<'a>,
     served: &ServedKind,
     current: &Value,
-) -> Result<Value, String> {
+) -> Result<Value, MutationError> {
     let expression =
-        mutation.expression.as_ref().map_err(|text| format!("compilation error: {text}"))?;
-    let found =
-        scene.evaluate(expression, &mut BUDGET.clone()).map_err(|error| error.to_string())?;
+        mutation.expression.as_ref().map_err(|error| MutationError::Compile(error.clone()))?;
+    let found = scene.evaluate(expression, &mut BUDGET.clone()).map_err(MutationError::Evaluate)?;
     let mut after = match mutation.form {
         MutationForm::Configuration => {
-            let config = found.to_configuration().map_err(|error| error.to_string())?;
+            let config = found.to_configuration().map_err(MutationError::NoChange)?;
             configured(served, current, config)?
         }
         MutationForm::JsonPatch => {
-            let patch = found.to_json_patch().map_err(|error| error.to_string())?;
+            let patch = found.to_json_patch().map_err(MutationError::NoChange)?;
             match merge::json_patch(current, &patch) {
                 Ok(after) => after,
                 // A test that fails is how a patch says that it is not meant.
-                Err(merge::PatchError::DoesNotApply(text)) if text.ends_with(TEST_FAILED) => {
-                    current.clone()
-                }
-                Err(error) => return Err(format!("JSON Patch: {}", base::Chain(&error))),
+                Err(PatchError::DoesNotApply(OperationError::TestFailed(_))) => current.clone(),
+                Err(error) => return Err(MutationError::JsonPatch(error)),
             }
         }
     };
-    let told = |error: ApiError| error.to_value()["message"].as_str().unwrap_or("").to_owned();
-    served.clean(&mut after, Filling::Whole).map_err(told)?;
+    served.clean(&mut after, Filling::Whole).map_err(MutationError::Object)?;
     served.default(&mut after);
     Ok(after)
 }
 
 /// The object with a configuration merged into it.
-fn configured(served: &ServedKind, current: &Value, mut config: Value) -> Result<Value, String> {
-    let schema = served.schema().map_err(|_| "the kind has no schema".to_owned())?;
+fn configured(
+    served: &ServedKind,
+    current: &Value,
+    mut config: Value,
+) -> Result<Value, MutationError> {
+    let schema = served.schema().map_err(|_| MutationError::NoSchema)?;
     config["apiVersion"] = current["apiVersion"].clone();
     config["kind"] = current["kind"].clone();
-    let wrap = |text: String| format!("error applying patch: {text}");
-    merge::validate(&config, &schema, merge::Duplicates::Refused).map_err(|faults| {
-        wrap(format!("failed to convert patch object to typed object: {faults}"))
-    })?;
+    let failed = MutationError::Configuration;
+    merge::validate(&config, &schema, merge::Duplicates::Refused)
+        .map_err(|faults| failed(ConfigurationError::Untyped(faults)))?;
     let mut atomics = Vec::new();
     find_atomics(&config, &schema, String::new(), &mut atomics);
     if !atomics.is_empty() {
-        let text = "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs";
-        return Err(wrap(format!("{text}: {}", atomics.join(", "))));
+        return Err(failed(ConfigurationError::Atomic(atomics)));
     }
     let merged = merge::merge(current, &config, &schema)
-        .map_err(|faults| wrap(format!("failed to merge patch: {faults}")))?;
+        .map_err(|faults| failed(ConfigurationError::Merge(faults)))?;
     Ok(merged.unwrap_or_else(|| current.clone()))
 }
 
-/// Places that would be replaced as a whole where somebody meant to change a part.
+/// Places that would be replaced as a whole where the policy means to change a part.
 fn find_atomics(value: &Value, schema: &Schema, path: String, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {

@@ -39,6 +39,21 @@ enum ParamNotFound {
     Deny,
 }
 
+/// Why a policy or a binding has no parameters to evaluate with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ParamError {
+    #[error("failed to find resource referenced by paramKind: '{group_version}, Kind={kind}'")]
+    NoKind { group_version: String, kind: String },
+    #[error("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")]
+    NamespaceOfClusterScoped,
+    #[error(
+        "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+    )]
+    NoNamespace,
+    #[error("no params found for policy binding with `Deny` parameterNotFoundAction")]
+    NotFound,
+}
+
 impl ParamKind {
     pub(super) fn of(kind: &Value) -> Option<Self> {
         let version = kind["apiVersion"].as_str()?;
@@ -50,14 +65,12 @@ impl ParamKind {
         })
     }
 
-    pub(super) fn resolve(&self, api: &Api) -> Result<Arc<ServedKind>, String> {
+    pub(super) fn resolve(&self, api: &Api) -> Result<Arc<ServedKind>, ParamError> {
         let Self { group, version, kind } = self;
         let catalog = api.catalog.load();
         catalog.find_kind(group, version, kind).cloned().ok_or_else(|| {
             let group = if group.is_empty() { String::new() } else { format!("{group}/") };
-            format!(
-                "failed to find resource referenced by paramKind: '{group}{version}, Kind={kind}'"
-            )
+            ParamError::NoKind { group_version: format!("{group}{version}"), kind: kind.clone() }
         })
     }
 }
@@ -84,20 +97,12 @@ pub(super) fn collect(
     attributes: &Attributes<'_, '_>,
     kind: Option<&Arc<ServedKind>>,
     reference: Option<&ParamRef>,
-) -> Result<Vec<Option<Value>>, String> {
+) -> Result<Vec<Option<Value>>, ParamError> {
     let (Some(kind), Some(reference)) = (kind, reference) else { return Ok(vec![None]) };
     let namespace = match (kind.namespaced, reference.namespace.as_str()) {
         (false, "") => "",
-        (false, _) => {
-            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
-                .to_owned());
-        }
-        (true, "") if attributes.namespace.is_empty() => {
-            return Err(
-                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-                    .to_owned(),
-            );
-        }
+        (false, _) => return Err(ParamError::NamespaceOfClusterScoped),
+        (true, "") if attributes.namespace.is_empty() => return Err(ParamError::NoNamespace),
         (true, "") => &attributes.namespace,
         (true, given) => given,
     };
@@ -117,9 +122,7 @@ pub(super) fn collect(
         }
     };
     if found.is_empty() && reference.absence == ParamNotFound::Deny {
-        return Err(
-            "no params found for policy binding with `Deny` parameterNotFoundAction".to_owned()
-        );
+        return Err(ParamError::NotFound);
     }
     Ok(found)
 }

@@ -12,7 +12,7 @@ use super::param::ParamKind;
 use crate::api::Api;
 use crate::schemas::served::ServedKind;
 
-/// More kinds than this are not looked at.
+/// More kinds than this are not checked.
 const MAX_KINDS: usize = 10;
 
 /// The status of a policy as it is written.
@@ -62,7 +62,7 @@ fn check(
     let mut names = typed_admission_names(object, param);
     for variable in policy["spec"]["variables"].as_array().into_iter().flatten() {
         let text = |field: &str| variable[field].as_str().unwrap_or("");
-        // One that is wrong is told where it is used.
+        // An error in one is reported where it is used.
         let _ = names.variable(text("name"), text("expression"));
     }
     Expression::compile(source, &names, ExpectedType::Anything).map(drop)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use schema::cel::{Declarations, EvalContext, EvalError, ExpectedType, Expression};
+use schema::cel::{CompileError, Declarations, EvalContext, EvalError, ExpectedType, Expression};
 use serde_json::{Value, json};
 
 use super::super::attributes::Attributes;
@@ -58,7 +58,7 @@ pub(crate) struct ValidationRules {
 #[derive(Debug)]
 struct ValidationRule {
     source: String,
-    expression: Result<Expression, String>,
+    expression: Result<Expression, CompileError>,
     message: String,
     message_expression: Option<Expression>,
     reason: Reason,
@@ -76,7 +76,7 @@ enum Reason {
 struct Annotation {
     key: String,
     source: String,
-    value: Result<Expression, String>,
+    value: Result<Expression, CompileError>,
 }
 
 impl Reason {
@@ -123,8 +123,7 @@ impl ValidationRule {
         let source = rule["expression"].as_str().unwrap_or("").to_owned();
         let message = rule["messageExpression"].as_str().filter(|source| !source.is_empty());
         Self {
-            expression: Expression::compile(&source, names, ExpectedType::Bool)
-                .map_err(|error| error.to_string()),
+            expression: Expression::compile(&source, names, ExpectedType::Bool),
             message: rule["message"].as_str().unwrap_or("").trim().to_owned(),
             message_expression: message
                 .and_then(|source| Expression::compile(source, plain, ExpectedType::Text).ok()),
@@ -139,14 +138,13 @@ impl Annotation {
         let source = annotation["valueExpression"].as_str().unwrap_or("").to_owned();
         Self {
             key: annotation["key"].as_str().unwrap_or("").to_owned(),
-            value: Expression::compile(&source, plain, ExpectedType::TextOrNull)
-                .map_err(|error| error.to_string()),
+            value: Expression::compile(&source, plain, ExpectedType::TextOrNull),
             source,
         }
     }
 }
 
-/// A rule that failed, or could not be told.
+/// A rule that failed, or could not be evaluated.
 struct Denial {
     index: usize,
     message: String,
@@ -157,7 +155,7 @@ struct Denial {
 #[derive(Default)]
 struct PolicyOutcome {
     denials: Vec<Denial>,
-    /// Those that stand whatever the binding's actions are.
+    /// Those that hold whatever the binding's actions are.
     absolute: Vec<Denial>,
     annotations: Vec<(String, String)>,
 }
@@ -209,7 +207,7 @@ fn evaluate(
     match condition::hold(&policy.conditions, &scene) {
         Ok(true) => {}
         Ok(false) => return PolicyOutcome::default(),
-        Err(text) => return failed(text),
+        Err(error) => return failed(error.to_string()),
     }
     let mut budget = BUDGET;
     let mut outcome = PolicyOutcome::default();
@@ -233,9 +231,9 @@ fn check_rule<'a>(
     scene: &EvalContext<'a>,
     budget: &mut u64,
 ) -> Result<Option<String>, EvalError> {
-    let expression = rule.expression.as_ref().map_err(|text| EvalError::Failed {
+    let expression = rule.expression.as_ref().map_err(|error| EvalError::Failed {
         expression: rule.source.clone(),
-        reason: format!("compilation error: {text}"),
+        reason: format!("compilation error: {error}"),
     })?;
     if scene.evaluate(expression, budget)?.as_bool() == Some(true) {
         return Ok(None);
@@ -265,7 +263,7 @@ fn annotate<'a>(
     let mut budget = BUDGET;
     for annotation in annotations {
         let value = match &annotation.value {
-            Err(text) => Err(format!("compilation error: {text}")),
+            Err(error) => Err(format!("compilation error: {error}")),
             Ok(expression) => match scene.evaluate(expression, &mut budget) {
                 Err(error) => Err(error.to_string()),
                 Ok(found) if found.is_null() => Ok(String::new()),

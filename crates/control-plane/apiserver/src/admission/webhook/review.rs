@@ -63,29 +63,54 @@ pub(super) fn question(
     json!({"kind": "AdmissionReview", "apiVersion": version.name(), "request": request})
 }
 
-/// Reads an answer; an error says why it is none, in upstream's words.
+/// Why an answer is none, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AdmissionAnswerError {
+    #[error("webhook response was absent")]
+    NoResponse,
+    #[error("expected response.uid={expected:?}, got {given:?}")]
+    OtherUid { expected: String, given: String },
+    #[error(
+        "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}, Kind={kind}"
+    )]
+    WrongKind { group: String, kind: String },
+    #[error("validating webhook may not return response.patch")]
+    PatchOfValidating,
+    #[error("validating webhook may not return response.patchType")]
+    PatchTypeOfValidating,
+    #[error("webhook returned response.patch but not response.patchType")]
+    NoPatchType,
+    #[error("webhook returned response.patchType but not response.patch")]
+    NoPatch,
+    #[error("webhook returned invalid response.patchType of \"\"")]
+    EmptyPatchType,
+    #[error("response.patch is no base64: {0}")]
+    NoBase64(base64::DecodeError),
+}
+
+/// Reads an answer.
 pub(super) fn answer(
     version: AdmissionReviewVersion,
     uid: &str,
     task: WebhookType,
     review: &Value,
-) -> Result<WebhookVerdict, String> {
+) -> Result<WebhookVerdict, AdmissionAnswerError> {
     let response = &review["response"];
     if !response.is_object() {
-        return Err("webhook response was absent".to_owned());
+        return Err(AdmissionAnswerError::NoResponse);
     }
     let text = |field: &str| response[field].as_str().unwrap_or("");
     if version == AdmissionReviewVersion::V1 {
         if text("uid") != uid {
-            return Err(format!("expected response.uid={uid:?}, got {:?}", text("uid")));
+            let (expected, given) = (uid.to_owned(), text("uid").to_owned());
+            return Err(AdmissionAnswerError::OtherUid { expected, given });
         }
         let (group, kind) =
             (review["apiVersion"].as_str().unwrap_or(""), review["kind"].as_str().unwrap_or(""));
         if (group, kind) != (version.name(), "AdmissionReview") {
             let group = if group.is_empty() { "/" } else { group };
-            return Err(format!(
-                "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}, Kind={kind}"
-            ));
+            let (group, kind) = (group.to_owned(), kind.to_owned());
+            return Err(AdmissionAnswerError::WrongKind { group, kind });
         }
     }
     let patch = patch(response)?;
@@ -99,7 +124,7 @@ pub(super) fn answer(
         allowed: response["allowed"].as_bool().unwrap_or(false),
         status: response.get("status").filter(|status| status.is_object()).cloned(),
         patch: patch.filter(|_| task == WebhookType::Mutate),
-        // The type was not looked at in the earlier version.
+        // The type was not checked in the earlier version.
         patch_type: match version {
             AdmissionReviewVersion::V1 => patch_type.unwrap_or_default(),
             AdmissionReviewVersion::V1Beta1 => "JSONPatch".to_owned(),
@@ -111,41 +136,32 @@ pub(super) fn answer(
     })
 }
 
-/// Whether a webhook may say what it says about a patch; the earlier version did not look.
+/// Whether a webhook may say what it says about a patch; the earlier version did not check.
 fn check_patch(
     task: WebhookType,
     version: AdmissionReviewVersion,
     has_patch: bool,
     patch_type: Option<&str>,
-) -> Result<(), String> {
+) -> Result<(), AdmissionAnswerError> {
     if version == AdmissionReviewVersion::V1Beta1 {
         return Ok(());
     }
-    let complaint = match (task, has_patch, patch_type) {
-        (WebhookType::Validate, true, _) => "validating webhook may not return response.patch",
-        (WebhookType::Validate, false, Some(_)) => {
-            "validating webhook may not return response.patchType"
-        }
-        (WebhookType::Mutate, true, None) => {
-            "webhook returned response.patch but not response.patchType"
-        }
-        (WebhookType::Mutate, false, Some(_)) => {
-            "webhook returned response.patchType but not response.patch"
-        }
-        (WebhookType::Mutate, true, Some("")) => {
-            "webhook returned invalid response.patchType of \"\""
-        }
-        _ => return Ok(()),
-    };
-    Err(complaint.to_owned())
+    match (task, has_patch, patch_type) {
+        (WebhookType::Validate, true, _) => Err(AdmissionAnswerError::PatchOfValidating),
+        (WebhookType::Validate, false, Some(_)) => Err(AdmissionAnswerError::PatchTypeOfValidating),
+        (WebhookType::Mutate, true, None) => Err(AdmissionAnswerError::NoPatchType),
+        (WebhookType::Mutate, false, Some(_)) => Err(AdmissionAnswerError::NoPatch),
+        (WebhookType::Mutate, true, Some("")) => Err(AdmissionAnswerError::EmptyPatchType),
+        _ => Ok(()),
+    }
 }
 
-fn patch(response: &Value) -> Result<Option<Vec<u8>>, String> {
+fn patch(response: &Value) -> Result<Option<Vec<u8>>, AdmissionAnswerError> {
     let Some(text) = response["patch"].as_str().filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     let decoded = base64::engine::general_purpose::STANDARD.decode(text);
-    decoded.map(Some).map_err(|error| format!("response.patch is no base64: {error}"))
+    decoded.map(Some).map_err(AdmissionAnswerError::NoBase64)
 }
 
 #[cfg(test)]
@@ -200,7 +216,7 @@ mod tests {
             ),
         ] {
             let found = answer(AdmissionReviewVersion::V1, "u", task, &review(&change));
-            assert_eq!(found, Err(complaint.to_owned()), "{change}");
+            assert_eq!(found.unwrap_err().to_string(), complaint, "{change}");
         }
         let verdict =
             answer(AdmissionReviewVersion::V1, "u", WebhookType::Mutate, &review(&both)).unwrap();
@@ -208,20 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_review_is_refused() {
+    fn an_invalid_review_is_refused() {
         let nothing =
             answer(AdmissionReviewVersion::V1, "u", WebhookType::Validate, &json!({"a": 1}));
-        assert_eq!(nothing, Err("webhook response was absent".to_owned()));
+        assert_eq!(nothing.unwrap_err().to_string(), "webhook response was absent");
         let mut nameless = review(&json!({}));
         nameless.as_object_mut().unwrap().remove("apiVersion");
         nameless.as_object_mut().unwrap().remove("kind");
         let complaint =
             answer(AdmissionReviewVersion::V1, "u", WebhookType::Validate, &nameless).unwrap_err();
         assert_eq!(
-            complaint,
+            complaint.to_string(),
             "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind="
         );
-        // The earlier version did not look at either.
+        // The earlier version did not check either.
         assert!(
             answer(AdmissionReviewVersion::V1Beta1, "x", WebhookType::Validate, &nameless)
                 .unwrap()

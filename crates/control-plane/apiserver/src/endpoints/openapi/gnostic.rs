@@ -216,6 +216,7 @@ fn message(shape: &GnosticMessage, value: &Value, out: &mut Vec<u8>) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table: one arm for each form of a field")]
 fn field(number: u64, how: FieldMapping, value: &Value, out: &mut Vec<u8>) {
     match (how, value) {
         (FieldMapping::Text, Value::String(text)) => put_text(number, text, out),

@@ -7,7 +7,7 @@ use super::MetricsPage;
 /// A metric: its name, its type, a help text and the value.
 type Metric = (&'static str, &'static str, &'static str, f64);
 
-/// Nothing where the system does not tell.
+/// Nothing where the system does not report it.
 pub(super) fn render(page: &mut MetricsPage) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).ok();
     let boot = std::fs::read_to_string("/proc/stat").ok().and_then(|text| boot_time(&text));
@@ -64,9 +64,9 @@ mod tests {
     #[test]
     fn the_systems_texts_are_understood() {
         let stat = "7 (a (b) c) S 1 7 7 0 -1 4194304 9 0 0 0 150 50 0 0 20 0 8 0 1000 4096000 25 1";
-        let told: Vec<f64> =
+        let values: Vec<f64> =
             usage(stat, 100.0, 4096.0, 5000.0).iter().map(|(.., value)| *value).collect();
-        assert_eq!(told, [2.0, 5010.0, 4_096_000.0, 102_400.0]);
+        assert_eq!(values, [2.0, 5010.0, 4_096_000.0, 102_400.0]);
         assert_eq!(usage("nonsense", 100.0, 4096.0, 0.0), []);
         assert_eq!(boot_time("cpu 1 2\nbtime 1700000000\nprocesses 3\n"), Some(1.7e9));
         let limits =

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_alike_is_timed_together() {
+    fn similar_requests_are_timed_together() {
         let timings = Timings::default();
         let labels = [("operation", "create"), ("type", "pods")];
         timings.note(Timed::Store, &labels, Duration::from_millis(1));

@@ -51,10 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_are_told_by_name() {
+    fn queues_are_reported_by_name() {
         let (loads, mut page) = (Workloads::default(), MetricsPage::default());
         render(&loads, &mut page);
-        assert_eq!(page.0, "", "nobody works here");
+        assert_eq!(page.0, "", "no controller runs here");
         loads.of("claim").report((7, 2));
         loads.of("claim").waited.note(Duration::from_millis(3));
         render(&loads, &mut page);

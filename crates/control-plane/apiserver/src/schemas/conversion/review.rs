@@ -47,77 +47,135 @@ pub(super) fn question(
     })
 }
 
-/// The converted objects; an error continues "conversion webhook for … ".
+/// Why an answer holds no converted objects; continues "conversion webhook for … " in the words of
+/// upstream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConversionAnswerError {
+    #[error(
+        "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got {group}, Kind={kind}"
+    )]
+    WrongKind { group: String, kind: String },
+    #[error("failed: no response provided")]
+    NoResponse,
+    #[error("failed: expected response.uid={expected:?}, got {given:?}")]
+    OtherUid { expected: String, given: String },
+    /// The webhook failed and does not say why.
+    #[error("failed: response.result.status was '{0}', not 'Success'")]
+    Status(String),
+    /// The webhook failed with this message.
+    #[error("failed: {0}")]
+    Message(String),
+    #[error("returned {given} objects, expected {expected}")]
+    Count { given: usize, expected: usize },
+    #[error("returned invalid converted object at index {index}: {fault}")]
+    Object { index: usize, fault: ObjectFault },
+    #[error("returned invalid metadata in object at index {index}: {fault}")]
+    Metadata { index: usize, fault: MetadataFault },
+}
+
+/// A difference between an object and its conversion that no conversion makes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ObjectFault {
+    #[error("invalid groupVersion (expected {expected}, received {received})")]
+    Version { expected: String, received: String },
+    #[error("invalid kind (expected {expected}, received {received})")]
+    Kind { expected: String, received: String },
+    #[error("must have the same {name}: {before} != {after}")]
+    Identity { name: &'static str, before: String, after: String },
+}
+
+/// Metadata that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum MetadataFault {
+    #[error("missing metadata in converted object")]
+    Missing,
+    #[error("invalid metadata.{0} in converted object")]
+    NoMap(&'static str),
+    #[error("metadata.{field}[{key}] must be a string")]
+    NoText { field: &'static str, key: String },
+}
+
+/// The converted objects.
 pub(super) fn answer(
     version: ConversionReviewVersion,
     uid: &str,
     desired: &str,
     objects: &[Value],
     mut review: Value,
-) -> Result<Vec<Value>, String> {
-    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+) -> Result<Vec<Value>, ConversionAnswerError> {
+    check_review(version, uid, &review)?;
+    let Value::Array(mut converted) = review["response"]["convertedObjects"].take() else {
+        return Err(ConversionAnswerError::Count { given: 0, expected: objects.len() });
+    };
+    if converted.len() != objects.len() {
+        let (given, expected) = (converted.len(), objects.len());
+        return Err(ConversionAnswerError::Count { given, expected });
+    }
+    for (index, (object, original)) in converted.iter_mut().zip(objects).enumerate() {
+        check_object(object, original, desired)
+            .map_err(|fault| ConversionAnswerError::Object { index, fault })?;
+        restore_metadata(object, original)
+            .map_err(|fault| ConversionAnswerError::Metadata { index, fault })?;
+    }
+    Ok(converted)
+}
+
+/// Whether a review answers this question, with success.
+fn check_review(
+    version: ConversionReviewVersion,
+    uid: &str,
+    review: &Value,
+) -> Result<(), ConversionAnswerError> {
     let (group, kind) = (text(&review["apiVersion"]), text(&review["kind"]));
     if version == ConversionReviewVersion::V1
         && (group.as_str(), kind.as_str()) != (version.name(), "ConversionReview")
     {
         let group = if group.is_empty() { "/".to_owned() } else { group };
-        return Err(format!(
-            "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got {group}, Kind={kind}"
-        ));
+        return Err(ConversionAnswerError::WrongKind { group, kind });
     }
-    let response = &mut review["response"];
+    let response = &review["response"];
     if !response.is_object() {
-        return Err("failed: no response provided".to_owned());
+        return Err(ConversionAnswerError::NoResponse);
     }
     let given = text(&response["uid"]);
     if version == ConversionReviewVersion::V1 && given != uid {
-        return Err(format!("failed: expected response.uid={uid:?}, got {given:?}"));
+        return Err(ConversionAnswerError::OtherUid { expected: uid.to_owned(), given });
     }
     let status = text(&response["result"]["status"]);
     if status != "Success" {
         let message = text(&response["result"]["message"]);
         return Err(match message.as_str() {
-            "" => format!("failed: response.result.status was '{status}', not 'Success'"),
-            message => format!("failed: {message}"),
+            "" => ConversionAnswerError::Status(status),
+            _ => ConversionAnswerError::Message(message),
         });
     }
-    let Value::Array(mut converted) = response["convertedObjects"].take() else {
-        return Err(format!("returned 0 objects, expected {}", objects.len()));
-    };
-    if converted.len() != objects.len() {
-        return Err(format!("returned {} objects, expected {}", converted.len(), objects.len()));
+    Ok(())
+}
+
+/// A conversion keeps the kind and the identity of an object.
+fn check_object(object: &Value, original: &Value, desired: &str) -> Result<(), ObjectFault> {
+    let received = text(&object["apiVersion"]);
+    if received != desired {
+        return Err(ObjectFault::Version { expected: desired.to_owned(), received });
     }
-    for (index, (object, original)) in converted.iter_mut().zip(objects).enumerate() {
-        check(object, original, desired, index)?;
+    let (expected, received) = (text(&original["kind"]), text(&object["kind"]));
+    if received != expected {
+        return Err(ObjectFault::Kind { expected, received });
     }
-    Ok(converted)
+    for (field, name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+        let before = text(&original["metadata"][field]);
+        let after = text(&object["metadata"][field]);
+        if before != after {
+            return Err(ObjectFault::Identity { name, before, after });
+        }
+    }
+    Ok(())
 }
 
 /// A conversion may change labels and annotations, and nothing else of the metadata.
-fn check(object: &mut Value, original: &Value, desired: &str, index: usize) -> Result<(), String> {
-    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-    let invalid =
-        |why: String| format!("returned invalid converted object at index {index}: {why}");
-    let version = text(&object["apiVersion"]);
-    if version != desired {
-        return Err(invalid(format!(
-            "invalid groupVersion (expected {desired}, received {version})"
-        )));
-    }
-    let (expected, kind) = (text(&original["kind"]), text(&object["kind"]));
-    if kind != expected {
-        return Err(invalid(format!("invalid kind (expected {expected}, received {kind})")));
-    }
-    for (field, name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
-        let (was, is) = (text(&original["metadata"][field]), text(&object["metadata"][field]));
-        if was != is {
-            return Err(invalid(format!("must have the same {name}: {was} != {is}")));
-        }
-    }
-    let broken =
-        |why: String| format!("returned invalid metadata in object at index {index}: {why}");
+fn restore_metadata(object: &mut Value, original: &Value) -> Result<(), MetadataFault> {
     let Value::Object(given) = object["metadata"].take() else {
-        return Err(broken("missing metadata in converted object".to_owned()));
+        return Err(MetadataFault::Missing);
     };
     let mut metadata = original["metadata"].as_object().cloned().unwrap_or_default();
     for field in ["labels", "annotations"] {
@@ -127,16 +185,19 @@ fn check(object: &mut Value, original: &Value, desired: &str, index: usize) -> R
             }
             Some(Value::Object(map)) => {
                 if let Some((key, _)) = map.iter().find(|(_, value)| !value.is_string()) {
-                    let why = format!("metadata.{field}[{key}] must be a string");
-                    return Err(broken(why));
+                    return Err(MetadataFault::NoText { field, key: key.clone() });
                 }
                 metadata.insert(field.to_owned(), map.clone().into());
             }
-            Some(_) => return Err(broken(format!("invalid metadata.{field} in converted object"))),
+            Some(_) => return Err(MetadataFault::NoMap(field)),
         }
     }
     object["metadata"] = metadata.into();
     Ok(())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("").to_owned()
 }
 
 #[cfg(test)]
@@ -161,6 +222,7 @@ mod tests {
 
     fn judged(review: Value) -> Result<Vec<Value>, String> {
         answer(ConversionReviewVersion::V1, "u", "g/v2", &[object("v1")], review)
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn unchanged(old: &Value, version: &Value) -> bool {
     })
 }
 
-/// Keywords of the schemas that nobody knows, as paths; unknown fields elsewhere are found
+/// Unknown keywords of the schemas, as paths; unknown fields elsewhere are found
 /// by the type table.
 pub(crate) fn unknown_keywords(definition: &Value) -> Vec<String> {
     let versions = definition["spec"]["versions"].as_array();

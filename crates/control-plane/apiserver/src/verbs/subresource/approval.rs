@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::http::body::{self, Accepts, RequestBody};
 use crate::http::respond::HttpReply;
+use crate::http::verb::Verb;
 use crate::schemas::served::Endpoint;
 use crate::status::ApiResult;
 use crate::verbs::call::Call;
@@ -16,15 +17,15 @@ use crate::verbs::write::update::{self, Proposal};
 
 pub(super) async fn answer(
     call: &mut Call<'_>,
-    verb: &str,
+    verb: Verb,
     body: RequestBody,
 ) -> ApiResult<HttpReply> {
-    if verb == "get" {
+    if verb == Verb::Get {
         return Ok(read::get(call).await?.render(call));
     }
     let bytes = body::read(body).await?;
     let options = super::options(call, verb)?;
-    let answer = if verb == "update" {
+    let answer = if verb == Verb::Update {
         let parsed = body::parse(call.headers, &bytes, Accepts::All)?;
         let wanted = intake::take(call, parsed, options.field_validation)?;
         let pinned = wanted["metadata"].get("resourceVersion").cloned();

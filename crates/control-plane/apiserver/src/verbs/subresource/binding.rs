@@ -62,17 +62,28 @@ fn check(binding: &Value) -> ApiResult<()> {
     }
 }
 
-/// The pod on its node; or why it cannot go there.
-fn bound(live: &Value, binding: &Value) -> Result<Value, String> {
-    let (pod, node) = (object::name(live), &binding["target"]["name"]);
+/// Why a pod cannot be assigned to a node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum BindingError {
+    #[error("pod {0} is being deleted, cannot be assigned to a host")]
+    Deleting(String),
+    #[error("pod {pod} is already assigned to node {node:?}")]
+    Assigned { pod: String, node: String },
+    #[error("pod {0} has non-empty .spec.schedulingGates")]
+    Gated(String),
+}
+
+/// The pod on its node.
+fn bound(live: &Value, binding: &Value) -> Result<Value, BindingError> {
+    let (pod, node) = (object::name(live).to_owned(), &binding["target"]["name"]);
     if object::is_deleting(live) {
-        return Err(format!("pod {pod} is being deleted, cannot be assigned to a host"));
+        return Err(BindingError::Deleting(pod));
     }
     if let Some(before) = live["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
-        return Err(format!("pod {pod} is already assigned to node {before:?}"));
+        return Err(BindingError::Assigned { pod, node: before.to_owned() });
     }
     if live["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
-        return Err(format!("pod {pod} has non-empty .spec.schedulingGates"));
+        return Err(BindingError::Gated(pod));
     }
     let mut object = live.clone();
     object::set_meta(&mut object, "resourceVersion", None);
@@ -102,7 +113,7 @@ mod tests {
         assert_eq!(placed["spec"]["nodeName"], "n");
         assert_eq!(placed["status"]["conditions"][0]["type"], "PodScheduled");
         assert_eq!(
-            bound(&placed, &binding).unwrap_err(),
+            bound(&placed, &binding).unwrap_err().to_string(),
             "pod p is already assigned to node \"n\""
         );
     }

@@ -1,9 +1,12 @@
-//! `/pods/N/eviction`: a polite deletion. Webhooks and extensions are asked first; then
-//! disruption budgets are honoured where they carry a status.
+//! `/pods/N/eviction`: a polite deletion. Webhooks and extensions are asked first, then the
+//! disruption budget of the pod.
+
+mod budget;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use self::budget::StateGuard;
 use crate::admission::{self, AdmissionOperation, Operation};
 use crate::extension::EvictionMode;
 use crate::http::body::{self, Accepts, RequestBody};
@@ -12,8 +15,10 @@ use crate::http::verb_result::VerbResult;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::call::Call;
 use crate::verbs::object;
-use crate::verbs::selector::LabelSelector;
 use crate::verbs::write::delete::{self, DeleteOptions};
+
+/// How often an eviction is tried when other writers are faster, as upstream.
+const ATTEMPTS: usize = 20;
 
 pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<HttpReply> {
     let bytes = body::read(body).await?;
@@ -36,48 +41,71 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     for reviewer in &call.api.extensions.evictions {
         reviewer.review(&pod, &eviction, mode).await.map_err(ApiError::denied)?;
     }
-    check_budgets(call, &pod)?;
     let options = DeleteOptions {
         dry_run,
         grace_seconds: wanted["gracePeriodSeconds"].as_i64(),
         uid: wanted["preconditions"]["uid"].as_str().map(str::to_owned),
+        revision: wanted["preconditions"]["resourceVersion"].as_str().map(str::to_owned),
         ..DeleteOptions::default()
     };
-    delete::delete(call, &options).await?;
+    evict(call, &key, &options).await?;
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
     });
     Ok(VerbResult::Status(StatusCode::CREATED, status).render(call))
 }
 
-fn check_budgets(call: &Call<'_>, pod: &Value) -> ApiResult<()> {
-    let range = store::Range { prefix: &format!("{}/", call.namespace()), ..Default::default() };
-    let Ok(page) = call.api.store.list("poddisruptionbudgets", range) else { return Ok(()) };
-    for entry in page.entries {
-        let budget = entry.item.to_value();
-        let selector = LabelSelector::of(&budget["spec"]["selector"]);
-        let labels = &pod["metadata"]["labels"];
-        let covers =
-            !selector.is_empty() && selector.matches(|key| labels.get(key).and_then(Value::as_str));
-        if !covers {
-            continue;
-        }
-        let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-        let name = object::name(&budget);
-        // Nobody has counted yet what this budget is about.
-        if number("/status/observedGeneration") < number("/metadata/generation") {
-            let why =
-                format!("The disruption budget {name} is still being processed by the server.");
-            return Err(ApiError::disruption(why).retry_after(10));
-        }
-        if number("/status/disruptionsAllowed") <= 0 {
-            let why = format!(
-                "The disruption budget {name} needs {} healthy pods and has {} currently",
-                number("/status/desiredHealthy"),
-                number("/status/currentHealthy"),
-            );
-            return Err(ApiError::disruption(why));
+/// Deletes the pod if its disruption budget allows it. A pod that needs no permission is deleted
+/// in the state that was checked only: it may become ready meanwhile.
+async fn evict(call: &Call<'_>, key: &str, options: &DeleteOptions) -> ApiResult<()> {
+    for _ in 0..ATTEMPTS {
+        let Some(entry) = call.api.store.get(&call.served.table, key) else {
+            return Err(ApiError::not_found(call.served.subject(call.path.name)));
+        };
+        let pod = call.served.live(&entry);
+        let guard = match budget::exemption(&pod) {
+            Some(guard) => guard,
+            None => return evict_within_budget(call, &pod, options).await,
+        };
+        match delete_guarded(call, &pod, options, guard).await {
+            Err(error) if error.code() == StatusCode::CONFLICT && options.revision.is_none() => {}
+            deleted => return deleted,
         }
     }
-    Ok(())
+    Err(ApiError::modified(call.served.subject(call.path.name)))
+}
+
+async fn evict_within_budget(
+    call: &Call<'_>,
+    pod: &Value,
+    options: &DeleteOptions,
+) -> ApiResult<()> {
+    let Some(entry) = budget::of_pod(call, pod)? else {
+        return delete_guarded(call, pod, options, StateGuard::AnyState).await;
+    };
+    let own = entry.item.to_value();
+    if budget::allows_unready(&own, pod) {
+        let deleted = delete_guarded(call, pod, options, StateGuard::SameRevision).await;
+        return match deleted {
+            Err(error) if error.code() == StatusCode::CONFLICT && options.revision.is_none() => {
+                Err(budget::still_processed(object::name(&own)))
+            }
+            deleted => deleted,
+        };
+    }
+    budget::take(call, entry, object::name(pod), options.dry_run).await?;
+    delete_guarded(call, pod, options, StateGuard::AnyState).await
+}
+
+async fn delete_guarded(
+    call: &Call<'_>,
+    pod: &Value,
+    options: &DeleteOptions,
+    guard: StateGuard,
+) -> ApiResult<()> {
+    let mut options = options.clone();
+    if guard == StateGuard::SameRevision && options.revision.is_none() {
+        options.revision = Some(object::meta(pod, "resourceVersion").to_owned());
+    }
+    delete::delete(call, &options).await.map(drop)
 }

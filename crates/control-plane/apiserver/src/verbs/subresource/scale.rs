@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::http::body::{self, Accepts, RequestBody};
 use crate::http::options::WriteOptions;
 use crate::http::respond::HttpReply;
+use crate::http::verb::Verb;
 use crate::http::verb_result::VerbResult;
 use crate::schemas::crd;
 use crate::schemas::served::{Endpoint, KindOrigin, ServedKind};
@@ -91,10 +92,10 @@ pub(crate) fn set_replicas(served: &ServedKind, object: &mut Value, scale: &Valu
 
 pub(super) async fn answer(
     call: &mut Call<'_>,
-    verb: &str,
+    verb: Verb,
     body: RequestBody,
 ) -> ApiResult<HttpReply> {
-    if verb == "get" {
+    if verb == Verb::Get {
         let VerbResult::Stored(_, entry) = read::get(call).await? else {
             return Err(ApiError::internal("a read gives a stored object"));
         };
@@ -103,7 +104,7 @@ pub(super) async fn answer(
     }
     let bytes = body::read(body).await?;
     let options = super::options(call, verb)?;
-    let given = if verb == "update" {
+    let given = if verb == Verb::Update {
         ReplicasValue::Whole(body::parse(call.headers, &bytes, Accepts::All)?.value)
     } else {
         ReplicasValue::Patch(Patch::parse(call, &bytes)?)

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Stop;
+use base::{KeyedSlot, Stop};
 use store::{Range, Revision, WatchError, Watcher};
 use tokio::time::{Instant, sleep_until};
 
@@ -19,7 +19,6 @@ use crate::verbs::item::ObjectShape;
 use crate::verbs::selection::Selection;
 use crate::verbs::table;
 use crate::verbs::watch::encode::{Encoder, WatchEventKind};
-use crate::verbs::watch::limit::WatchSlot;
 
 /// How many events are taken from the log at once.
 const BATCH: usize = 256;
@@ -29,7 +28,7 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A last bookmark is sent this long before the end.
 const FINAL_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 
-/// Where the feed stands.
+/// The stage of the feed.
 enum FeedStage {
     /// The state at the start, still to be sent.
     State(VecDeque<ObjectEntry>, Revision),
@@ -56,7 +55,7 @@ pub(crate) struct Feed {
     ends: Instant,
     said_farewell: bool,
     stop: Stop,
-    _slot: Option<WatchSlot>,
+    _slot: Option<KeyedSlot>,
 }
 
 impl Feed {
@@ -66,7 +65,7 @@ impl Feed {
         selection: Selection,
         wants_state: bool,
         limit: Duration,
-        slot: Option<WatchSlot>,
+        slot: Option<KeyedSlot>,
     ) -> ApiResult<Self> {
         let api = call.api.clone();
         let now = Instant::now();
@@ -154,7 +153,7 @@ impl Feed {
         };
     }
 
-    /// Waits for something to send. An empty chunk means: look again.
+    /// Waits for something to send. An empty chunk means: check again.
     async fn live(&mut self) -> Vec<u8> {
         let FeedStage::Live(watcher) = &mut self.stage else { return Vec::new() };
         let farewell = if self.said_farewell { self.ends } else { self.ends - FINAL_BOOKMARK_LEAD };
@@ -219,7 +218,7 @@ impl Feed {
     }
 
     /// The events of the changes for this watch, with entries in the watched version. Where the
-    /// selectors look at converted content, both states of an object are converted to compare
+    /// selectors read converted content, both states of an object are converted to compare
     /// them.
     async fn converted_transitions<'e>(
         &self,

@@ -6,6 +6,7 @@ use serde_json::Value;
 use store::Expect;
 
 use crate::admission::{self, AdmissionOperation, Operation};
+use crate::audit;
 use crate::http::decode::Parsed;
 use crate::http::options::WriteOptions;
 use crate::http::verb_result::VerbResult;
@@ -24,6 +25,7 @@ pub(crate) async fn create(
     options: &WriteOptions,
 ) -> ApiResult<VerbResult> {
     let mut object = intake::take(call, parsed, options.field_validation)?;
+    audit::note_created(object::name(&object));
     intake::check_namespace(call, &mut object)?;
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object::set_meta(&mut object, field, None);
@@ -119,7 +121,7 @@ async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult
     }
 }
 
-/// Somebody has the name.
+/// The name is in use.
 fn taken(call: &Call<'_>, object: &Value) -> ApiError {
     let key = call.served.key(object::namespace(object), object::name(object));
     let subject = call.served.subject(object::name(object));

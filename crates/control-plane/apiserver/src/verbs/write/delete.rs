@@ -130,7 +130,7 @@ pub(crate) async fn delete(call: &Call<'_>, options: &DeleteOptions) -> ApiResul
     delete_key(call, &key, options).await
 }
 
-/// Deletes the object under `key`, trying again when somebody else changes it meanwhile.
+/// Deletes the object under `key`, trying again when another client changes it meanwhile.
 pub(crate) async fn delete_key(
     call: &Call<'_>,
     key: &str,

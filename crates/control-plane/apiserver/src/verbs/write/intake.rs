@@ -71,7 +71,7 @@ pub(crate) fn take_patched(
     }
 }
 
-/// Without the words about bodies that stand before what is wrong.
+/// Without the words about bodies that precede the error.
 fn unprefixed(message: &str) -> String {
     let rest =
         message.split_once(" cannot be handled as a ").and_then(|(_, it)| it.split_once(": "));
@@ -82,12 +82,12 @@ fn clean(call: &Call<'_>, value: &mut Value, duplicates: Vec<String>) -> ApiResu
     drop_null_metadata(value);
     let unknown = call.served.clean(value, Filling::Whole)?;
     call.served.default(value);
-    // Upstream reads the metadata of custom resources before it looks at the rest.
+    // Upstream reads the metadata of custom resources before it checks the rest.
     let first = |path: &String| call.served.is_custom() && path.starts_with("metadata.");
     let (metadata, rest): (Vec<String>, Vec<String>) = unknown.into_iter().partition(first);
     let unknown = metadata.into_iter().chain(rest);
-    let told = |path: String| format!("unknown field \"{path}\"");
-    Ok(duplicates.into_iter().chain(unknown.map(told)).collect())
+    let unknown_field = |path: String| format!("unknown field \"{path}\"");
+    Ok(duplicates.into_iter().chain(unknown.map(unknown_field)).collect())
 }
 
 /// Go clients send `creationTimestamp: null`; it means "not set".

@@ -1,6 +1,6 @@
 //! PATCH: the four ways to describe a change, applied to the live object.
 //!
-//! A patch is tried again on the fresh object when somebody else was faster, unless
+//! A patch is tried again on the fresh object when another client was faster, unless
 //! it names the version that it is meant for.
 
 use bytes::Bytes;
@@ -197,7 +197,7 @@ async fn apply(
         call.served.clean(&mut object, Filling::Whole)?;
         call.served.default(&mut object);
         match create::admit(call, object, options.dry_run).await {
-            // Created by somebody else in between: apply to that.
+            // Created by another client in between: apply to that.
             Err(error) if error.reason() == "AlreadyExists" => {}
             other => return other,
         }

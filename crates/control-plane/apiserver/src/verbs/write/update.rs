@@ -205,7 +205,7 @@ async fn finish(
     entry: &ObjectEntry,
     dry_run: bool,
 ) -> Result<VerbResult, PutError> {
-    // Nothing changes: no new revision, and nobody is woken.
+    // Nothing changes: no new revision, and no watcher is woken.
     if new == *live {
         return Ok(VerbResult::ok(entry.clone()));
     }

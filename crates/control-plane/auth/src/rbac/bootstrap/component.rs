@@ -62,7 +62,7 @@ pub(super) fn cluster_role_bindings() -> Vec<Value> {
         cluster_role_binding("system:kube-dns", &[ServiceAccount("kube-dns")]),
         cluster_role_binding("system:kube-scheduler", &[User(KUBE_SCHEDULER)]),
         cluster_role_binding("system:volume-scheduler", &[User(KUBE_SCHEDULER)]),
-        // Nobody: nodes are authorized one by one. It exists because tools look for it.
+        // No subjects: nodes are authorized one by one. It exists because tools check for it.
         cluster_role_binding("system:node", &[]),
         cluster_role_binding(
             "system:cluster-trust-bundle-discovery",

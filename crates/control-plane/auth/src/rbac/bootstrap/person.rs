@@ -1,4 +1,4 @@
-//! Roles for people: administrators, editors, viewers and everybody else.
+//! Roles for people: administrators, editors, viewers and all other users.
 
 use serde_json::{Value, json};
 

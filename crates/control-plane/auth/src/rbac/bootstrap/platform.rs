@@ -1,6 +1,10 @@
 //! Roles of the parts of this platform that upstream does not have: exactly the rights that they
 //! use.
 
+mod controllers;
+mod machines;
+mod storage;
+
 use serde_json::Value;
 
 use super::{
@@ -29,7 +33,8 @@ const JOINING_NODES: [&str; 3] = [
 const JOINING: &str = "system:sheaf-joining";
 
 pub(super) fn cluster_roles() -> Vec<Value> {
-    vec![
+    let mut roles = controllers::cluster_roles();
+    roles.extend([
         cluster_role(GATEWAY, &gateway_rules()),
         cluster_role(REST, &rest_rules()),
         cluster_role(NODE_ROLE, &node_rules()),
@@ -38,8 +43,11 @@ pub(super) fn cluster_roles() -> Vec<Value> {
         cluster_role(MANAGEMENT_NODES, &[on(&["patch"], CDI, &["dataimportcrons"])]),
         // To see whether a name is taken before it is asked for.
         cluster_role(JOINING, &[on(GET, CORE, &["nodes"])]),
-    ]
+    ]);
+    roles
 }
+
+pub(super) use controllers::{role_bindings, roles};
 
 pub(super) fn cluster_role_bindings() -> Vec<Value> {
     let requests = "system:certificates.k8s.io:certificatesigningrequests";
@@ -49,10 +57,11 @@ pub(super) fn cluster_role_bindings() -> Vec<Value> {
         let subjects: Vec<_> = groups.iter().copied().map(BootstrapSubject::Group).collect();
         bind(object("ClusterRoleBinding", &name), "ClusterRole", role, &subjects)
     };
-    vec![
+    let mut bindings = controllers::cluster_role_bindings();
+    bindings.extend([
         cluster_role_binding(GATEWAY, &[BootstrapSubject::User(GATEWAY)]),
         cluster_role_binding(REST, &[BootstrapSubject::User(REST)]),
-        // Nobody: nodes are authorized one by one.
+        // No subjects: nodes are authorized one by one.
         cluster_role_binding(NODE_ROLE, &[]),
         cluster_role_binding(WITNESS_ROLE, &[]),
         cluster_role_binding(MANAGEMENT_NODES, &[BootstrapSubject::Group(MANAGEMENT_NODES)]),
@@ -60,11 +69,13 @@ pub(super) fn cluster_role_bindings() -> Vec<Value> {
         joins("joining-requests", "system:node-bootstrapper", &JOINING_NODES),
         joins("joining-approval", &format!("{requests}:nodeclient"), &JOINING_NODES),
         joins("node-renewal", &format!("{requests}:selfnodeclient"), &[NODES]),
-    ]
+    ]);
+    bindings
 }
 
 /// The agent of a node. Admission restricts writes to what is placed on it, and the authorizer
 /// allows those secrets and accounts that are used there.
+#[expect(clippy::too_many_lines, reason = "a table: the rights of a node")]
 fn node_rules() -> Vec<PolicyRule> {
     const REPORT: &[&str] = &["get", "list", "watch", "update", "patch"];
     vec![
@@ -75,6 +86,7 @@ fn node_rules() -> Vec<PolicyRule> {
         on(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
         on(READ, CORE, &["services", "namespaces", "pods"]),
         on(READ, NETWORKING, &["networkpolicies", "ipaddresses"]),
+        on(READ, "policy.networking.k8s.io", &["clusternetworkpolicies"]),
         on(READ, DISCOVERY, &["endpointslices"]),
         on(READ, STORAGE, &["storageclasses"]),
         on(&["get", "list", "watch", "create", "patch", "delete"], CORE, &["persistentvolumes"]),
@@ -185,6 +197,10 @@ fn rest_rules() -> Vec<PolicyRule> {
         // Keys of extra values are subresources, and any key may occur.
         on(&["impersonate"], AUTHENTICATION, &["*"]),
         on(&["list"], CORE, &["namespaces"]),
+        // Whether the cluster is ready, which every user may know.
+        on(&["list"], CORE, &["nodes"]),
+        on(&["list"], LONGHORN, &["nodes"]),
+        on(&["list"], KUBEVIRT, &["kubevirts"]),
         on(
             &["get", "list", "create", "patch", "delete"],
             "management.cattle.io",
@@ -199,3 +215,6 @@ fn rest_rules() -> Vec<PolicyRule> {
         },
     ]
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,11 +82,11 @@ fn aggregated_roles_add_up() {
 }
 
 #[test]
-fn everybody_may_do_what_clients_begin_with() {
+fn all_users_may_read_what_clients_begin_with() {
     let policy = RbacPolicy::build(&objects());
     let alice = User::new("alice", [AUTHENTICATED]);
     let robot = User::service_account("vms", "robot", "").authenticated();
-    let nobody = User::anonymous();
+    let anonymous = User::anonymous();
     let path = |path| Attributes { verb: "get", target: AccessTarget::Path(path) };
     let review = ResourceRequest {
         group: AUTHORIZATION,
@@ -102,11 +102,11 @@ fn everybody_may_do_what_clients_begin_with() {
         (&alice, path("/metrics"), false),
         (&alice, path("/openid/v1/jwks"), false),
         (&robot, path("/openid/v1/jwks"), true),
-        (&nobody, path("/version"), true),
-        (&nobody, path("/healthz"), true),
-        (&nobody, path("/api"), false),
+        (&anonymous, path("/version"), true),
+        (&anonymous, path("/healthz"), true),
+        (&anonymous, path("/api"), false),
         (&alice, review, true),
-        (&nobody, review, false),
+        (&anonymous, review, false),
     ] {
         let decision = policy.authorize(user, &attributes);
         assert_eq!(decision.is_allowed(), expected, "{} {attributes:?}", user.name);
@@ -114,7 +114,7 @@ fn everybody_may_do_what_clients_begin_with() {
 }
 
 #[test]
-fn what_was_just_made_needs_no_reconciling() {
+fn new_objects_need_no_reconciling() {
     for object in objects() {
         assert_eq!(reconcile(&object, &object), None);
     }

@@ -295,7 +295,7 @@ mod property {
 
     proptest! {
         #[test]
-        fn what_is_covered_allows_nothing_new(
+        fn covered_rules_allow_nothing_new(
             held in prop::collection::vec(any_rule(), 0..4),
             wanted in prop::collection::vec(any_rule(), 0..3),
         ) {

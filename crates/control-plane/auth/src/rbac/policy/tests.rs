@@ -141,8 +141,8 @@ fn a_missing_role_is_named_in_the_refusal() {
                 .to_owned()
         )
     );
-    let nobody = User::new("nobody", [""; 0]);
-    let refusal = policy.authorize(&nobody, &core("get", "pods", ""));
+    let stranger = User::new("nobody", [""; 0]);
+    let refusal = policy.authorize(&stranger, &core("get", "pods", ""));
     assert_eq!(refusal, Decision::NoOpinion(String::new()));
 }
 

@@ -11,7 +11,7 @@ fn conditions(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 }
 
 #[test]
-fn what_works_is_no_alarm() {
+fn working_objects_raise_no_alarm() {
     let ready = json!({"status": {"conditions": conditions("Ready", "True", "", "")}});
     for (subject, object) in [
         (Subject::Host, ready.clone()),
@@ -47,7 +47,7 @@ fn what_works_is_no_alarm() {
 }
 
 #[test]
-fn what_lasts_and_needs_somebody_is_one() {
+fn lasting_failures_that_need_a_user_raise_one() {
     let machine = |state: &str| {
         json!({"metadata": {"name": "web", "namespace": "n"}, "spec": {},
             "status": {"printableStatus": state}})
@@ -62,6 +62,7 @@ fn what_lasts_and_needs_somebody_is_one() {
         (Subject::Volume, json!({"status": {"robustness": "faulted"}}), "VolumeFaulted"),
         (Subject::Volume, json!({"status": {"robustness": "degraded"}}), "VolumeDegraded"),
         (Subject::Volume, failed("SnapshotsIntact", "False", ""), "SnapshotDamaged"),
+        (Subject::Volume, failed("MetadataIntact", "False", ""), "MetadataDamaged"),
         (Subject::Machine, machine("CrashLoopBackOff"), "MachineFailing"),
         (Subject::Machine, machine("ErrorUnschedulable"), "MachineFailing"),
         (Subject::Image, failed("Intact", "False", ""), "ImageDamaged"),
@@ -119,9 +120,9 @@ fn disks_that_fail_or_fill_up_are_named() {
         "d3": {"conditions": conditions("Schedulable", "False", "DiskEvicted", "")},
     }}});
     let found = findings(Subject::Disks, &node, &[]);
-    let told: Vec<_> = found.iter().map(|own| (own.severity, own.summary.as_str())).collect();
+    let reported: Vec<_> = found.iter().map(|own| (own.severity, own.summary.as_str())).collect();
     assert_eq!(
-        told,
+        reported,
         [
             (AlarmSeverity::Critical, "disk /srv/one of host a cannot be used"),
             (AlarmSeverity::Warning, "disk /srv/two of host a is almost full"),

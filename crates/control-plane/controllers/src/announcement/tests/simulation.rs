@@ -17,7 +17,7 @@ const STEP: Duration = Duration::from_millis(250);
 const KERNEL: Duration = Duration::from_millis(1250);
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Numbers that look random and are the same in each run.
+/// Numbers that appear random and are the same in each run.
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,5 +1,6 @@
 use super::super::source::source;
 use super::*;
+use crate::object::{list, text};
 
 fn dv(spec: Value) -> Value {
     json!({"metadata": {"name": "d", "namespace": "n", "uid": "u"}, "spec": spec})
@@ -36,7 +37,7 @@ fn a_copy_on_the_same_driver_is_left_to_it() {
 }
 
 #[test]
-fn a_missing_source_is_told_in_a_condition() {
+fn a_missing_source_is_reported_in_a_condition() {
     let dv = dv(json!({}));
     let source = DataVolumeSource::Clone { namespace: "m".into(), name: "p".into() };
     let hold = CloneHold::Missing { kind: "pvc", name: "p".into() };

@@ -5,7 +5,7 @@ use super::*;
 
 const NOW: &str = "2026-11-16T12:00:00Z";
 
-/// A pod that has been ready for long, unless told otherwise.
+/// A pod that has been ready for long, unless the arguments differ.
 fn pod(name: &str, phase: &str, ready: &str, since: &str) -> Pod {
     let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
     let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "compute",

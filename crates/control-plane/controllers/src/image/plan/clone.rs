@@ -4,26 +4,26 @@ use serde_json::{Value, json};
 
 use super::backing_name;
 use crate::condition;
-use crate::object::{is_deleting, text};
+use crate::image::record;
+use crate::object::is_deleting;
 
 const SECRET: &str = "csi.storage.k8s.io/node-publish-secret-name";
 const SECRET_NAMESPACE: &str = "csi.storage.k8s.io/node-publish-secret-namespace";
 
 fn operation(image: &Value) -> &str {
-    text(image, "/spec/securityParameters/cryptoOperation")
+    record::spec(image).security_parameters.crypto_operation
 }
 
 /// Whether the data of an image is encrypted.
 pub(super) fn is_encrypted(image: &Value) -> bool {
-    text(image, "/spec/sourceType") == "clone" && operation(image) == "encrypt"
+    record::spec(image).source_type == "clone" && operation(image) == "encrypt"
 }
 
 /// Why an image cannot be a clone of another. Most errors are found before it exists; here are
 /// those of changes since.
 pub(super) fn refusal(image: &Value, origin: Option<&Value>) -> Option<String> {
-    let wish = &image["spec"]["securityParameters"];
-    let shown =
-        format!("{}/{}", text(wish, "/sourceImageNamespace"), text(wish, "/sourceImageName"));
+    let wish = record::spec(image).security_parameters;
+    let shown = format!("{}/{}", wish.source_image_namespace, wish.source_image_name);
     let Some(origin) = origin.filter(|origin| !is_deleting(origin)) else {
         return Some(format!("source image {shown} not found"));
     };
@@ -43,8 +43,8 @@ pub(super) fn refusal(image: &Value, origin: Option<&Value>) -> Option<String> {
 /// The secret with the passphrase: that of the encrypted one of the two.
 fn secret<'a>(image: &'a Value, origin: &'a Value) -> (&'a str, &'a str) {
     let owner = if is_encrypted(image) { image } else { origin };
-    let of = |key: &str| owner["spec"]["storageClassParameters"][key].as_str().unwrap_or_default();
-    (of(SECRET), of(SECRET_NAMESPACE))
+    let spec = record::spec(owner);
+    (spec.parameter(SECRET), spec.parameter(SECRET_NAMESPACE))
 }
 
 /// The parameters for the node, in Longhorn's words.
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_source_is_named() {
+    fn an_invalid_source_is_named() {
         let (plain, hidden) = (image("p", "", ""), image("h", "encrypt", "mine"));
         let mut unready = plain.clone();
         unready["status"] = json!({});

@@ -2,22 +2,24 @@
 //! StorageClass. Pure.
 
 use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{IMAGE_ID, ImageInput, backing_name, class_name, clone, copy_name};
+use crate::image::record;
 use crate::longhorn::API;
-use crate::object::{name, namespace, text};
+use crate::longhorn::record::VolumeFields;
+use crate::object::{name, namespace, read};
 
 /// Where the data is kept.
 pub(super) fn backing(seen: ImageInput<'_>) -> Value {
     let image = seen.image;
-    let parameter = |key: &str| image["spec"]["storageClassParameters"][key].as_str().unwrap_or("");
+    let spec = record::spec(image);
     let tags = |key: &str| -> Vec<String> {
-        let all = parameter(key).split(',').map(str::trim).filter(|tag| !tag.is_empty());
+        let all = spec.parameter(key).split(',').map(str::trim).filter(|tag| !tag.is_empty());
         all.map(str::to_owned).collect()
     };
-    let source = match text(image, "/spec/sourceType") {
-        "download" => json!({"url": image["spec"]["url"]}),
+    let source = match spec.source_type {
+        "download" => json!({"url": spec.url}),
         "export-from-volume" => json!({"volume-name": copy_name(image), "export-type": "raw"}),
         "clone" => clone::parameters(image, seen.origin),
         _ => json!({}),
@@ -29,9 +31,9 @@ pub(super) fn backing(seen: ImageInput<'_>) -> Value {
             "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
         },
         "spec": {
-            "sourceType": image["spec"]["sourceType"], "sourceParameters": source,
-            "checksum": text(image, "/spec/checksum"),
-            "minNumberOfCopies": parameter("numberOfReplicas").parse::<i32>().unwrap_or(1),
+            "sourceType": spec.source_type, "sourceParameters": source,
+            "checksum": spec.checksum,
+            "minNumberOfCopies": spec.parameter("numberOfReplicas").parse::<i32>().unwrap_or(1),
             "diskSelector": tags("diskSelector"), "nodeSelector": tags("nodeSelector"),
             "dataEngine": "v1",
         },
@@ -48,7 +50,7 @@ pub(super) fn copy(image: &Value, source: &Value) -> Value {
             "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
         },
         "spec": {
-            "size": source["spec"]["size"], "numberOfReplicas": 1, "accessMode": "rwo",
+            "size": read::<VolumeFields<'_>>(source).spec.size, "numberOfReplicas": 1, "accessMode": "rwo",
             "frontend": "blockdev", "dataSource": format!("vol://{}", name(source)),
         },
     })
@@ -56,8 +58,9 @@ pub(super) fn copy(image: &Value, source: &Value) -> Value {
 
 /// The class of volumes that begin as the image.
 pub(super) fn class(image: &Value) -> Value {
-    let mut parameters =
-        image["spec"]["storageClassParameters"].as_object().cloned().unwrap_or_default();
+    let own = record::spec(image).storage_class_parameters;
+    let mut parameters: Map<String, Value> =
+        own.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
     parameters.insert("backingImage".into(), json!(backing_name(image)));
     if clone::is_encrypted(image) {
         parameters.insert("backingImageDataSourceType".into(), json!("clone"));

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{is_merged, text};
+use crate::object::{is_merged, read};
+use crate::record::condition::ConditionFields;
 
 /// The status of an image as it becomes.
 pub(super) struct ImageStatus {
@@ -20,16 +21,17 @@ impl ImageStatus {
     }
 
     pub(super) fn set(&mut self, wanted: Condition) {
-        let before = condition::find(&self.conditions, wanted.kind).cloned().unwrap_or_default();
-        let same = text(&before, "/status") == wanted.status
-            && text(&before, "/reason") == wanted.reason
-            && text(&before, "/message") == wanted.message;
+        let before = condition::find(&self.conditions, wanted.kind);
+        let before: ConditionFields<'_> = before.map(read).unwrap_or_default();
+        let same = before.status == wanted.status
+            && before.reason == wanted.reason
+            && before.message == wanted.message;
         if same {
             return;
         }
         condition::set(&mut self.conditions, &wanted, self.now);
-        let own = self.conditions.iter_mut().find(|own| text(own, "/type") == wanted.kind);
-        if let Some(own) = own {
+        let is_it = |own: &Value| read::<ConditionFields<'_>>(own).kind == wanted.kind;
+        if let Some(own) = self.conditions.iter_mut().find(|own| is_it(own)) {
             own["lastUpdateTime"] = json!(clock::rfc3339(self.now));
         }
     }

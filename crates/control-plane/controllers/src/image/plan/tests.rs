@@ -1,4 +1,5 @@
 use super::*;
+use crate::object::text;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -109,7 +110,7 @@ fn failures_are_counted_once_and_tried_again_until_the_limit() {
 }
 
 #[test]
-fn what_fails_after_it_had_begun_is_an_import_that_failed() {
+fn a_failure_after_the_start_is_an_import_that_failed() {
     let mut image = image("download");
     image["spec"]["retry"] = json!(0);
     step(&mut image, None, 90);
@@ -134,7 +135,7 @@ fn an_upload_that_broke_may_come_again() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_and_not_begun() {
+fn an_impossible_import_is_reported_and_not_begun() {
     let unbound = image("export-from-volume");
     let mut cdi = image("download");
     cdi["spec"]["backend"] = json!("cdi");
@@ -149,8 +150,8 @@ fn what_cannot_be_done_is_said_and_not_begun() {
     ] {
         let (plan, conditions) = step(&mut image, None, 0);
         assert_eq!((conditions.as_str(), plan.backing), ("Initialized=False", None));
-        let told = text(&image, "/status/conditions/0/message");
-        assert!(told.contains(part), "{told}");
+        let message = text(&image, "/status/conditions/0/message");
+        assert!(message.contains(part), "{message}");
     }
 }
 
@@ -196,7 +197,7 @@ fn an_image_without_a_disk_says_what_it_waits_for() {
         let mut image = image(source);
         step(&mut image, None, 0);
         let backing = json!({"metadata": {"name": "vmi-u"}, "spec": {"sourceType": source}});
-        let mut told = |obstacle: Option<&str>| {
+        let mut state = |obstacle: Option<&str>| {
             let backing = Some(&backing);
             let seen = ImageInput {
                 image: &image,
@@ -214,9 +215,9 @@ fn an_image_without_a_disk_says_what_it_waits_for() {
             let own = condition::find(&all, "Initialized").cloned().unwrap_or_default();
             ["status", "reason", "message"].map(|key| own[key].as_str().unwrap_or("").to_owned())
         };
-        assert_eq!(told(Some("all are full")), ["Unknown", "NoDisk", "all are full"], "{source}");
-        assert_eq!(told(Some("one is down")), ["Unknown", "NoDisk", "one is down"], "{source}");
-        assert_eq!(told(None), ["Unknown", "", ""], "{source}");
+        assert_eq!(state(Some("all are full")), ["Unknown", "NoDisk", "all are full"], "{source}");
+        assert_eq!(state(Some("one is down")), ["Unknown", "NoDisk", "one is down"], "{source}");
+        assert_eq!(state(None), ["Unknown", "", ""], "{source}");
         let coming = file(source, "in-progress", 7, 0, "");
         let (_, conditions) = step(&mut image, Some(&coming), 2);
         assert_eq!(conditions, "Initialized=True Imported=Unknown", "{source}");
@@ -234,9 +235,9 @@ fn an_image_that_its_node_finds_damaged_says_so_until_it_is_whole() {
     assert!(conditions.contains("Imported=True"), "volumes use it: {conditions}");
     assert!(conditions.contains("Intact=False"), "{conditions}");
     let all = condition::of(&image);
-    let told = condition::find(&all, "Intact").unwrap();
-    assert_eq!(text(told, "/reason"), "ImageDamaged");
-    assert_eq!(text(told, "/message"), "the image is damaged: 4096 bytes");
+    let intact = condition::find(&all, "Intact").unwrap();
+    assert_eq!(text(intact, "/reason"), "ImageDamaged");
+    assert_eq!(text(intact, "/message"), "the image is damaged: 4096 bytes");
     let (_, conditions) = step(&mut image, Some(&whole), 2);
     assert!(!conditions.contains("Intact"), "{conditions}");
 }

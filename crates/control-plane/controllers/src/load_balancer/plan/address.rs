@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::{BalancerChange, ManagedKind};
 use crate::condition::{self, Condition};
-use crate::object::{annotation, entries, is_merged, label, name, namespace, text, version};
+use crate::object::{annotation, is_merged, label, name, namespace, read, version};
+use crate::record::fields;
 
 const NETWORK: &str = "loadbalancer.harvesterhci.io/network";
 const PROJECT: &str = "loadbalancer.harvesterhci.io/project";
@@ -43,18 +44,40 @@ impl<'a> OpenPool<'a> {
     }
 }
 
+fields! {
+    struct BalancerFields<'a> {
+        status: BalancerStatus<'a>,
+    }
+
+    struct BalancerStatus<'a> {
+        allocated_address: HeldAddress<'a>,
+    }
+
+    struct PoolFields<'a> {
+        status: PoolStatus<'a>,
+    }
+
+    /// Addresses, with the load balancer that has or had each.
+    struct PoolStatus<'a> {
+        allocated: BTreeMap<&'a str, &'a str>,
+        allocated_history: BTreeMap<&'a str, &'a str>,
+    }
+
+    struct HeldAddress<'a> {
+        ip_pool: &'a str,
+        ip: &'a str,
+    }
+}
+
 /// Takes back the addresses of load balancers that are gone, or that have another one.
 pub(super) fn release(open: &mut OpenPool<'_>, live: &[&Value]) {
     let own = open.pool.metadata.name.clone().unwrap_or_default();
     let is_used = |address: &str, user: &str| {
         let user = live.iter().find(|balancer| holder(balancer) == user);
         user.is_some_and(|balancer| {
-            let (pool, held) = (
-                text(balancer, "/status/allocatedAddress/ipPool"),
-                text(balancer, "/status/allocatedAddress/ip"),
-            );
+            let held = read::<BalancerFields<'_>>(balancer).status.allocated_address;
             // Before its first status it holds what the pool says.
-            held.is_empty() || (pool == own && held == address)
+            held.ip.is_empty() || (held.ip_pool == own && held.ip == address)
         })
     };
     let status = open.pool.status.get_or_insert_default();
@@ -152,12 +175,13 @@ pub(super) fn pool_status(open: &OpenPool<'_>, now: Timestamp) -> Option<Balance
     let used = i64::try_from(status.allocated.len()).unwrap_or(i64::MAX);
     let mut conditions = condition::of(open.object);
     condition::set(&mut conditions, &Condition::new("Ready", "True"), now);
+    let before = read::<PoolFields<'_>>(open.object).status;
     let wanted = json!({
         "total": total, "available": total - used,
         "lastAllocated": status.last_allocated.unwrap_or_default(),
-        "allocated": replaced(&open.object["status"]["allocated"], &status.allocated),
+        "allocated": replaced(&before.allocated, &status.allocated),
         "allocatedHistory":
-            replaced(&open.object["status"]["allocatedHistory"], &status.allocated_history),
+            replaced(&before.allocated_history, &status.allocated_history),
         "conditions": conditions,
     });
     let patch = json!({"status": wanted});
@@ -170,9 +194,9 @@ pub(super) fn pool_status(open: &OpenPool<'_>, now: Timestamp) -> Option<Balance
 }
 
 /// A map as a merge patch makes it: keys that are gone are null.
-fn replaced(old: &Value, wanted: &BTreeMap<String, String>) -> Value {
+fn replaced(old: &BTreeMap<&str, &str>, wanted: &BTreeMap<String, String>) -> Value {
     let mut patch: serde_json::Map<String, Value> =
-        entries(old, "").map(|(key, _)| (key.clone(), Value::Null)).collect();
+        old.keys().map(|&key| (key.to_owned(), Value::Null)).collect();
     patch.extend(wanted.iter().map(|(key, value)| (key.clone(), json!(value))));
     Value::Object(patch)
 }

@@ -1,13 +1,20 @@
 //! The machines behind a load balancer, and the service and the slice that lead to them.
 
-use hci::backend_health::{self, ActiveCheck};
+use std::net::Ipv4Addr;
+
+use hci::backend_health::{self, ActiveCheck, ReservedAddresses};
 use hci::harvester::load_balancer::{AllocatedAddress, Listener, LoadBalancer};
 use serde_json::{Value, json};
 
 use super::address::Allocation;
 use super::{BalancerChange, BalancerState, ManagedKind};
 use crate::condition;
-use crate::object::{controlled_by, is_controlled_by, is_merged, list, name, namespace, text, uid};
+use crate::object::{
+    controlled_by, is_controlled_by, is_merged, labels, name, namespace, read, uid,
+};
+use crate::record::condition::condition;
+use crate::record::instance::InstanceFields;
+use crate::record::service::ServiceFields;
 
 const LABEL: &str = "loadbalancer.harvesterhci.io/servicelb";
 const API_VERSION: &str = "loadbalancer.harvesterhci.io/v1beta1";
@@ -63,10 +70,10 @@ pub(super) fn shown_address<'a>(state: &'a BalancerState, balancer: &Value) -> S
     let Some(service) = of(&state.services, balancer) else {
         return ShownAddress { address: "", message: "" };
     };
-    let announced = condition::find(list(service, "/status/conditions"), "Announced");
+    let announced = condition(service, "Announced");
     ShownAddress {
-        address: text(service, "/status/loadBalancer/ingress/0/ip"),
-        message: announced.map(|own| text(own, "/message")).unwrap_or_default(),
+        address: read::<ServiceFields<'_>>(service).status.address(),
+        message: announced.map(|own| own.message).unwrap_or_default(),
     }
 }
 
@@ -76,18 +83,20 @@ fn of<'a>(all: &'a [Value], balancer: &Value) -> Option<&'a Value> {
     all.iter().find(same).filter(|own| is_controlled_by(own, balancer))
 }
 
-/// Machines of the namespace that run and are selected.
+/// Machines of the namespace that run and are selected. Connections to them do not go to a
+/// `reserved` address that a guest reports.
 pub(super) fn backends<'a>(
     balancer: &Value,
     typed: &LoadBalancer,
     instances: &'a [Value],
+    reserved: &ReservedAddresses,
 ) -> Backends<'a> {
     let selected: Vec<&Value> = instances
         .iter()
         .filter(|instance| {
             namespace(instance) == namespace(balancer)
-                && text(instance, "/status/phase") == "Running"
-                && backend_health::selects(&typed.spec, &instance["metadata"]["labels"])
+                && read::<InstanceFields<'_>>(instance).status.phase == "Running"
+                && backend_health::selects(&typed.spec, labels(instance))
         })
         .collect();
     let check = ActiveCheck::of(typed);
@@ -98,10 +107,11 @@ pub(super) fn backends<'a>(
             own.is_some_and(|own| own.healthy && own.port == check.port)
         })
     };
+    let is_reserved = |address: Ipv4Addr| reserved.contains(address);
     let mut servers: Vec<Backend<'_>> = selected
         .iter()
         .filter_map(|instance| {
-            let address = backend_health::address(instance)?;
+            let address = backend_health::address(instance, is_reserved)?;
             let ready = condition::is(instance, "Ready", "True");
             Some(Backend { instance, address, ready, healthy: answers(instance) })
         })
@@ -175,7 +185,7 @@ fn ensure_slice(
             json!({
                 "addresses": [backend.address],
                 "conditions": {"ready": backend.ready && backend.healthy},
-                "nodeName": text(instance, "/status/nodeName"),
+                "nodeName": read::<InstanceFields<'_>>(instance).status.node_name,
                 "targetRef": {
                     "kind": "VirtualMachineInstance", "namespace": namespace(instance),
                     "name": name(instance), "uid": uid(instance),

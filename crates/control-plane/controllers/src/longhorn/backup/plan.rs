@@ -13,7 +13,10 @@ use hci::longhorn::{
 use serde_json::{Value, json};
 
 use crate::longhorn::API;
-use crate::object::{self, controlled_by, has_finalizer, is_deleting, is_true, name, text, uid};
+use crate::longhorn::record::{
+    BackupFields, BackupTargetFields, ReplicaFields, SnapshotFields, VolumeFields,
+};
+use crate::object::{self, controlled_by, has_finalizer, is_deleting, name, read, uid};
 
 /// The objects and facts of a backup.
 #[derive(Debug)]
@@ -34,7 +37,7 @@ pub(super) enum BackupStep {
     Wait,
     Patch(Value),
     /// A status to write, if it is not what the backup says.
-    Tell(Value),
+    PatchStatus(Value),
     Copy(Value),
     RemoveCopy(Value),
 }
@@ -44,35 +47,36 @@ pub(super) fn step(seen: &BackupInput<'_>) -> BackupStep {
     if is_deleting(backup) {
         return removal(seen);
     }
-    if matches!(text(backup, "/status/state"), "Completed" | "Error") {
+    let BackupFields { spec, status } = read(backup);
+    if matches!(status.state, "Completed" | "Error") {
         return remove_copy(seen).unwrap_or(BackupStep::Done);
     }
     // One that was found on the target is reported on by the node that found it.
-    if text(backup, "/spec/snapshotName").is_empty() {
+    if spec.snapshot_name.is_empty() {
         return BackupStep::Done;
     }
     if let Some(patch) = adoption(seen) {
         return BackupStep::Patch(patch);
     }
-    if text(backup, "/status/state") == "InProgress" {
+    if status.state == "InProgress" {
         return BackupStep::Wait;
     }
     begin(seen)
 }
 
 fn fail(why: impl Into<String>) -> BackupStep {
-    BackupStep::Tell(json!({"state": "Error", "error": why.into(), "progress": 0}))
+    BackupStep::PatchStatus(json!({"state": "Error", "error": why.into(), "progress": 0}))
 }
 
 fn pending(why: impl Into<String>) -> BackupStep {
-    BackupStep::Tell(json!({"state": "Pending", "error": why.into()}))
+    BackupStep::PatchStatus(json!({"state": "Pending", "error": why.into()}))
 }
 
 /// The finalizer and the labels that ours have.
 fn adoption(seen: &BackupInput<'_>) -> Option<Value> {
     let backup = seen.backup;
-    let label = |key: &str| backup["metadata"]["labels"][key].as_str().unwrap_or_default();
-    let volume = seen.snapshot.map_or("", |own| text(own, "/spec/volume"));
+    let label = |key: &str| object::label(backup, key).unwrap_or_default();
+    let volume = seen.snapshot.map_or("", |own| read::<SnapshotFields<'_>>(own).spec.volume);
     let is_labelled =
         label(BACKUP_VOLUME_LABEL) == volume && !label(BACKUP_TARGET_LABEL).is_empty();
     if has_finalizer(backup, FINALIZER) && (is_labelled || volume.is_empty()) {
@@ -91,35 +95,36 @@ fn adoption(seen: &BackupInput<'_>) -> Option<Value> {
 }
 
 fn begin(seen: &BackupInput<'_>) -> BackupStep {
-    let wanted = text(seen.backup, "/spec/snapshotName");
-    let Some(target) = seen.target.filter(|own| !text(own, "/spec/backupTargetURL").is_empty())
-    else {
+    let wanted = read::<BackupFields<'_>>(seen.backup).spec.snapshot_name;
+    let is_set = |own: &&Value| !read::<BackupTargetFields<'_>>(own).spec.url.is_empty();
+    let Some(target) = seen.target.filter(is_set) else {
         return pending("backup target is not set");
     };
     let Some(snapshot) = seen.snapshot else {
         return fail(format!("snapshot {wanted} is not found"));
     };
+    let SnapshotFields { spec, status } = read(snapshot);
     let Some(volume) = seen.volume else {
-        return fail(format!("volume {} is not found", text(snapshot, "/spec/volume")));
+        return fail(format!("volume {} is not found", spec.volume));
     };
-    if is_true(volume, "/spec/encrypted") {
+    if read::<VolumeFields<'_>>(volume).spec.encrypted {
         let volume = name(volume);
         return fail(format!("volume {volume} is encrypted: it cannot be backed up yet"));
     }
-    let error = text(snapshot, "/status/error");
+    let error = status.error;
     if !error.is_empty() {
         return fail(format!("snapshot {wanted} failed: {error}"));
     }
     if is_deleting(snapshot) || is_deleting(volume) {
         return fail(format!("snapshot {wanted} is being deleted"));
     }
-    if !is_true(snapshot, "/status/readyToUse") {
+    if !status.ready_to_use {
         return pending(format!("snapshot {wanted} is not ready"));
     }
     let Some(copy) = seen.copy else {
         return BackupStep::Copy(copy_of(seen.backup, volume, wanted));
     };
-    match text(copy, "/status/cloneStatus/state") {
+    match read::<VolumeFields<'_>>(copy).status.clone_status.state {
         "completed" => assign(seen, snapshot, volume, target),
         "failed" => fail(format!("snapshot {wanted} cannot be copied")),
         _ => pending(""),
@@ -129,6 +134,7 @@ fn begin(seen: &BackupInput<'_>) -> BackupStep {
 /// A volume that shows the snapshot, beside one of its replicas.
 fn copy_of(backup: &Value, volume: &Value, snapshot: &str) -> Value {
     let own = backup_source(uid(backup));
+    let size = read::<VolumeFields<'_>>(volume).spec.size;
     json!({
         "apiVersion": API, "kind": "Volume",
         "metadata": {
@@ -136,7 +142,7 @@ fn copy_of(backup: &Value, volume: &Value, snapshot: &str) -> Value {
             "finalizers": [FINALIZER], "ownerReferences": [controlled_by(backup, API, "Backup")],
         },
         "spec": {
-            "size": text(volume, "/spec/size"), "numberOfReplicas": 1, "frontend": "blockdev",
+            "size": size, "numberOfReplicas": 1, "frontend": "blockdev",
             "dataSource": format!("snap://{}/{snapshot}", name(volume)), "accessMode": "rwo",
             "dataLocality": "disabled", "dataEngine": "v1", "migratable": false,
         },
@@ -145,17 +151,18 @@ fn copy_of(backup: &Value, volume: &Value, snapshot: &str) -> Value {
 
 /// The node that has the copy reads it.
 fn assign(seen: &BackupInput<'_>, snapshot: &Value, volume: &Value, target: &Value) -> BackupStep {
-    let mut nodes = seen.replicas.iter().map(|own| text(own, "/spec/nodeID"));
+    let mut nodes = seen.replicas.iter().map(|own| read::<ReplicaFields<'_>>(own).spec.node_id);
     let Some(node) = nodes.find(|node| !node.is_empty()) else { return pending("") };
-    let method = match text(volume, "/spec/backupCompressionMethod") {
+    let spec = read::<VolumeFields<'_>>(volume).spec;
+    let method = match spec.backup_compression_method {
         "" => seen.compression,
         own => own,
     };
-    BackupStep::Tell(json!({
+    BackupStep::PatchStatus(json!({
         "ownerID": node, "state": "InProgress", "progress": 0, "error": "",
         "snapshotName": name(snapshot), "volumeName": name(volume),
-        "snapshotCreatedAt": text(snapshot, "/status/creationTime"),
-        "volumeSize": text(volume, "/spec/size"), "compressionMethod": method,
+        "snapshotCreatedAt": read::<SnapshotFields<'_>>(snapshot).status.creation_time,
+        "volumeSize": spec.size, "compressionMethod": method,
         "backupTargetName": name(target),
     }))
 }
@@ -174,25 +181,34 @@ fn removal(seen: &BackupInput<'_>) -> BackupStep {
     if let Some(step) = remove_copy(seen) {
         return step;
     }
-    let owner = seen.target.map_or("", |own| text(own, "/status/ownerID"));
-    let url = seen.target.map_or("", |own| text(own, "/spec/backupTargetURL"));
+    let target: BackupTargetFields<'_> = seen.target.map(read).unwrap_or_default();
+    let state = read::<BackupFields<'_>>(backup).status.state;
     // Without a target there is nothing that could be removed from it.
-    if url.is_empty() || text(backup, "/status/state") == BACKUP_DELETED {
+    if target.spec.url.is_empty() || state == BACKUP_DELETED {
         let mut meta = object::version(backup);
         meta.insert("finalizers".into(), object::finalizers_without(backup, &[FINALIZER]).into());
         return BackupStep::Patch(json!({"metadata": meta}));
     }
-    if owner.is_empty() {
-        return BackupStep::Wait;
+    match target.status.owner_id {
+        "" => BackupStep::Wait,
+        owner => BackupStep::PatchStatus(json!({"state": "Deleting", "ownerID": owner})),
     }
-    BackupStep::Tell(json!({"state": "Deleting", "ownerID": owner}))
+}
+
+/// The end of a backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BackupOutcome {
+    Completed,
+    /// With the error that the node recorded.
+    Failed(String),
 }
 
 /// Whether a backup is over, and how: nothing while it is made.
-pub(crate) fn outcome(backup: &Value) -> Option<Result<(), String>> {
-    match text(backup, "/status/state") {
-        "Completed" => Some(Ok(())),
-        "Error" => Some(Err(text(backup, "/status/error").to_owned())),
+pub(crate) fn outcome(backup: &Value) -> Option<BackupOutcome> {
+    let status = read::<BackupFields<'_>>(backup).status;
+    match status.state {
+        "Completed" => Some(BackupOutcome::Completed),
+        "Error" => Some(BackupOutcome::Failed(status.error.to_owned())),
         _ => None,
     }
 }
@@ -212,6 +228,7 @@ pub(crate) fn wanted(backup: &str, snapshot: &str, volume: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::text;
 
     fn backup(state: &str) -> Value {
         json!({"metadata": {"name": "b", "uid": "u", "finalizers": [FINALIZER], "labels":
@@ -242,8 +259,8 @@ mod tests {
         })
     }
 
-    fn told(step: BackupStep) -> (String, String) {
-        let BackupStep::Tell(status) = step else { panic!("{step:?}") };
+    fn state_and_error(step: BackupStep) -> (String, String) {
+        let BackupStep::PatchStatus(status) = step else { panic!("{step:?}") };
         (text(&status, "/state").to_owned(), text(&status, "/error").to_owned())
     }
 
@@ -256,9 +273,9 @@ mod tests {
                 json!({"metadata": {"name": "c"}, "status": {"cloneStatus": {"state": state}}});
             run(&backup(""), |all| all[2] = Some(copy.clone()))
         };
-        assert_eq!(told(state("initiated")).0, "Pending");
-        assert_eq!(told(state("failed")).0, "Error");
-        let BackupStep::Tell(status) = state("completed") else { panic!() };
+        assert_eq!(state_and_error(state("initiated")).0, "Pending");
+        assert_eq!(state_and_error(state("failed")).0, "Error");
+        let BackupStep::PatchStatus(status) = state("completed") else { panic!() };
         assert_eq!((&status["ownerID"], &status["state"]), (&json!("one"), &json!("InProgress")));
         assert_eq!(run(&backup("InProgress"), |_| {}), BackupStep::Wait);
         let copy = json!({"metadata": {"name": "c"}});
@@ -268,9 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_backed_up_says_why() {
+    fn a_backup_that_cannot_be_taken_says_why() {
         let new = backup("");
-        let fails = |change: fn(&mut [Option<Value>; 4])| told(run(&new, change));
+        let fails = |change: fn(&mut [Option<Value>; 4])| state_and_error(run(&new, change));
         assert_eq!(fails(|all| all[0] = None), ("Error".into(), "snapshot s is not found".into()));
         let (state, why) = fails(|all| all[1].as_mut().unwrap()["spec"]["encrypted"] = json!(true));
         assert!(state == "Error" && why.contains("encrypted"), "{why}");
@@ -294,7 +311,7 @@ mod tests {
             own["metadata"]["deletionTimestamp"] = json!("t");
             own
         };
-        let BackupStep::Tell(status) = run(&going("Completed"), |_| {}) else { panic!() };
+        let BackupStep::PatchStatus(status) = run(&going("Completed"), |_| {}) else { panic!() };
         assert_eq!((&status["state"], &status["ownerID"]), (&json!("Deleting"), &json!("two")));
         assert!(matches!(run(&going(BACKUP_DELETED), |_| {}), BackupStep::Patch(_)));
         assert!(matches!(run(&going("Error"), |all| all[3] = None), BackupStep::Patch(_)));

@@ -6,11 +6,32 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{flag, is_merged, list, name, text};
+use crate::longhorn::record::BackupTargetFields;
+use crate::object::{is_merged, label, name, read};
+use crate::record::condition::of_type;
+use crate::record::{fields, setting};
 
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// How often a target is read unless the setting says otherwise.
 const REFRESH_SECONDS: i64 = 60;
+
+fields! {
+    /// The value of the setting, which is JSON.
+    struct TargetValue<'a> {
+        kind as "type": &'a str,
+        endpoint: &'a str,
+        bucket_name: &'a str,
+        bucket_region: &'a str,
+        access_key_id: &'a str,
+        secret_access_key: &'a str,
+        cert: &'a str,
+        virtual_hosted_style: bool,
+        refresh_interval_in_seconds: Option<i64>,
+    }
+}
+
+/// The fields of the value that move to the secret.
+const KEYS: [&str; 2] = ["accessKeyId", "secretAccessKey"];
 
 /// The target that a value of the setting describes.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,60 +46,59 @@ pub(super) struct WantedTarget {
 /// Nothing if the value is none of a target: the target is for others to change then.
 pub(super) fn target(value: &str) -> Option<WantedTarget> {
     let parsed: Value = match value {
-        // A setting that was never used leaves a target alone that somebody made by hand.
+        // A setting that was never used does not change a target that a user created.
         "" => return None,
         value => serde_json::from_str(value).ok()?,
     };
-    let (url, credential) = match text(&parsed, "/type") {
+    let wanted: TargetValue<'_> = read(&parsed);
+    let (url, credential) = match wanted.kind {
         "s3" => {
-            let bucket = text(&parsed, "/bucketName");
-            let region = text(&parsed, "/bucketRegion");
+            let (bucket, region) = (wanted.bucket_name, wanted.bucket_region);
             (format!("s3://{bucket}@{region}/"), BACKUP_TARGET_SECRET)
         }
         "nfs" => {
-            let endpoint = text(&parsed, "/endpoint");
-            let endpoint = endpoint.strip_prefix("nfs://").unwrap_or(endpoint);
+            let endpoint = wanted.endpoint.strip_prefix("nfs://").unwrap_or(wanted.endpoint);
             (format!("nfs://{endpoint}"), "")
         }
         _ => (String::new(), ""),
     };
-    let refresh = parsed["refreshIntervalInSeconds"].as_i64().unwrap_or(REFRESH_SECONDS);
+    let refresh = wanted.refresh_interval_in_seconds.unwrap_or(REFRESH_SECONDS);
     let patch = json!({"spec": {
         "backupTargetURL": url, "credentialSecret": credential,
         "pollInterval": format!("{}s", refresh.max(0)),
     }});
-    let keys = ["accessKeyId", "secretAccessKey"];
-    let has_keys = keys.iter().all(|key| !text(&parsed, &format!("/{key}")).is_empty());
-    if text(&parsed, "/type") != "s3" || !has_keys {
+    let has_keys = !wanted.access_key_id.is_empty() && !wanted.secret_access_key.is_empty();
+    if wanted.kind != "s3" || !has_keys {
         return Some(WantedTarget { patch, secret: None, stripped: None });
     }
     let secret = json!({
-        "AWS_ACCESS_KEY_ID": text(&parsed, "/accessKeyId"),
-        "AWS_SECRET_ACCESS_KEY": text(&parsed, "/secretAccessKey"),
-        "AWS_ENDPOINTS": text(&parsed, "/endpoint"),
-        "AWS_CERT": text(&parsed, "/cert"),
-        "VIRTUAL_HOSTED_STYLE": (parsed["virtualHostedStyle"] == true).to_string(),
+        "AWS_ACCESS_KEY_ID": wanted.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": wanted.secret_access_key,
+        "AWS_ENDPOINTS": wanted.endpoint,
+        "AWS_CERT": wanted.cert,
+        "VIRTUAL_HOSTED_STYLE": wanted.virtual_hosted_style.to_string(),
     });
     let mut stripped = parsed;
-    for key in keys {
+    for key in KEYS {
         stripped[key] = json!("");
     }
     Some(WantedTarget { patch, secret: Some(secret), stripped: Some(stripped.to_string()) })
 }
 
-/// The node that looks after the target: the one that does, if it is ready, or another.
+/// The node that manages the target: the one that does, if it is ready, or another.
 pub(super) fn assignment(target: &Value, nodes: &[Value]) -> Option<Value> {
-    if text(target, "/spec/backupTargetURL").is_empty() {
-        let clean = text(target, "/status/ownerID").is_empty();
-        return (!clean).then(|| json!({"status": {"ownerID": "", "available": false}}));
+    let BackupTargetFields { spec, status } = read(target);
+    let current = status.owner_id;
+    if spec.url.is_empty() {
+        return (!current.is_empty())
+            .then(|| json!({"status": {"ownerID": "", "available": false}}));
     }
     let ready = |node: &&Value| condition::is(node, "Ready", "True") && !is_witness(node);
-    let current = text(target, "/status/ownerID");
     let mut usable: Vec<&Value> = nodes.iter().filter(ready).collect();
     if usable.iter().any(|node| name(node) == current) {
         return None;
     }
-    let is_worker = |node: &Value| node["metadata"]["labels"].get(CONTROL_PLANE).is_none();
+    let is_worker = |node: &Value| label(node, CONTROL_PLANE).is_none();
     usable.sort_by_key(|node| (is_worker(node), name(node).to_owned()));
     let chosen = usable.first().map(|node| name(node))?;
     Some(json!({"status": {"ownerID": chosen}}))
@@ -86,13 +106,13 @@ pub(super) fn assignment(target: &Value, nodes: &[Value]) -> Option<Value> {
 
 /// The condition of the setting, if it does not say what the target does.
 pub(super) fn setting_status(setting: &Value, target: &Value, now: Timestamp) -> Option<Value> {
-    let value = text(setting, "/value");
+    let value = setting::value(setting);
     if value.is_empty() && condition::of(setting).is_empty() {
         return None;
     }
-    let found = condition::find(list(target, "/status/conditions"), "Unavailable");
-    let why = found.map_or("", |own| text(own, "/message"));
-    let wanted = match flag(target, "/status/available") {
+    let status = read::<BackupTargetFields<'_>>(target).status;
+    let why = of_type(&status.conditions, "Unavailable").map_or("", |own| own.message);
+    let wanted = match status.available {
         _ if matches!(value, "" | "{}") => Condition::new("configured", "False"),
         Some(true) => Condition::new("configured", "True").because("Completed", ""),
         Some(false) => Condition::new("configured", "False")
@@ -109,6 +129,7 @@ pub(super) fn setting_status(setting: &Value, target: &Value, now: Timestamp) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::text;
 
     #[test]
     fn keys_move_from_the_setting_to_the_secret() {
@@ -138,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_node_looks_after_the_target_and_keeps_doing_so() {
+    fn a_ready_node_manages_the_target_and_keeps_doing_so() {
         let node = |name: &str, ready: &str, labels: Value| {
             json!({"metadata": {"name": name, "labels": labels},
                 "status": {"conditions": [{"type": "Ready", "status": ready}]}})

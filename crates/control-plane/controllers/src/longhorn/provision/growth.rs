@@ -10,14 +10,15 @@ use crate::condition::{self, Condition};
 use crate::event::EventType;
 use crate::longhorn::object::{engine_name, handle};
 use crate::longhorn::{ENGINES, LONGHORN_VOLUMES};
-use crate::object::{self, is_merged, text};
+use crate::object::{self, is_merged, read};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
+use crate::record::claim::ClaimFields;
 use crate::resource::{CLAIMS, VOLUMES};
 
 impl Provisioner {
     /// A claim with a volume may want more of it.
     pub(super) async fn grow(&self, claim: &Value) -> Result<ReconcileResult, ReconcileError> {
-        let bound = text(claim, "/spec/volumeName");
+        let bound = read::<ClaimFields<'_>>(claim).spec.volume_name;
         let found = self.objects.volume_of(Some(claim)).await.doing("get the volume")?;
         let Some(volume) = found else { return Ok(ReconcileResult::Done) };
         let Some(own) = handle(&volume) else { return Ok(ReconcileResult::Done) };
@@ -45,7 +46,7 @@ impl Provisioner {
                 self.record_event(claim, EventType::Normal, "Resizing", message).await;
                 self.set_resizing(claim).await
             }
-            ExpansionStep::Tell { capacity } => self.set_resized(claim, &volume, &capacity).await,
+            ExpansionStep::Grown { capacity } => self.set_resized(claim, &volume, &capacity).await,
         }
     }
 

@@ -4,11 +4,14 @@ use serde_json::Value;
 
 use super::plan::ProvisionError;
 use crate::longhorn::object::volume_bytes;
-use crate::object::{int, is_deleting, text};
+use crate::longhorn::record::BackingImageFields;
+use crate::object::{is_deleting, read};
+use crate::record::claim::{ClaimFields, StorageClassFields};
 
 /// The backing image that volumes of a class begin as.
 pub(super) fn wanted(class: &Value) -> Option<&str> {
-    Some(text(class, "/parameters/backingImage")).filter(|name| !name.is_empty())
+    let parameters = read::<StorageClassFields<'_>>(class).parameters;
+    parameters.get("backingImage").copied().filter(|name| !name.is_empty())
 }
 
 /// Whether a claim may begin as an image. Its data may still be on its way: the volume waits.
@@ -20,8 +23,10 @@ pub(super) fn check(
 ) -> Result<(), ProvisionError> {
     let missing = || ProvisionError::Missing { kind: "BackingImage", name: name.to_owned() };
     let image = image.filter(|image| !is_deleting(image)).ok_or_else(missing)?;
-    let is_encrypted = text(image, "/spec/sourceParameters/encryption") == "encrypt";
-    if is_encrypted != (text(class, "/parameters/encrypted") == "true") {
+    let BackingImageFields { spec, status } = read(image);
+    let is_encrypted = spec.source_parameters.encryption == "encrypt";
+    let class: StorageClassFields<'_> = read(class);
+    if is_encrypted != (class.parameter("encrypted") == "true") {
         let (volume, own) = match is_encrypted {
             true => ("a volume that is not encrypted", "one that is"),
             false => ("an encrypted volume", "one that is not"),
@@ -29,8 +34,8 @@ pub(super) fn check(
         let why = format!("{volume} cannot begin as {own}: BackingImage {name}");
         return Err(ProvisionError::Refused { why });
     }
-    let size = int(image, "/status/virtualSize").unwrap_or(0);
-    match volume_bytes(claim, "/spec/resources/requests/storage") {
+    let size = status.virtual_size.unwrap_or(0);
+    match volume_bytes(read::<ClaimFields<'_>>(claim).spec.storage()) {
         Some(asked) if asked < size => {
             Err(ProvisionError::Small { asked, size, name: name.to_owned() })
         }
@@ -52,17 +57,17 @@ mod tests {
         assert_eq!(wanted(&class), Some("i"));
         assert_eq!(wanted(&json!({})), None);
         assert_eq!(check(&claim("2Gi"), &class, "i", Some(&image)), Ok(()));
-        let told = check(&claim("1Gi"), &class, "i", Some(&image)).unwrap_err().to_string();
+        let error = check(&claim("1Gi"), &class, "i", Some(&image)).unwrap_err().to_string();
         assert_eq!(
-            told,
+            error,
             "requested volume size 1073741824 is less than the size 2147483648 for the source i"
         );
-        let told = check(&claim("2Gi"), &class, "i", None).unwrap_err().to_string();
-        assert_eq!(told, "BackingImage i is not found");
+        let error = check(&claim("2Gi"), &class, "i", None).unwrap_err().to_string();
+        assert_eq!(error, "BackingImage i is not found");
         assert_eq!(check(&claim("1Gi"), &class, "i", Some(&json!({}))), Ok(()), "not known yet");
         let class = json!({"parameters": {"backingImage": "i", "encrypted": "true"}});
-        let told = check(&claim("2Gi"), &class, "i", Some(&image)).unwrap_err().to_string();
-        assert!(told.contains("an encrypted volume cannot begin as one that is not"), "{told}");
+        let error = check(&claim("2Gi"), &class, "i", Some(&image)).unwrap_err().to_string();
+        assert!(error.contains("an encrypted volume cannot begin as one that is not"), "{error}");
         let mut hidden = image;
         hidden["spec"] = json!({"sourceParameters": {"encryption": "encrypt"}});
         assert_eq!(check(&claim("2Gi"), &class, "i", Some(&hidden)), Ok(()));

@@ -1,15 +1,15 @@
 //! The initial content of a new volume: pure.
 
-use k8s_openapi::api::core::v1::TypedObjectReference;
 use serde_json::Value;
 
 use super::plan::ProvisionError;
 use crate::key::ObjectKey;
 use crate::longhorn::object::{handle, volume_bytes};
-use crate::object::{
-    annotation, int, is_controlled_by, is_deleting, is_true, namespace, read, text,
-};
+use crate::longhorn::record::BackupFields;
+use crate::longhorn::volume_snapshot::record::{VolumeSnapshotContentFields, VolumeSnapshotFields};
+use crate::object::{annotation, is_controlled_by, is_deleting, namespace, read};
 use crate::populate::{self, AUTHORIZED, DRIVER_CLONE, POPULATOR};
+use crate::record::claim::ClaimFields;
 
 /// The initial content of a new volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +28,10 @@ pub(super) fn origin(claim: &Value, dv: Option<&Value>) -> Origin {
     if let Some(wanted) = annotation(claim, DRIVER_CLONE) {
         return driver_clone(claim, dv, wanted);
     }
-    let spec = &claim["spec"];
-    let mut references = [&spec["dataSourceRef"], &spec["dataSource"]].into_iter();
-    let Some(own) = references.find(|own| own.is_object()) else { return Origin::Nothing };
-    let own: TypedObjectReference = read(own);
-    let group = own.api_group.as_deref().unwrap_or_default();
-    let elsewhere = own.namespace.as_deref().unwrap_or_default();
-    let (kind, name) = (own.kind.as_str(), own.name.as_str());
+    let spec = read::<ClaimFields<'_>>(claim).spec;
+    let mut references = [spec.data_source_ref, spec.data_source].into_iter();
+    let Some(own) = references.find(|own| !own.kind.is_empty()) else { return Origin::Nothing };
+    let (group, elsewhere, kind, name) = (own.api_group, own.namespace, own.kind, own.name);
     if !elsewhere.is_empty() && elsewhere != namespace(claim) {
         return Origin::Other(format!("{kind} {elsewhere}/{name}"));
     }
@@ -82,7 +79,8 @@ pub(super) struct Content {
 
 /// The backup behind a snapshot's content: `bak://VOLUME/BACKUP`.
 pub(super) fn backup_of(content: Option<&Value>) -> Option<&str> {
-    let handle = text(content?, "/status/snapshotHandle").strip_prefix("bak://")?;
+    let status = read::<VolumeSnapshotContentFields<'_>>(content?).status;
+    let handle = status.snapshot_handle.strip_prefix("bak://")?;
     handle.split_once('/').map(|(_, backup)| backup)
 }
 
@@ -95,15 +93,14 @@ pub(super) fn claim_content(
     let kind = "PersistentVolumeClaim";
     let missing = || ProvisionError::Missing { kind, name: name.to_owned() };
     let source = source.ok_or_else(missing)?;
-    let ready = text(source, "/status/phase") == "Bound"
-        && !is_deleting(source)
-        && populate::is_populated(source);
+    let status = read::<ClaimFields<'_>>(source).status;
+    let ready = status.phase == "Bound" && !is_deleting(source) && populate::is_populated(source);
     let Some(volume) = volume.filter(|_| ready) else {
         return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
     };
     let own =
         handle(volume).ok_or_else(|| ProvisionError::Foreign { kind, name: name.to_owned() })?;
-    let size = volume_bytes(source, "/status/capacity/storage").unwrap_or_default();
+    let size = volume_bytes(&status.capacity.storage).unwrap_or_default();
     let (source, name) = (format!("vol://{own}"), name.to_owned());
     Ok(Content { source, size, name, backup_url: None })
 }
@@ -118,18 +115,19 @@ pub(super) fn snapshot_content(
     let kind = "VolumeSnapshot";
     let snapshot =
         snapshot.ok_or_else(|| ProvisionError::Missing { kind, name: name.to_owned() })?;
-    let ready = is_true(snapshot, "/status/readyToUse");
+    let ready = read::<VolumeSnapshotFields<'_>>(snapshot).status.ready_to_use;
     let Some(content) = content.filter(|_| ready && !is_deleting(snapshot)) else {
         return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
     };
-    let source = text(content, "/status/snapshotHandle");
+    let VolumeSnapshotContentFields { spec, status } = read(content);
+    let source = status.snapshot_handle;
     let is_backup = source.starts_with("bak://");
     let is_known = is_backup || source.starts_with("snap://");
-    if text(content, "/spec/driver") != hci::DRIVER || !is_known {
+    if spec.driver != hci::DRIVER || !is_known {
         return Err(ProvisionError::Foreign { kind, name: name.to_owned() });
     }
-    let size = int(content, "/status/restoreSize").unwrap_or_default();
-    let url = backup.map_or("", |own| text(own, "/status/url"));
+    let size = status.restore_size.unwrap_or_default();
+    let url = backup.map_or("", |own| read::<BackupFields<'_>>(own).status.url);
     if is_backup && url.is_empty() {
         return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
     }

@@ -3,7 +3,12 @@
 //! Those that this driver does not know are left alone, as upstream's does: classes are
 //! written for several versions of it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
+
+use crate::object;
+use crate::record::fields;
 
 /// The type of a parameter, and its form in the volume.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +63,18 @@ const PARAMETERS: &[(&str, &str, ParameterType)] = &[
     ("fromBackup", "", Nothing("a class of volumes from one backup")),
 ];
 
+fields! {
+    struct JobParameter<'a> {
+        recurring_job_selector: &'a str,
+    }
+
+    /// An entry of the selector, which is JSON in a text.
+    struct JobChoice<'a> {
+        name: &'a str,
+        is_group: bool,
+    }
+}
+
 /// Why no volume can be made by these parameters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ParameterError {
@@ -71,26 +88,28 @@ pub(super) enum ParameterError {
 
 /// The part of a volume's spec that its class decides.
 pub(super) fn spec(parameters: &Value) -> Result<Map<String, Value>, ParameterError> {
+    let parameters: BTreeMap<&str, &str> = object::read(parameters);
     let mut spec = Map::new();
     for (parameter, field, takes) in PARAMETERS {
-        let Some(text) = parameters[*parameter].as_str() else { continue };
+        let Some(text) = parameters.get(parameter) else { continue };
         let value = read(*takes, text, parameter)?;
         if !field.is_empty() {
             spec.insert((*field).to_owned(), value);
         }
     }
     if spec.get("dataLocality") == Some(&json!("strict-local"))
-        && spec.get("numberOfReplicas").is_none_or(|count| count != 1)
+        && let Some(count) = spec.get("numberOfReplicas").filter(|count| **count != 1)
     {
+        // A class that names no number gets that of the settings.
         return Err(ParameterError::Invalid {
             parameter: "numberOfReplicas",
-            value: parameters["numberOfReplicas"].as_str().unwrap_or("3").to_owned(),
+            value: count.to_string(),
             wants: "1 where dataLocality is strict-local".into(),
         });
     }
     if spec.get("encrypted") == Some(&json!(true)) {
         for parameter in [STAGE_SECRET, STAGE_SECRET_NAMESPACE] {
-            if parameters[parameter].as_str().is_none_or(str::is_empty) {
+            if parameters.get(parameter).is_none_or(|own| own.is_empty()) {
                 return Err(ParameterError::Missing { parameter });
             }
         }
@@ -137,10 +156,10 @@ fn read(
 /// The labels by which a volume takes part in recurring jobs.
 pub(super) fn job_labels(parameters: &Value) -> Result<Map<String, Value>, ParameterError> {
     let mut labels = Map::new();
-    let Some(text) = parameters["recurringJobSelector"].as_str().filter(|own| !own.is_empty())
-    else {
+    let text = object::read::<JobParameter<'_>>(parameters).recurring_job_selector;
+    if text.is_empty() {
         return Ok(labels);
-    };
+    }
     let invalid = || ParameterError::Invalid {
         parameter: "recurringJobSelector",
         value: text.to_owned(),
@@ -148,8 +167,11 @@ pub(super) fn job_labels(parameters: &Value) -> Result<Map<String, Value>, Param
     };
     let Ok(Value::Array(jobs)) = serde_json::from_str(text) else { return Err(invalid()) };
     for job in &jobs {
-        let name = job["name"].as_str().filter(|name| !name.is_empty()).ok_or_else(invalid)?;
-        let kind = if job["isGroup"] == true { "recurring-job-group" } else { "recurring-job" };
+        let JobChoice { name, is_group } = object::read(job);
+        if name.is_empty() {
+            return Err(invalid());
+        }
+        let kind = if is_group { "recurring-job-group" } else { "recurring-job" };
         labels.insert(format!("{kind}.longhorn.io/{name}"), json!("enabled"));
     }
     Ok(labels)
@@ -164,7 +186,7 @@ mod tests {
         let parameters = json!({
             "numberOfReplicas": "2", "staleReplicaTimeout": "30", "migratable": "true",
             "diskSelector": "ssd, fast", "dataLocality": "best-effort", "encrypted": "false",
-            "fsType": "ext4", "fromBackup": "", "somebodyElses": "x",
+            "fsType": "ext4", "fromBackup": "", "foreignParameter": "x",
         });
         let expected = json!({
             "numberOfReplicas": 2, "staleReplicaTimeout": 30, "migratable": true,
@@ -199,7 +221,7 @@ mod tests {
                 "parameter fromBackup is not supported: a class of volumes from one backup cannot be made yet",
             ),
             (
-                json!({"dataLocality": "strict-local"}),
+                json!({"dataLocality": "strict-local", "numberOfReplicas": "3"}),
                 "parameter numberOfReplicas \"3\" is invalid: it must be 1 where dataLocality is \
                  strict-local",
             ),
@@ -211,6 +233,8 @@ mod tests {
         ] {
             assert_eq!(spec(&parameters).unwrap_err().to_string(), expected);
         }
+        let local = spec(&json!({"dataLocality": "strict-local"})).unwrap();
+        assert_eq!(Value::Object(local), json!({"dataLocality": "strict-local"}));
     }
 
     #[test]

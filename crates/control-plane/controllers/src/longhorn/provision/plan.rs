@@ -1,5 +1,7 @@
 //! The provisioning of a claim of this driver, and the later changes of its volume: pure.
 
+use std::collections::BTreeMap;
+
 use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use serde_json::{Map, Value, json};
 use types::Quantity;
@@ -8,12 +10,18 @@ use super::origin::Content;
 use super::parameter::{self, ParameterError};
 use crate::longhorn::API;
 use crate::longhorn::object::{bytes, volume_bytes};
-use crate::object::{annotation, flag, is_deleting, list, name, namespace, quantity, text, uid};
+use crate::longhorn::record::{EngineFields, VolumeFields};
+use crate::object::{annotation, is_deleting, name, namespace, read, uid};
+use crate::record::claim::{
+    ClaimFields, ClaimSpec, PersistentVolumeFields, StorageClassFields, volume_mode_or_default,
+};
+use crate::record::fields;
+use crate::record::quantity::WrittenQuantity;
 
 pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Holds a persistent volume until what is behind it is gone.
 pub(super) const HELD: &str = "external-provisioner.volume.kubernetes.io/finalizer";
-/// The claim that a volume was made for: namespace/name/uid. Tells what nobody wants any more
+/// The claim that a volume was made for: namespace/name/uid. Identifies an unused volume
 /// when the claim went before there was a persistent volume.
 pub(super) const MADE_FOR: &str = "sheaf.io/made-for";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -21,12 +29,21 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(super) const ANNOUNCED: &str = "volume.kubernetes.io/storage-provisioner";
 const IMMEDIATE: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 
+fields! {
+    /// A storage class by its parameters, which `parameter` reads.
+    struct ParameterizedClass {
+        parameters: Value,
+    }
+}
+
 /// Why a claim gets no volume; it is tried again when something changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProvisionError {
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    #[error("spec.resources.requests.storage \"{asked}\" is invalid: it must be above 0")]
+    #[error(
+        "spec.resources.requests.storage \"{asked}\" is invalid: it must be above 0 and below 8Ei"
+    )]
     Size { asked: String },
     #[error(
         "cannot make a volume from {what}: only a VolumeSnapshot or a PersistentVolumeClaim of \
@@ -54,27 +71,29 @@ pub(super) enum ProvisionError {
 /// The current request of a claim to this driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProvisionRequest {
-    /// It is somebody else's, has its volume, or is going.
+    /// It is another driver's, has its volume, or is being deleted.
     Nothing,
-    /// Nothing before somebody uses it.
+    /// Nothing before a consumer uses it.
     Consumer,
     Volume,
 }
 
 pub(super) fn want(claim: &Value, class: &Value) -> ProvisionRequest {
-    let settled = !text(claim, "/spec/volumeName").is_empty() || is_deleting(claim);
-    if text(class, "/provisioner") != hci::DRIVER || settled {
+    let spec = read::<ClaimFields<'_>>(claim).spec;
+    let class: StorageClassFields<'_> = read(class);
+    let settled = !spec.volume_name.is_empty() || is_deleting(claim);
+    if class.provisioner != hci::DRIVER || settled {
         return ProvisionRequest::Nothing;
     }
     // Before that, the claim may still be bound to a volume that exists.
     if annotation(claim, ANNOUNCED) != Some(hci::DRIVER) {
         return ProvisionRequest::Nothing;
     }
-    // A claim with a selector looks for a volume that is there.
-    if !claim["spec"]["selector"].is_null() {
+    // A claim with a selector needs a volume that is there.
+    if spec.selector.is_some() {
         return ProvisionRequest::Nothing;
     }
-    let later = text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
+    let later = class.waits_for_consumer();
     let chosen = annotation(claim, SELECTED_NODE).is_some_and(|node| !node.is_empty());
     if later && !chosen && annotation(claim, IMMEDIATE).is_none() {
         return ProvisionRequest::Consumer;
@@ -93,18 +112,20 @@ pub(super) fn backing(
     class: &Value,
     content: Option<&Content>,
 ) -> Result<Value, ProvisionError> {
-    let parameters = class.get("parameters").unwrap_or(&Value::Null);
-    let mut spec = parameter::spec(parameters)?;
-    let mut labels = parameter::job_labels(parameters)?;
+    let parameters = read::<ParameterizedClass>(class).parameters;
+    let mut spec = parameter::spec(&parameters)?;
+    let mut labels = parameter::job_labels(&parameters)?;
     let name = volume_name(claim);
     labels.insert(VOLUME_LABEL.to_owned(), json!(name));
-    let asked = "/spec/resources/requests/storage";
-    let size = volume_bytes(claim, asked)
-        .ok_or_else(|| ProvisionError::Size { asked: text(claim, asked).to_owned() })?;
+    let wanted = read::<ClaimFields<'_>>(claim).spec;
+    let asked = wanted.storage();
+    let size = volume_bytes(asked)
+        .ok_or_else(|| ProvisionError::Size { asked: asked.text().to_owned() })?;
     if let Some(content) = content {
         if size < content.size {
             let (size, name) = (content.size, content.name.clone());
-            return Err(ProvisionError::Small { asked: self::asked(claim), size, name });
+            let asked = asked.amount().map_or(0, |own| own.units());
+            return Err(ProvisionError::Small { asked, size, name });
         }
         match &content.backup_url {
             Some(url) => {
@@ -115,7 +136,7 @@ pub(super) fn backing(
             None => drop(spec.insert("dataSource".into(), json!(content.source))),
         }
     }
-    let access = access_mode(claim);
+    let access = access_mode(&wanted);
     if access != "rwx" {
         // Only what two nodes may have at a time can move between them.
         spec.insert("migratable".into(), json!(false));
@@ -134,16 +155,12 @@ pub(super) fn backing(
     }))
 }
 
-fn asked(claim: &Value) -> i64 {
-    quantity(claim, "/spec/resources/requests/storage").map_or(0, |own| own.units())
-}
-
 pub(super) fn made_for(claim: &Value) -> String {
     format!("{}/{}/{}", namespace(claim), name(claim), uid(claim))
 }
 
-fn access_mode(claim: &Value) -> &'static str {
-    let has = |mode: &str| list(claim, "/spec/accessModes").iter().any(|own| own == mode);
+fn access_mode(claim: &ClaimSpec<'_>) -> &'static str {
+    let has = |mode: &str| claim.access_modes.contains(&mode);
     if has("ReadWriteMany") {
         "rwx"
     } else if has("ReadWriteOncePod") {
@@ -155,28 +172,27 @@ fn access_mode(claim: &Value) -> &'static str {
 
 /// Whether what the volume is to begin with is on its disks.
 pub(super) fn is_filled(backing: &Value) -> bool {
-    if !text(backing, "/spec/fromBackup").is_empty() {
-        return flag(backing, "/status/restoreRequired") == Some(false);
+    let VolumeFields { spec, status } = read(backing);
+    if !spec.from_backup.is_empty() {
+        return status.restore_required == Some(false);
     }
-    text(backing, "/spec/dataSource").is_empty()
-        || text(backing, "/status/cloneStatus/state") == "completed"
+    spec.data_source.is_empty() || status.clone_status.state == "completed"
 }
 
-/// The persistent volume that stands for Longhorn's.
+/// The persistent volume that represents Longhorn's.
 pub(super) fn persistent(claim: &Value, class: &Value, backing: &Value) -> Value {
     let own = name(backing);
-    let parameters = class.get("parameters").unwrap_or(&Value::Null);
-    let parameter = |key: &str| parameters[key].as_str().unwrap_or_default();
-    let reclaim = match text(class, "/reclaimPolicy") {
+    let class: StorageClassFields<'_> = read(class);
+    let spec = read::<ClaimFields<'_>>(claim).spec;
+    let parameter = |key: &str| class.parameter(key);
+    let reclaim = match class.reclaim_policy {
         "" => "Delete",
         policy => policy,
     };
-    let mode = match text(claim, "/spec/volumeMode") {
-        "" => "Filesystem",
-        mode => mode,
-    };
+    let mode = volume_mode_or_default(spec.volume_mode);
+    let size = bytes(read::<VolumeFields<'_>>(backing).spec.size);
     let mut csi = json!({
-        "driver": hci::DRIVER, "volumeHandle": own, "volumeAttributes": attributes(parameters),
+        "driver": hci::DRIVER, "volumeHandle": own, "volumeAttributes": attributes(&class.parameters),
     });
     if mode == "Filesystem" {
         let kind = [parameter("csi.storage.k8s.io/fstype"), parameter("fsType"), "ext4"];
@@ -208,12 +224,12 @@ pub(super) fn persistent(claim: &Value, class: &Value, backing: &Value) -> Value
             "finalizers": [HELD],
         },
         "spec": {
-            "capacity": {"storage": capacity(claim, bytes(backing, "/spec/size"))},
-            "accessModes": claim["spec"]["accessModes"],
+            "capacity": {"storage": capacity(spec.storage(), size)},
+            "accessModes": spec.access_modes,
             "volumeMode": mode,
-            "storageClassName": text(claim, "/spec/storageClassName"),
+            "storageClassName": spec.storage_class_name,
             "persistentVolumeReclaimPolicy": reclaim,
-            "mountOptions": list(class, "/mountOptions"),
+            "mountOptions": class.mount_options,
             "claimRef": {
                 "apiVersion": "v1", "kind": "PersistentVolumeClaim",
                 "namespace": namespace(claim), "name": name(claim), "uid": uid(claim),
@@ -224,20 +240,19 @@ pub(super) fn persistent(claim: &Value, class: &Value, backing: &Value) -> Value
 }
 
 /// The claim's own words where they say the same as the number.
-fn capacity(claim: &Value, size: i64) -> Value {
-    let asked = &claim["spec"]["resources"]["requests"]["storage"];
-    match quantity(asked, "") {
-        Some(own) if own.units() == size => asked.clone(),
+fn capacity(asked: &WrittenQuantity, size: i64) -> Value {
+    match asked.amount() {
+        Some(own) if own.units() == size => asked.written().clone(),
         _ => json!(Quantity::from_bytes(size).to_string()),
     }
 }
 
 /// Parameters that are for the driver and not for its caller.
-fn attributes(parameters: &Value) -> Map<String, Value> {
-    let own = parameters.as_object().into_iter().flatten();
-    let mut all: Map<String, Value> = own
+fn attributes(parameters: &BTreeMap<&str, &str>) -> Map<String, Value> {
+    let mut all: Map<String, Value> = parameters
+        .iter()
         .filter(|(key, _)| !key.starts_with("csi.storage.k8s.io/"))
-        .map(|(key, value)| (key.clone(), value.clone()))
+        .map(|(&key, &value)| (key.to_owned(), value.into()))
         .collect();
     all.insert("storage.kubernetes.io/csiProvisionerIdentity".into(), json!(hci::DRIVER));
     all
@@ -280,10 +295,11 @@ pub(super) enum Fate {
 
 pub(super) fn fate(volume: &Value, backing: Option<&Value>) -> Fate {
     let deleting = is_deleting(volume);
-    if text(volume, "/spec/persistentVolumeReclaimPolicy") != "Delete" {
+    let PersistentVolumeFields { spec, status } = read(volume);
+    if spec.persistent_volume_reclaim_policy != "Delete" {
         return if deleting { Fate::Release } else { Fate::Keep };
     }
-    let phase = text(volume, "/status/phase");
+    let phase = status.phase;
     let unwanted = phase == "Released" || deleting && phase != "Bound";
     match backing {
         _ if !unwanted => Fate::Keep,
@@ -298,32 +314,34 @@ pub(super) fn fate(volume: &Value, backing: Option<&Value>) -> Fate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ExpansionStep {
     Nothing,
-    /// Longhorn's volume has to be told.
+    /// Longhorn's volume has to be patched.
     Ask {
         size: i64,
     },
     /// It grows.
     Wait,
-    /// It has grown; volume and claim have to be told.
-    Tell {
+    /// It has grown; volume and claim have to be updated.
+    Grown {
         capacity: Value,
     },
 }
 
 pub(super) fn growth(claim: &Value, backing: &Value, engine: Option<&Value>) -> ExpansionStep {
-    let pointer = "/spec/resources/requests/storage";
-    let bound = text(claim, "/status/phase") == "Bound" && !is_deleting(claim);
-    let short = quantity(claim, pointer) > quantity(claim, "/status/capacity/storage");
-    let Some(asked) = volume_bytes(claim, pointer).filter(|_| bound && short) else {
+    let ClaimFields { spec, status } = read(claim);
+    let wanted = spec.storage();
+    let bound = status.phase == "Bound" && !is_deleting(claim);
+    let short = wanted.amount() > status.capacity.storage.amount();
+    let Some(asked) = volume_bytes(wanted).filter(|_| bound && short) else {
         return ExpansionStep::Nothing;
     };
-    let size = bytes(backing, "/spec/size");
+    let size = bytes(read::<VolumeFields<'_>>(backing).spec.size);
     if asked > size {
         return ExpansionStep::Ask { size: asked };
     }
-    let grown = engine.is_some_and(|engine| bytes(engine, "/status/currentSize") >= size);
+    let current = |engine: &Value| bytes(read::<EngineFields<'_>>(engine).status.current_size);
+    let grown = engine.is_some_and(|engine| current(engine) >= size);
     if grown {
-        ExpansionStep::Tell { capacity: capacity(claim, size) }
+        ExpansionStep::Grown { capacity: capacity(wanted, size) }
     } else {
         ExpansionStep::Wait
     }
@@ -331,11 +349,12 @@ pub(super) fn growth(claim: &Value, backing: &Value, engine: Option<&Value>) -> 
 
 /// The status of Longhorn's volume about its claim.
 pub(super) fn kubernetes_status(volume: &Value, claim: Option<&Value>) -> Value {
+    let PersistentVolumeFields { spec, status } = read(volume);
     let mut status = json!({
         "pvName": name(volume),
-        "pvStatus": text(volume, "/status/phase"),
-        "namespace": text(volume, "/spec/claimRef/namespace"),
-        "pvcName": text(volume, "/spec/claimRef/name"),
+        "pvStatus": status.phase,
+        "namespace": spec.claim_ref.namespace,
+        "pvcName": spec.claim_ref.name,
     });
     // The last claim stays in the status when it is gone, with the time of that.
     if claim.is_some() {

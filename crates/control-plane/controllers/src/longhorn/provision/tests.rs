@@ -2,6 +2,7 @@ use super::*;
 use crate::condition;
 use crate::fake::Fake;
 use crate::longhorn::object::engine_name;
+use crate::object::text;
 
 const CLAIM_KIND: &str = "/persistentvolumeclaims";
 const VOLUME_KIND: &str = "/persistentvolumes";
@@ -52,7 +53,7 @@ async fn a_claim_gets_its_volume_and_both_go_with_it() {
 }
 
 #[tokio::test]
-async fn a_wrong_class_is_told_once_and_makes_nothing() {
+async fn a_wrong_class_is_reported_once_and_makes_nothing() {
     let (fake, provisioner) = cluster(json!({"numberOfReplicas": "many"}));
     make_claim(&fake);
     for _ in 0..2 {

@@ -15,9 +15,11 @@ use uuid::Uuid;
 use super::plan::{self, JOB_LABEL, RecurringTask};
 use super::{JOBS, JobReconciler, read};
 use crate::longhorn::backup::plan::wanted;
+use crate::longhorn::record::BackupTargetFields;
 use crate::longhorn::{BACKUP_TARGETS, BACKUPS, SETTINGS};
-use crate::object::text;
+use crate::object;
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
+use crate::record::setting;
 use crate::resource::is_refused;
 
 /// Whether the snapshots of backups go once there is a newer one.
@@ -33,7 +35,7 @@ impl JobReconciler {
     ) -> Result<(), ReconcileError> {
         let target = self.0.get(BACKUP_TARGETS, NAMESPACE, DEFAULT_BACKUP_TARGET).await;
         let target = target.doing("get the backup target")?.unwrap_or_default();
-        if text(&target, "/spec/backupTargetURL").is_empty() {
+        if object::read::<BackupTargetFields<'_>>(&target).spec.url.is_empty() {
             let message = format!("volume {volume}: backup target is not set");
             self.complain(job, "FailedCreating", message).await;
             return Ok(());
@@ -111,7 +113,7 @@ impl JobReconciler {
             return Ok(spec);
         }
         let found = self.0.get(SETTINGS, NAMESPACE, CLEAN_UP).await.doing("get a setting")?;
-        if found.is_none_or(|setting| text(&setting, "/value") != "false") {
+        if found.is_none_or(|setting| setting::value(&setting) != "false") {
             spec.retain = Some(1);
             spec.retention_policy = None;
         }

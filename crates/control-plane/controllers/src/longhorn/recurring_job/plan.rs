@@ -9,8 +9,9 @@ use hci::schedule::{LAST_RUN, Schedule, ScheduleError, ScheduleTimes};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::object::{list, name, text};
-use crate::vmi::any_claim_name;
+use crate::object::{name, read};
+use crate::record::instance::InstanceFields;
+use crate::record::vm_volume::has_claim;
 
 /// On every snapshot of a job, among `spec.labels`.
 pub(super) const JOB_LABEL: &str = "RecurringJob";
@@ -93,10 +94,7 @@ pub(super) fn is_fit(volume: &Volume, while_detached: bool) -> bool {
 /// The running instance that has a claim as a disk.
 pub(super) fn user_of<'a>(vmis: &'a [Value], claim: &str) -> Option<&'a str> {
     let uses = |vmi: &&Value| {
-        let mut volumes = list(vmi, "/spec/volumes").iter();
-        text(vmi, "/status/phase") == "Running"
-            && !claim.is_empty()
-            && volumes.any(|volume| any_claim_name(volume) == Some(claim))
+        read::<InstanceFields<'_>>(vmi).status.phase == "Running" && has_claim(vmi, claim)
     };
     vmis.iter().find(uses).map(name)
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fake::Fake;
 use crate::object;
+use crate::object::text;
 
 const JOB_KIND: &str = "longhorn.io/recurringjobs";
 const SNAPSHOT_KIND: &str = "longhorn.io/snapshots";
@@ -58,7 +59,7 @@ async fn a_run_takes_one_snapshot_of_each_volume_and_keeps_as_many_as_it_should(
 }
 
 #[tokio::test]
-async fn what_a_job_cannot_do_is_told_by_an_event() {
+async fn a_job_that_cannot_run_is_reported_by_an_event() {
     let spec = json!({"task": "filesystem-trim", "cron": "0 * * * *", "groups": ["default"]});
     let (fake, jobs) = cluster(spec);
     jobs.job("nightly", at("2031-01-01T08:00:01Z")).await.unwrap();

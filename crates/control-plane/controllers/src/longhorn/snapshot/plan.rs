@@ -3,14 +3,15 @@
 use hci::longhorn::{FINALIZER, VOLUME_LABEL};
 use serde_json::{Value, json};
 
+use crate::longhorn::record::{ReplicaFields, SnapshotFields};
 use crate::longhorn::volume::ticket;
-use crate::object::{self, entries, has_finalizer, is_deleting, is_true, text};
+use crate::object::{self, has_finalizer, is_deleting, read};
 
 pub(super) const KIND: &str = "snapshot-controller";
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SnapshotStep {
-    /// Somebody made it by hand: it lacks what ours have.
+    /// A user created it: it lacks what ours have.
     Adopt(Value),
     Fail(String),
     /// Nothing holds it any more.
@@ -21,36 +22,37 @@ pub(super) enum SnapshotStep {
 }
 
 pub(super) fn step(snapshot: &Value, volume: Option<&Value>) -> SnapshotStep {
-    let owner = text(snapshot, "/spec/volume");
+    let SnapshotFields { spec, status } = read(snapshot);
+    let owner = spec.volume;
     let held = has_finalizer(snapshot, FINALIZER);
+    let failed = !status.error.is_empty();
     if is_deleting(snapshot) {
-        let never_taken = text(snapshot, "/status/creationTime").is_empty();
+        let never_taken = status.creation_time.is_empty();
         return match volume {
             _ if !held => SnapshotStep::Done,
             None => SnapshotStep::Release(release(snapshot)),
             // With its volume, all snapshots go.
             Some(volume) if is_deleting(volume) => SnapshotStep::Done,
             // There is nothing to remove, and the volume may never run.
-            Some(_) if never_taken && !text(snapshot, "/status/error").is_empty() => {
-                SnapshotStep::Release(release(snapshot))
-            }
+            Some(_) if never_taken && failed => SnapshotStep::Release(release(snapshot)),
             Some(_) => SnapshotStep::Attach,
         };
     }
-    let ready = is_true(snapshot, "/status/readyToUse");
-    let failed = !text(snapshot, "/status/error").is_empty();
     let Some(volume) = volume.filter(|own| !is_deleting(own)) else {
         return match failed {
             true => SnapshotStep::Done,
             false => SnapshotStep::Fail(format!("volume {owner} is not found")),
         };
     };
-    let labelled = object::text(snapshot, &format!("/metadata/labels/{VOLUME_LABEL}")) == owner;
+    let labelled = object::label(snapshot, VOLUME_LABEL).unwrap_or_default() == owner;
     if !held || !labelled {
         return SnapshotStep::Adopt(adoption(snapshot, volume));
     }
-    let wanted = is_true(snapshot, "/spec/createSnapshot");
-    if wanted && !ready && !failed { SnapshotStep::Attach } else { SnapshotStep::Done }
+    if spec.create_snapshot && !status.ready_to_use && !failed {
+        SnapshotStep::Attach
+    } else {
+        SnapshotStep::Done
+    }
 }
 
 fn adoption(snapshot: &Value, volume: &Value) -> Value {
@@ -77,7 +79,7 @@ pub(super) fn snapshot_of(id: &str) -> Option<&str> {
 }
 
 pub(super) fn has_ticket(attachment: &Value, snapshot: &str) -> bool {
-    ticket::find(attachment, &id(snapshot)).is_some()
+    ticket::has(attachment, &id(snapshot))
 }
 
 pub(super) fn put(snapshot: &str, node: &str) -> Value {
@@ -90,13 +92,14 @@ pub(super) fn drop(snapshot: &str) -> Value {
     json!({"spec": {"attachmentTickets": {id(snapshot): null}}})
 }
 
-/// Where a volume is best attached: where somebody wants it, or beside a copy.
+/// Where a volume is best attached: where a ticket asks for it, or beside a copy.
 pub(super) fn home<'a>(attachment: &'a Value, replicas: &'a [Value]) -> Option<&'a str> {
-    let tickets = entries(attachment, "/spec/attachmentTickets");
-    let wanted = tickets.map(|(_, own)| text(own, "/nodeID")).find(|node| !node.is_empty());
-    let usable = || replicas.iter().filter(|own| text(own, "/spec/failedAt").is_empty());
-    let healthy = usable().find(|own| !text(own, "/spec/healthyAt").is_empty());
-    let beside = healthy.or_else(|| usable().next()).map(|own| text(own, "/spec/nodeID"));
+    let mut nodes = ticket::tickets(attachment).into_values().map(|own| own.node_id);
+    let wanted = nodes.find(|node| !node.is_empty());
+    let replicas = replicas.iter().map(|own| read::<ReplicaFields<'_>>(own).spec);
+    let usable: Vec<_> = replicas.filter(|own| own.failed_at.is_empty()).collect();
+    let healthy = usable.iter().find(|own| !own.healthy_at.is_empty());
+    let beside = healthy.or_else(|| usable.first()).map(|own| own.node_id);
     wanted.or(beside).filter(|node| !node.is_empty())
 }
 

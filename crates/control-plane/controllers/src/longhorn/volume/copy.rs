@@ -12,7 +12,8 @@ use super::place::{NodeHealth, ReplicaPlacement, ReplicaPlacements};
 use super::replica::ReplicaSet;
 use super::state::Instance;
 use crate::longhorn::API;
-use crate::object::{is_deleting, is_true, name, text};
+use crate::longhorn::record::{SnapshotFields, VolumeFields};
+use crate::object::{is_deleting, name, read};
 
 /// The source of the initial content of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,25 +26,24 @@ pub(super) struct CopySource {
 
 /// The source of a volume; nothing for one that begins empty or that is complete.
 pub(super) fn source(volume: &Value) -> Option<CopySource> {
-    let told = text(volume, "/spec/dataSource");
-    if told.is_empty() || matches!(state(volume), "completed" | "failed") {
+    let VolumeFields { spec, status } = read(volume);
+    let data_source = spec.data_source;
+    if data_source.is_empty() || matches!(status.clone_status.state, "completed" | "failed") {
         return None;
     }
-    if let Some(whole) = told.strip_prefix("vol://") {
+    if let Some(whole) = data_source.strip_prefix("vol://") {
         let snapshot = format!("clone-{}", name(volume));
         return Some(CopySource { volume: whole.to_owned(), snapshot, own: true });
     }
-    let (volume, snapshot) = told.strip_prefix("snap://").and_then(|own| own.split_once('/'))?;
+    let (volume, snapshot) =
+        data_source.strip_prefix("snap://").and_then(|own| own.split_once('/'))?;
     Some(CopySource { volume: volume.to_owned(), snapshot: snapshot.to_owned(), own: false })
 }
 
 /// Whether the volume holds what it is to begin with.
 pub(super) fn is_done(volume: &Value) -> bool {
-    text(volume, "/spec/dataSource").is_empty() || state(volume) == "completed"
-}
-
-pub(super) fn state(volume: &Value) -> &str {
-    text(volume, "/status/cloneStatus/state")
+    let VolumeFields { spec, status } = read(volume);
+    spec.data_source.is_empty() || status.clone_status.state == "completed"
 }
 
 /// The source as it is found.
@@ -95,11 +95,12 @@ pub(super) fn step(
             false => CopyStep::Fail(format!("snapshot {} is not found", source.snapshot)),
         };
     };
-    let error = text(snapshot, "/status/error");
+    let SnapshotFields { spec, status } = read(snapshot);
+    let error = status.error;
     if !error.is_empty() {
         return CopyStep::Fail(format!("snapshot {} failed: {error}", source.snapshot));
     }
-    if text(snapshot, "/spec/volume") != source.volume {
+    if spec.volume != source.volume {
         return CopyStep::Fail(format!(
             "snapshot {} is not of volume {}",
             source.snapshot,
@@ -109,7 +110,7 @@ pub(super) fn step(
     if is_deleting(from) || is_deleting(snapshot) {
         return CopyStep::Fail(format!("source {} is being deleted", source.volume));
     }
-    if !is_true(snapshot, "/status/readyToUse") {
+    if !status.ready_to_use {
         return CopyStep::Wait;
     }
     let sources = ReplicaSet::new(&original.replicas, None, places);

@@ -10,7 +10,8 @@ use super::replica::{Replica, ReplicaSet};
 use super::state::Instance;
 use crate::longhorn::API;
 use crate::longhorn::object::engine_name;
-use crate::object::{controlled_by, entries, int, is_merged, name, text, uid};
+use crate::longhorn::record::{EngineFields, VolumeFields};
+use crate::object::{controlled_by, is_merged, name, read, uid};
 
 fn metadata(volume: &Value, own: &str, node: &str) -> Value {
     let mut labels = json!({VOLUME_LABEL: name(volume)});
@@ -24,14 +25,15 @@ fn metadata(volume: &Value, own: &str, node: &str) -> Value {
 }
 
 pub(super) fn engine(volume: &Value) -> Value {
+    let spec = read::<VolumeFields<'_>>(volume).spec;
     json!({
         "apiVersion": API, "kind": "Engine",
         "metadata": metadata(volume, &engine_name(name(volume)), ""),
         "spec": {
-            "volumeName": name(volume), "volumeSize": text(volume, "/spec/size"), "nodeID": "",
-            "desireState": "stopped", "frontend": text(volume, "/spec/frontend"),
+            "volumeName": name(volume), "volumeSize": spec.size, "nodeID": "",
+            "desireState": "stopped", "frontend": spec.frontend,
             "dataEngine": "v1", "active": true, "replicaAddressMap": {},
-            "requestedDataSource": text(volume, "/spec/dataSource"),
+            "requestedDataSource": spec.data_source,
         },
     })
 }
@@ -48,16 +50,17 @@ pub(super) fn replica(
     let seed = format!("{}/{}/{index}", uid(volume), now.as_nanosecond());
     let mark = &Uuid::new_v5(&Uuid::NAMESPACE_OID, seed.as_bytes()).simple().to_string()[..8];
     let own = name(volume);
+    let spec = read::<VolumeFields<'_>>(volume).spec;
     let mut metadata = metadata(volume, &format!("{own}-r-{mark}"), &place.node);
     metadata["labels"]["longhorndiskuuid"] = json!(place.disk);
     let mut replica = json!({
         "apiVersion": API, "kind": "Replica", "metadata": metadata,
         "spec": {
-            "volumeName": own, "volumeSize": text(volume, "/spec/size"), "nodeID": place.node,
+            "volumeName": own, "volumeSize": spec.size, "nodeID": place.node,
             "diskID": place.disk, "diskPath": place.path,
             "dataDirectoryName": format!("{own}-{mark}"), "desireState": "stopped",
             "engineName": engine_name(own), "dataEngine": "v1", "active": true,
-            "backingImage": text(volume, "/spec/backingImage"),
+            "backingImage": spec.backing_image,
             "healthyAt": "", "failedAt": "", "evictionRequested": false, "rebuildRetryCount": 0,
         },
     });
@@ -68,7 +71,7 @@ pub(super) fn replica(
 }
 
 /// The desired engine of a detached volume; its node is kept until it has stopped.
-pub(super) fn detached_engine(engine: &Value, size: &str, still: bool) -> Value {
+pub(super) fn detached_engine(engine: &EngineFields<'_>, size: &str, still: bool) -> Value {
     let mut spec = json!({"desireState": "stopped", "volumeSize": size});
     if still {
         spec["nodeID"] = json!("");
@@ -79,22 +82,22 @@ pub(super) fn detached_engine(engine: &Value, size: &str, still: bool) -> Value 
 
 /// The desired engine of an attached volume. `None` until all replicas that it needs are running.
 pub(super) fn attached_engine(
-    engine: &Value,
+    engine: &EngineFields<'_>,
     census: &ReplicaSet<'_>,
     size: &str,
     node: &str,
 ) -> Option<Value> {
-    let begun = text(engine, "/spec/desireState") == "running";
+    let EngineFields { spec, status } = engine;
+    let begun = spec.desire_state == "running";
     let mut core = census.core().peekable();
     let ready = core.peek().is_some() && core.all(|own| own.state == Instance::Running);
     if !begun && !ready {
         return None;
     }
-    let known = &engine["spec"]["replicaAddressMap"];
-    let is_running = text(engine, "/status/currentState") == "running";
+    let is_running = status.current_state == "running";
     let mut addresses = Map::new();
     for own in census.usable() {
-        let listed = known.get(own.name).is_some();
+        let listed = spec.replica_address_map.contains_key(own.name);
         // Copies that have to be built join an engine that runs.
         let joins =
             own.state == Instance::Running && (own.healthy || census.is_fresh() || is_running);
@@ -114,18 +117,19 @@ pub(super) fn attached_engine(
 
 /// The network address of a replica; empty for one that is used on its own node only.
 fn address(replica: &Replica<'_>) -> String {
-    let port = int(replica.object, "/status/port").unwrap_or_default();
-    let host = match text(replica.object, "/status/storageIP") {
-        "" => text(replica.object, "/status/ip"),
+    let status = &replica.fields.status;
+    let port = status.port.unwrap_or_default();
+    let host = match status.storage_ip {
+        "" => status.ip,
         host => host,
     };
     if port == 0 || host.is_empty() { String::new() } else { format!("{host}:{port}") }
 }
 
 /// A merge patch keeps what it does not name.
-fn difference(engine: &Value, mut wanted: Map<String, Value>) -> Value {
-    for (name, _) in entries(engine, "/spec/replicaAddressMap") {
-        wanted.entry(name.clone()).or_insert(Value::Null);
+fn difference(engine: &EngineFields<'_>, mut wanted: Map<String, Value>) -> Value {
+    for &name in engine.spec.replica_address_map.keys() {
+        wanted.entry(name).or_insert(Value::Null);
     }
     Value::Object(wanted)
 }

@@ -9,9 +9,14 @@ use hci::placement::{
 use serde_json::Value;
 
 use super::replica::Replica;
-use crate::condition;
 use crate::longhorn::object::bytes;
-use crate::object::{entries, int, is_true, list, name, text};
+use crate::longhorn::record::{
+    DiskSpec, DiskStatus, ReplicaFields, StorageNodeFields, VolumeFields,
+};
+use crate::object::{name, read};
+use crate::record::condition::{ConditionFields, of_type};
+use crate::record::node::NodeFields;
+use crate::record::setting;
 
 /// The health of a node, apart from its disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +26,7 @@ pub(super) enum NodeHealth {
     Silent,
     /// It was declared lost: its engines may be replaced, and its replicas come back with it.
     Lost,
-    /// It is no part of the cluster, or somebody vouches for its death.
+    /// It is no part of the cluster, or a user confirmed that it is down.
     Gone,
 }
 
@@ -58,30 +63,33 @@ impl ReplicaPlacements {
             ..Self::default()
         };
         let closed_when_cordoned =
-            setting(settings, "disable-scheduling-on-cordoned-node") == "true";
+            setting_value(settings, "disable-scheduling-on-cordoned-node") == "true";
         for own in storage {
             let node = nodes.iter().find(|node| name(node) == name(own));
-            let life = node.map_or(life_of(own), life_of);
-            let cordoned = closed_when_cordoned
-                && node.is_some_and(|node| is_true(node, "/spec/unschedulable"));
+            let node: NodeFields<'_> = read(node.unwrap_or(own));
+            let life = life_of(&node);
+            let cordoned = closed_when_cordoned && node.spec.unschedulable;
             places.life.insert(name(own).to_owned(), life);
-            let mut read = read_node(own, &mut places.paths);
-            read.ready &= life == NodeHealth::Alive;
-            read.open &= !cordoned;
-            places.nodes.push(read);
+            let mut found = read_node(own, &mut places.paths);
+            found.ready &= life == NodeHealth::Alive;
+            found.open &= !cordoned;
+            places.nodes.push(found);
         }
         for node in nodes {
-            places.life.entry(name(node).to_owned()).or_insert_with(|| life_of(node));
+            places.life.entry(name(node).to_owned()).or_insert_with(|| life_of(&read(node)));
         }
         places
     }
 
     /// Counts what is promised on each disk, by all replicas there are.
     pub(super) fn count(&mut self, replicas: &[Value]) {
-        let disks = self.nodes.iter_mut().flat_map(|node| &mut node.disks);
-        for disk in disks {
-            let own = replicas.iter().filter(|own| text(own, "/spec/diskID") == disk.id);
-            disk.scheduled = own.map(|own| bytes(own, "/spec/volumeSize")).sum();
+        let mut scheduled: BTreeMap<&str, i64> = BTreeMap::new();
+        for replica in replicas {
+            let spec = read::<ReplicaFields<'_>>(replica).spec;
+            *scheduled.entry(spec.disk_id).or_default() += bytes(spec.volume_size);
+        }
+        for disk in self.nodes.iter_mut().flat_map(|node| &mut node.disks) {
+            disk.scheduled = scheduled.get(disk.id.as_str()).copied().unwrap_or_default();
         }
     }
 
@@ -131,9 +139,10 @@ pub(super) fn offer(own: &Value) -> String {
     format!("{} {} {:?} {:?} {disks:?}", node.open, node.ready, node.zone, node.tags)
 }
 
-fn life_of(node: &Value) -> NodeHealth {
-    let has = |key: &str| list(node, "/spec/taints").iter().any(|own| text(own, "/key") == key);
-    match condition::is(node, "Ready", "True") {
+fn life_of(node: &NodeFields<'_>) -> NodeHealth {
+    let has = |key: &str| node.spec.taints.iter().any(|own| own.key == key);
+    let ready = of_type(&node.status.conditions, "Ready").is_some_and(|own| own.status == "True");
+    match ready {
         _ if has(OUT_OF_SERVICE) => NodeHealth::Gone,
         _ if has(LOST) => NodeHealth::Lost,
         true => NodeHealth::Alive,
@@ -142,87 +151,86 @@ fn life_of(node: &Value) -> NodeHealth {
 }
 
 fn read_node(own: &Value, paths: &mut BTreeMap<String, String>) -> StorageNode {
-    let usable = |object: &Value| {
-        condition::find(list(object, "/conditions"), "Ready")
-            .is_some_and(|own| text(own, "/status") == "True")
-            && condition::find(list(object, "/conditions"), "Schedulable")
-                .is_none_or(|own| text(own, "/status") != "False")
-    };
-    let is_open = |object: &Value| {
-        object.get("allowScheduling") != Some(&Value::Bool(false))
-            && !is_true(object, "/evictionRequested")
-    };
-    let spec = own.get("spec").unwrap_or(&Value::Null);
+    let StorageNodeFields { spec, status } = read(own);
     let mut disks = Vec::new();
-    for (disk, status) in entries(own, "/status/diskStatus") {
-        let wanted = &spec["disks"][disk];
-        let id = text(status, "/diskUUID").to_owned();
-        let path = match text(status, "/diskPath") {
-            "" => text(wanted, "/path"),
+    for (disk, status) in &status.disk_status {
+        let wanted = spec.disks.get(disk);
+        disks.push(read_disk(disk, wanted, status));
+        let path = match status.path {
+            "" => wanted.map_or("", |own| own.path),
             path => path,
         };
-        paths.insert(id.clone(), path.to_owned());
-        disks.push(Disk {
-            id,
-            name: disk.clone(),
-            tags: words(wanted, "/tags"),
-            open: wanted.is_object() && is_open(wanted),
-            ready: usable(status),
-            trouble: trouble(status),
-            maximum: int(status, "/storageMaximum").unwrap_or_default(),
-            available: int(status, "/storageAvailable").unwrap_or_default(),
-            reserved: int(wanted, "/storageReserved").unwrap_or_default(),
-            scheduled: int(status, "/storageScheduled").unwrap_or_default(),
-        });
+        paths.insert(status.uuid.to_owned(), path.to_owned());
     }
     StorageNode {
         name: name(own).to_owned(),
-        zone: text(own, "/status/zone").to_owned(),
-        tags: words(spec, "/tags"),
-        open: is_open(spec),
-        ready: own.get("status").is_some_and(usable),
-        trouble: own.get("status").map(trouble).unwrap_or_default(),
+        zone: status.zone.to_owned(),
+        tags: owned(&spec.tags),
+        open: spec.is_open(),
+        ready: is_usable(&status.conditions),
+        trouble: trouble(&status.conditions),
         disks,
     }
 }
 
+/// A disk that its node reports; one that its node is not to have is closed.
+fn read_disk(name: &str, wanted: Option<&DiskSpec<'_>>, status: &DiskStatus<'_>) -> Disk {
+    Disk {
+        id: status.uuid.to_owned(),
+        name: name.to_owned(),
+        tags: wanted.map(|own| owned(&own.tags)).unwrap_or_default(),
+        open: wanted.is_some_and(DiskSpec::is_open),
+        ready: is_usable(&status.conditions),
+        trouble: trouble(&status.conditions),
+        maximum: status.storage_maximum,
+        available: status.storage_available,
+        reserved: wanted.map_or(0, |own| own.storage_reserved),
+        scheduled: status.storage_scheduled,
+    }
+}
+
+fn is_usable(conditions: &[ConditionFields<'_>]) -> bool {
+    of_type(conditions, "Ready").is_some_and(|own| own.status == "True")
+        && of_type(conditions, "Schedulable").is_none_or(|own| own.status != "False")
+}
+
 /// The reason why a node or a disk cannot be used, from its conditions.
-fn trouble(status: &Value) -> String {
-    let conditions = list(status, "/conditions");
-    let told = ["Ready", "Schedulable"].into_iter().find_map(|kind| {
-        condition::find(conditions, kind).filter(|own| text(own, "/status") != "True")
-    });
-    told.map_or("", |own| text(own, "/message")).to_owned()
+fn trouble(conditions: &[ConditionFields<'_>]) -> String {
+    let condition = ["Ready", "Schedulable"]
+        .into_iter()
+        .find_map(|kind| of_type(conditions, kind).filter(|own| own.status != "True"));
+    condition.map_or("", |own| own.message).to_owned()
 }
 
-pub(super) fn words(object: &Value, pointer: &str) -> Vec<String> {
-    list(object, pointer).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+pub(super) fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
-fn setting<'a>(settings: &'a [Value], wanted: &str) -> &'a str {
-    let own = settings.iter().find(|own| name(own) == wanted).map(|own| text(own, "/value"));
+fn setting_value<'a>(settings: &'a [Value], wanted: &str) -> &'a str {
+    let own = settings.iter().find(|own| name(own) == wanted).map(setting::value);
     hci::setting::value(wanted, own)
 }
 
 fn number(settings: &[Value], wanted: &str) -> i64 {
-    setting(settings, wanted).parse().unwrap_or_default()
+    setting_value(settings, wanted).parse().unwrap_or_default()
 }
 
 /// The cluster's rules with the volume's own laid over them.
 fn policy(settings: &[Value], volume: &Value) -> PlacementPolicy {
-    let soft = |field: &str, global: &str| match text(volume, field) {
+    let spec = read::<VolumeFields<'_>>(volume).spec;
+    let soft = |own: &str, global: &str| match own {
         "enabled" => true,
         "disabled" => false,
-        _ => setting(settings, global) == "true",
+        _ => setting_value(settings, global) == "true",
     };
     PlacementPolicy {
-        node_soft: soft("/spec/replicaSoftAntiAffinity", "replica-soft-anti-affinity"),
-        zone_soft: soft("/spec/replicaZoneSoftAntiAffinity", "replica-zone-soft-anti-affinity"),
-        disk_soft: soft("/spec/replicaDiskSoftAntiAffinity", "replica-disk-soft-anti-affinity"),
+        node_soft: soft(spec.replica_soft_anti_affinity, "replica-soft-anti-affinity"),
+        zone_soft: soft(spec.replica_zone_soft_anti_affinity, "replica-zone-soft-anti-affinity"),
+        disk_soft: soft(spec.replica_disk_soft_anti_affinity, "replica-disk-soft-anti-affinity"),
         over_provisioning: number(settings, "storage-over-provisioning-percentage"),
         minimal_available: number(settings, "storage-minimal-available-percentage"),
-        untagged_anywhere: setting(settings, "allow-empty-disk-selector-volume") == "true"
-            && setting(settings, "allow-empty-node-selector-volume") == "true",
+        untagged_anywhere: setting_value(settings, "allow-empty-disk-selector-volume") == "true"
+            && setting_value(settings, "allow-empty-node-selector-volume") == "true",
     }
 }
 

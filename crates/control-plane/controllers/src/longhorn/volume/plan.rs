@@ -19,8 +19,9 @@ use super::state::{Instance, Robustness, VolumeFacts, VolumeState};
 use super::ticket::{self, EVICTION, EXPANSION, stamp};
 use crate::event::EventType;
 use crate::longhorn::object::bytes;
+use crate::longhorn::record::{EngineFields, VolumeFields};
 use crate::longhorn::{API, ATTACHMENTS, ENGINES, LONGHORN_VOLUMES, REPLICAS};
-use crate::object::{self, int, is_deleting, name, text};
+use crate::object::{self, is_deleting, name, read};
 use crate::resource::Resource;
 
 /// One request, or one event.
@@ -28,7 +29,7 @@ use crate::resource::Resource;
 pub(super) enum VolumeAction {
     Create(Resource, Value),
     Patch(Resource, String, Value),
-    Tell(Resource, String, Value),
+    PatchStatus(Resource, String, Value),
     Delete(Resource, Value),
     Event(EventType, &'static str, String),
 }
@@ -50,7 +51,7 @@ pub(super) struct VolumeInput<'a> {
 #[derive(Debug, Default)]
 pub(super) struct VolumePlan {
     pub(super) actions: Vec<VolumeAction>,
-    /// Look again by then, whatever happens.
+    /// Reconcile again by then, whatever happens.
     pub(super) again: Option<Duration>,
     /// A place is missing: more of them would help.
     pub(super) wants_room: bool,
@@ -58,7 +59,7 @@ pub(super) struct VolumePlan {
 
 impl VolumeInput<'_> {
     pub(super) fn asked(&self) -> usize {
-        let asked = int(self.volume, "/spec/numberOfReplicas").unwrap_or(3);
+        let asked = read::<VolumeFields<'_>>(self.volume).spec.number_of_replicas.unwrap_or(3);
         usize::try_from(asked).unwrap_or(1).max(1)
     }
 
@@ -76,28 +77,30 @@ pub(super) fn plan(seen: &VolumeInput<'_>) -> VolumePlan {
     }
     let mut draft = Draft::new(seen);
     draft.adopt();
-    let Some(engine) = seen.engine else {
+    let (Some(object), Some(engine)) = (seen.engine, draft.engine.clone()) else {
         draft.plan.actions.push(VolumeAction::Create(ENGINES, instance::engine(seen.volume)));
         draft.supply(None);
         draft.event(VolumeState::Creating, Robustness::Unknown);
         return draft.plan;
     };
     draft.decide();
-    draft.supply(Some(engine));
-    draft.set_replicas(engine);
-    draft.set_engine(engine);
-    draft.set_tickets(engine);
-    draft.conclude(engine);
+    draft.supply(Some(&engine));
+    draft.set_replicas(&engine);
+    draft.set_engine(object, &engine);
+    draft.set_tickets(&engine);
+    draft.conclude(&engine);
     draft.plan
 }
 
 struct Draft<'a> {
     seen: &'a VolumeInput<'a>,
+    volume: VolumeFields<'a>,
+    engine: Option<EngineFields<'a>>,
     census: ReplicaSet<'a>,
     wanted: usize,
-    /// Where somebody wants the volume.
+    /// Where the volume is to be attached.
     node: Option<&'a str>,
-    /// Where the machine moves to that uses it.
+    /// The migration target of the machine that uses it.
     target: Option<&'a str>,
     state: VolumeState,
     /// Why there are fewer copies than there should be.
@@ -109,17 +112,20 @@ struct Draft<'a> {
 impl<'a> Draft<'a> {
     fn new(seen: &'a VolumeInput<'a>) -> Self {
         let census = ReplicaSet::new(seen.replicas, seen.engine, seen.places);
-        let engine_node = seen.engine.map_or("", |own| text(own, "/spec/nodeID"));
+        let volume: VolumeFields<'_> = read(seen.volume);
+        let engine: Option<EngineFields<'_>> = seen.engine.map(read);
+        let engine_node = engine.as_ref().map_or("", |own| own.spec.node_id);
         let node = ticket::wanted(seen.attachment, engine_node);
         let target = ticket::migration_target(seen.attachment, engine_node);
         // The volume is there already for a machine that has moved: nothing stops in between.
-        let moved = text(seen.volume, "/spec/migrationNodeID");
+        let moved = volume.spec.migration_node_id;
         let engine_node = match node {
             Some(node) if !moved.is_empty() && node == moved && !engine_node.is_empty() => node,
             _ => engine_node,
         };
-        let engine = seen.engine.map_or(Instance::Unmade, |own| engine_state(own, seen.places));
-        let still = engine.is_still()
+        let instance =
+            engine.as_ref().map_or(Instance::Unmade, |own| engine_state(own, seen.places));
+        let still = instance.is_still()
             && engine_node.is_empty()
             && census
                 .0
@@ -129,11 +135,11 @@ impl<'a> Draft<'a> {
             deleting: false,
             made: seen.engine.is_some(),
             wanted: node,
-            engine,
+            engine: instance,
             engine_node,
             still,
         };
-        let mut state = VolumeState::read(text(seen.volume, "/status/state"));
+        let mut state = VolumeState::read(volume.status.state);
         loop {
             let next = state.next(facts);
             if next == state {
@@ -145,6 +151,8 @@ impl<'a> Draft<'a> {
         let (obstacle, clone_status) = (None, None);
         Self {
             seen,
+            volume,
+            engine,
             census,
             wanted,
             node,
@@ -162,12 +170,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A volume that somebody made by hand lacks what ours have.
+    /// A volume that a user created lacks what ours have.
     fn adopt(&mut self) {
         let volume = self.seen.volume;
         if !object::has_finalizer(volume, FINALIZER) {
             let mut meta = object::version(volume);
-            let mut all = object::list(volume, "/metadata/finalizers").to_vec();
+            let mut all = object::finalizers_without(volume, &[]);
             all.push(json!(FINALIZER));
             meta.insert("finalizers".into(), all.into());
             meta.insert("labels".into(), json!({VOLUME_LABEL: name(volume)}));
@@ -206,10 +214,11 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn set_replicas(&mut self, engine: &Value) {
+    fn set_replicas(&mut self, engine: &EngineFields<'_>) {
         let up = self.state.is_up();
         let engine_still = engine_state(engine, self.seen.places).is_still();
-        let grown = bytes(engine, "/status/currentSize") >= bytes(self.seen.volume, "/spec/size");
+        let size = self.volume.spec.size;
+        let grown = bytes(engine.status.current_size) >= bytes(size);
         let faults: Vec<&str> = self.census.faults(up).iter().map(|own| own.name).collect();
         let mut patches = Vec::new();
         for own in self.census.usable().filter(|own| !faults.contains(&own.name)) {
@@ -221,7 +230,7 @@ impl<'a> Draft<'a> {
             }
             // The size of a replica is written once the engine has grown its files.
             if grown && own.mode == Mode::InSync {
-                spec["volumeSize"] = json!(text(self.seen.volume, "/spec/size"));
+                spec["volumeSize"] = json!(size);
             }
             patches.push((own.object, json!({"spec": spec})));
         }
@@ -230,57 +239,56 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn set_engine(&mut self, engine: &Value) {
-        let size = text(self.seen.volume, "/spec/size");
+    fn set_engine(&mut self, object: &Value, engine: &EngineFields<'_>) {
+        let size = self.volume.spec.size;
         let patch = match self.node.filter(|_| self.state.is_up()) {
             Some(node) => instance::attached_engine(engine, &self.census, size, node),
             None => {
                 let still = engine_state(engine, self.seen.places).is_still();
-                self.report_for_lost_node(engine);
+                self.report_for_lost_node(object, engine);
                 Some(instance::detached_engine(engine, size, still))
             }
         };
         if let Some(patch) = patch {
-            self.patch(ENGINES, engine, patch);
+            self.patch(ENGINES, object, patch);
         }
         let node = self.node.unwrap_or_default();
-        if text(self.seen.volume, "/spec/nodeID") != node {
+        if self.volume.spec.node_id != node {
             self.patch(LONGHORN_VOLUMES, self.seen.volume, json!({"spec": {"nodeID": node}}));
         }
         let target = self.target.filter(|_| self.state == VolumeState::Attached);
         let target = target.unwrap_or_default();
-        if text(self.seen.volume, "/spec/migrationNodeID") != target {
+        if self.volume.spec.migration_node_id != target {
             let patch = json!({"spec": {"migrationNodeID": target}});
             self.patch(LONGHORN_VOLUMES, self.seen.volume, patch);
         }
     }
 
     /// A node that is lost does not say that its engine is over.
-    fn report_for_lost_node(&mut self, engine: &Value) {
-        let life = match text(engine, "/spec/nodeID") {
+    fn report_for_lost_node(&mut self, object: &Value, engine: &EngineFields<'_>) {
+        let life = match engine.spec.node_id {
             "" => return,
             node => self.seen.places.life(node),
         };
         if !matches!(life, NodeHealth::Lost | NodeHealth::Gone) {
             return;
         }
+        let names = engine.status.replica_mode_map.keys();
         let modes: serde_json::Map<String, Value> =
-            object::entries(engine, "/status/replicaModeMap")
-                .map(|(name, _)| (name.clone(), Value::Null))
-                .collect();
-        let told = json!({"status": {"currentState": "stopped", "started": false, "ownerID": "",
+            names.map(|&name| (name.to_owned(), Value::Null)).collect();
+        let patch = json!({"status": {"currentState": "stopped", "started": false, "ownerID": "",
             "endpoint": "", "replicaModeMap": modes}});
-        if let Some(told) = patch_if_needed(engine, told) {
-            let name = name(engine).to_owned();
-            self.plan.actions.push(VolumeAction::Tell(ENGINES, name, told));
+        if let Some(patch) = patch_if_needed(object, patch) {
+            let name = name(object).to_owned();
+            self.plan.actions.push(VolumeAction::PatchStatus(ENGINES, name, patch));
         }
     }
 
     /// Volumes at rest are brought up for what only an engine can do.
-    fn set_tickets(&mut self, engine: &Value) {
+    fn set_tickets(&mut self, engine: &EngineFields<'_>) {
         let Some(attachment) = self.seen.attachment else { return };
         let volume = name(self.seen.volume);
-        let place = text(engine, "/spec/nodeID");
+        let place = engine.spec.node_id;
         let is_left = match self.seen.places.life(place) {
             NodeHealth::Gone => !place.is_empty(),
             // Its machine runs on there unless it was started elsewhere.
@@ -288,7 +296,7 @@ impl<'a> Draft<'a> {
             NodeHealth::Alive | NodeHealth::Silent => false,
         };
         if is_left && let Some(patch) = ticket::without(attachment, place) {
-            // Nobody is left there who could give them back.
+            // No agent is left there that could remove them.
             self.plan.actions.push(VolumeAction::Patch(ATTACHMENTS, volume.to_owned(), patch));
         }
         let home = self.census.core().find(|own| own.life == NodeHealth::Alive).map(|own| own.node);
@@ -312,11 +320,11 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether the replicas' files have to grow.
-    fn is_short(&self, engine: &Value) -> bool {
-        let size = bytes(self.seen.volume, "/spec/size");
-        let told = bytes(engine, "/status/currentSize");
-        let behind = self.census.core().any(|own| bytes(own.object, "/spec/volumeSize") < size);
-        behind || told > 0 && told < size
+    fn is_short(&self, engine: &EngineFields<'_>) -> bool {
+        let size = bytes(self.volume.spec.size);
+        let current = bytes(engine.status.current_size);
+        let behind = self.census.core().any(|own| bytes(own.fields.spec.volume_size) < size);
+        behind || current > 0 && current < size
     }
 
     fn again(&mut self, after: Duration) {
@@ -325,13 +333,13 @@ impl<'a> Draft<'a> {
 }
 
 /// The engine of a node that is gone runs nowhere, and that of a lost one is fenced by the next; of
-/// one that is silent nobody knows.
-pub(super) fn engine_state(engine: &Value, places: &ReplicaPlacements) -> Instance {
-    let told = Instance::read(text(engine, "/status/currentState"));
-    match text(engine, "/spec/nodeID") {
-        "" => told,
+/// one that is silent it is unknown.
+fn engine_state(engine: &EngineFields<'_>, places: &ReplicaPlacements) -> Instance {
+    let reported = Instance::read(engine.status.current_state);
+    match engine.spec.node_id {
+        "" => reported,
         node => match places.life(node) {
-            NodeHealth::Alive => told,
+            NodeHealth::Alive => reported,
             NodeHealth::Silent => Instance::Unknown,
             NodeHealth::Lost | NodeHealth::Gone => Instance::Stopped,
         },

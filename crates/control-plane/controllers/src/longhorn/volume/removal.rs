@@ -9,16 +9,21 @@ use serde_json::{Value, json};
 
 use super::place::{NodeHealth, ReplicaPlacements};
 use super::plan::{VolumeAction, VolumeInput, VolumePlan};
+use crate::longhorn::record::{ReplicaFields, VolumeFields};
 use crate::longhorn::{ATTACHMENTS, ENGINES, LONGHORN_VOLUMES, REPLICAS, SNAPSHOTS};
-use crate::object::{self, has_finalizer, is_deleting, name, text};
+use crate::object::{self, has_finalizer, is_deleting, name, read};
 use crate::resource::Resource;
 
 pub(super) fn plan(seen: &VolumeInput<'_>) -> VolumePlan {
     let mut plan = VolumePlan::default();
     let volume = seen.volume;
-    if text(volume, "/status/state") != "deleting" {
-        let told = json!({"status": {"state": "deleting"}});
-        plan.actions.push(VolumeAction::Tell(LONGHORN_VOLUMES, name(volume).to_owned(), told));
+    if read::<VolumeFields<'_>>(volume).status.state != "deleting" {
+        let patch = json!({"status": {"state": "deleting"}});
+        plan.actions.push(VolumeAction::PatchStatus(
+            LONGHORN_VOLUMES,
+            name(volume).to_owned(),
+            patch,
+        ));
     }
     let engines = seen.engine.into_iter();
     if remove(&mut plan, ENGINES, engines, |own| is_free(own, seen.places)) {
@@ -28,7 +33,7 @@ pub(super) fn plan(seen: &VolumeInput<'_>) -> VolumePlan {
     if remove(&mut plan, REPLICAS, replicas, |own| is_free(own, seen.places)) {
         return plan;
     }
-    // Their data went with the replicas, so that nobody has to be waited for.
+    // Their data went with the replicas, so that no other party has to be waited for.
     remove(&mut plan, SNAPSHOTS, seen.snapshots.iter(), |_| true);
     if let Some(attachment) = seen.attachment {
         plan.actions.push(VolumeAction::Delete(ATTACHMENTS, attachment.clone()));
@@ -39,7 +44,7 @@ pub(super) fn plan(seen: &VolumeInput<'_>) -> VolumePlan {
     plan
 }
 
-/// Whether there were any. The next look comes when they are gone.
+/// Whether there were any. The next reconciliation comes when they are gone.
 fn remove<'a>(
     plan: &mut VolumePlan,
     resource: Resource,
@@ -65,8 +70,8 @@ pub(super) fn release(resource: Resource, own: &Value) -> VolumeAction {
     VolumeAction::Patch(resource, name(own).to_owned(), patch)
 }
 
-/// No node holds it.
+/// No node holds the engine or replica: both name their node alike.
 fn is_free(own: &Value, places: &ReplicaPlacements) -> bool {
-    let node = text(own, "/spec/nodeID");
+    let node = read::<ReplicaFields<'_>>(own).spec.node_id;
     node.is_empty() || places.life(node) == NodeHealth::Gone
 }

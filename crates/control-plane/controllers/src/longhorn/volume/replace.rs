@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::place::ReplicaPlacements;
 use super::replica::{Mode, Replica, ReplicaSet, Retention};
-use crate::condition;
-use crate::object::{annotation, list, text};
+use crate::object::annotation;
+use crate::record::condition::{ConditionFields, of_type};
 
 /// The pause before a second attempt; each further one is twice as long.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
@@ -33,10 +33,10 @@ pub(super) enum FileFault {
 }
 
 impl FileFault {
-    /// The fault of its files that the node of the replica reports.
-    pub(super) fn of(replica: &Value) -> Option<Self> {
-        let found = condition::find(list(replica, "/status/conditions"), "InstanceCreation")?;
-        match (text(found, "/status"), text(found, "/reason")) {
+    /// The fault of its files that the node of the replica reports in its conditions.
+    pub(super) fn of(conditions: &[ConditionFields<'_>]) -> Option<Self> {
+        let found = of_type(conditions, "InstanceCreation")?;
+        match (found.status, found.reason) {
             ("False", REPLICA_MISSING) => Some(Self::Missing),
             ("False", REPLICA_DAMAGED) => Some(Self::Damaged),
             _ => None,
@@ -117,7 +117,7 @@ pub(super) fn may_remove(set: &ReplicaSet<'_>, retention: Retention) -> bool {
 
 /// Whether a failed replica was never in sync and others were made after it: it holds nothing.
 pub(super) fn is_superseded(set: &ReplicaSet<'_>, own: &Replica<'_>) -> bool {
-    let never = text(own.object, "/spec/lastHealthyAt").is_empty() && !own.healthy;
+    let never = own.fields.spec.last_healthy_at.is_empty() && !own.healthy;
     never && own.failed.is_some() && set.0.iter().any(|it| it.tries > own.tries)
 }
 

@@ -8,12 +8,13 @@ use hci::placement::{ExistingReplica, PlacementError, PlacementRequest};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::place::{NodeHealth, ReplicaPlacement, ReplicaPlacements, words};
+use super::place::{NodeHealth, ReplicaPlacement, ReplicaPlacements, owned};
 use super::replace::{self, FileFault, Replacement};
 use super::state::{Copies, Instance};
 use super::ticket::time;
 use crate::longhorn::object::bytes;
-use crate::object::{int, is_deleting, is_true, name, text};
+use crate::longhorn::record::{EngineFields, ReplicaFields, VolumeFields};
+use crate::object::{is_deleting, name, read};
 
 /// A replica that never held data and failed is made anew after this long.
 const FRESH_RETRY: SignedDuration = SignedDuration::from_secs(30);
@@ -34,6 +35,7 @@ pub(super) enum Mode {
 #[derive(Debug)]
 pub(super) struct Replica<'a> {
     pub(super) object: &'a Value,
+    pub(super) fields: ReplicaFields<'a>,
     pub(super) name: &'a str,
     pub(super) node: &'a str,
     pub(super) disk: &'a str,
@@ -53,21 +55,23 @@ pub(super) struct Replica<'a> {
 }
 
 impl<'a> Replica<'a> {
-    fn read(object: &'a Value, engine: Option<&Value>, places: &ReplicaPlacements) -> Self {
-        let node = text(object, "/spec/nodeID");
+    fn read(object: &'a Value, engine: &EngineFields<'_>, places: &ReplicaPlacements) -> Self {
+        let fields: ReplicaFields<'_> = read(object);
+        let spec = &fields.spec;
+        let node = spec.node_id;
         let name = name(object);
-        let mode = engine.and_then(|own| own["status"]["replicaModeMap"].get(name)?.as_str());
-        let failed = text(object, "/spec/failedAt");
+        let mode = engine.status.replica_mode_map.get(name).copied();
+        let failed = spec.failed_at;
         Self {
             object,
             name,
             node,
-            disk: text(object, "/spec/diskID"),
-            state: Instance::read(text(object, "/status/currentState")),
-            healthy: !text(object, "/spec/healthyAt").is_empty(),
-            // One that failed at a time nobody can read failed long ago.
+            disk: spec.disk_id,
+            state: Instance::read(fields.status.current_state),
+            healthy: !spec.healthy_at.is_empty(),
+            // One whose time of failure is not readable failed long ago.
             failed: (!failed.is_empty()).then(|| time(failed).unwrap_or(Timestamp::MIN)),
-            leaving: is_true(object, "/spec/evictionRequested"),
+            leaving: spec.eviction_requested,
             deleting: is_deleting(object),
             mode: match mode {
                 Some("RW") => Mode::InSync,
@@ -76,9 +80,10 @@ impl<'a> Replica<'a> {
                 _ => Mode::None,
             },
             life: places.life(node),
-            tries: int(object, "/spec/rebuildRetryCount").unwrap_or_default(),
-            fault: FileFault::of(object),
+            tries: spec.rebuild_retry_count.unwrap_or_default(),
+            fault: FileFault::of(&fields.status.conditions),
             replaces: replace::predecessor(object),
+            fields,
         }
     }
 
@@ -137,7 +142,8 @@ impl<'a> ReplicaSet<'a> {
         engine: Option<&Value>,
         places: &ReplicaPlacements,
     ) -> Self {
-        Self(replicas.iter().map(|own| Replica::read(own, engine, places)).collect())
+        let engine = engine.map(read).unwrap_or_default();
+        Self(replicas.iter().map(|own| Replica::read(own, &engine, places)).collect())
     }
 
     pub(super) fn usable(&self) -> impl Iterator<Item = &Replica<'a>> {
@@ -187,7 +193,7 @@ impl<'a> ReplicaSet<'a> {
             .collect()
     }
 
-    /// Replicas that nobody needs any more.
+    /// Replicas that are no longer needed.
     pub(super) fn surplus(&self, retention: Retention) -> Vec<&Replica<'a>> {
         let Retention { asked, wanted, stale, now, .. } = retention;
         let fresh = self.is_fresh();
@@ -203,7 +209,7 @@ impl<'a> ReplicaSet<'a> {
         let mut spent: Vec<_> =
             self.0.iter().filter(|own| !own.deleting).filter(is_spent).collect();
         if staying > asked.max(1) {
-            // One at a time: the next look sees what is left.
+            // One at a time: the next reconciliation sees what is left.
             let extra =
                 self.0.iter().filter(|own| own.is_sound() && !own.leaving).max_by(|a, b| {
                     let crowd =
@@ -317,12 +323,13 @@ fn existing(own: &Replica<'_>) -> ExistingReplica {
 
 /// The requirements of a volume for the placement of its replicas.
 pub(super) fn wish(volume: &Value, engine_node: &str) -> PlacementRequest {
-    let near = text(volume, "/spec/dataLocality") != "disabled" && !engine_node.is_empty();
+    let VolumeFields { spec, status } = read(volume);
+    let near = spec.data_locality != "disabled" && !engine_node.is_empty();
     PlacementRequest {
-        size: bytes(volume, "/spec/size"),
-        actual_size: int(volume, "/status/actualSize").unwrap_or_default(),
-        node_tags: words(volume, "/spec/nodeSelector"),
-        disk_tags: words(volume, "/spec/diskSelector"),
+        size: bytes(spec.size),
+        actual_size: status.actual_size.unwrap_or_default(),
+        node_tags: owned(&spec.node_selector),
+        disk_tags: owned(&spec.disk_selector),
         near: near.then(|| engine_node.to_owned()),
         only: None,
     }

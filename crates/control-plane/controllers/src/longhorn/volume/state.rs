@@ -24,7 +24,7 @@ pub(super) enum VolumeState {
     Deleting,
 }
 
-/// An engine or a replica, as its node tells.
+/// An engine or a replica, as reported by its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Instance {
     /// Its node has said nothing yet.
@@ -61,7 +61,7 @@ pub(super) struct VolumeFacts<'a> {
     pub(super) deleting: bool,
     /// There is an engine.
     pub(super) made: bool,
-    /// The node where somebody wants it.
+    /// The node where it is to be attached.
     pub(super) wanted: Option<&'a str>,
     pub(super) engine: Instance,
     /// The node of the engine, empty while it has none.
@@ -71,7 +71,7 @@ pub(super) struct VolumeFacts<'a> {
 }
 
 impl VolumeState {
-    /// A text that is not known is that of a volume nobody has looked at.
+    /// A text that is not known is that of a volume that was not reconciled yet.
     pub(super) fn read(text: &str) -> Self {
         match text {
             "detached" => Self::Detached,
@@ -94,7 +94,7 @@ impl VolumeState {
         }
     }
 
-    /// Somebody wants to use it, and its instances are to run.
+    /// It is to be used, and its instances are to run.
     pub(super) fn is_up(self) -> bool {
         matches!(self, Self::Attaching | Self::Attached)
     }
@@ -131,13 +131,13 @@ pub(super) enum Robustness {
 pub(super) struct Copies {
     /// How many there should be.
     pub(super) wanted: usize,
-    /// In sync, as the engine tells.
+    /// In sync, as reported by the engine.
     pub(super) sound: usize,
     /// The engine gave them up.
     pub(super) lost: usize,
     /// Known to have all data, and not failed since.
     pub(super) kept: usize,
-    /// Failed, or about to be built.
+    /// Failed, or not built yet.
     pub(super) other: usize,
 }
 
@@ -151,7 +151,7 @@ impl Robustness {
         }
     }
 
-    /// Nobody knows of a volume at rest; but one whose copies all failed is lost at rest too.
+    /// Unknown for a detached volume; but one whose copies all failed is lost when detached too.
     pub(super) fn of(state: VolumeState, engine: Instance, copies: Copies) -> Self {
         if state != VolumeState::Attached {
             let lost = copies.kept == 0 && copies.other > 0 && state != VolumeState::Creating;
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn every_way_between_states() {
         use VolumeState::{Attached, Attaching, Creating, Deleting, Detached, Detaching};
-        let nobody = VolumeFacts { wanted: None, ..facts() };
+        let unwanted = VolumeFacts { wanted: None, ..facts() };
         let elsewhere = VolumeFacts { wanted: Some("two"), ..facts() };
         let failed = VolumeFacts { engine: Instance::Error, ..facts() };
         let silent = VolumeFacts { engine: Instance::Unknown, ..facts() };
@@ -204,12 +204,12 @@ mod tests {
             (Attaching, VolumeFacts { engine: Instance::Moving, ..facts() }, Attaching),
             (Attaching, VolumeFacts { engine_node: "", ..facts() }, Attaching),
             (Attaching, facts(), Attached),
-            (Attaching, nobody, Detaching),
+            (Attaching, unwanted, Detaching),
             (Attaching, failed, Attaching),
             (Attached, facts(), Attached),
             (Attached, failed, Attached),
             (Attached, silent, Attached),
-            (Attached, nobody, Detaching),
+            (Attached, unwanted, Detaching),
             (Attached, elsewhere, Detaching),
             (Detaching, facts(), Detaching),
             (Detaching, still, Detached),

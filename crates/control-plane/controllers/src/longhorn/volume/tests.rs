@@ -36,7 +36,7 @@ async fn a_volume_gets_its_parts_and_leaves_none_behind() {
 }
 
 #[test]
-fn what_a_node_offers_concerns_all_and_its_room_only_those_that_look_for_it() {
+fn the_offer_of_a_node_concerns_all_and_its_space_only_volumes_that_need_it() {
     let watched = Watched::default();
     watched.lock().volumes.extend(["a".into(), "b".into()]);
     watched.find_placement(&"b".into(), true);
@@ -51,16 +51,16 @@ fn what_a_node_offers_concerns_all_and_its_room_only_those_that_look_for_it() {
     assert_eq!(concerned(&json!({"conditions": []})), 2, "it is new");
     assert_eq!(concerned(&json!({"conditions": [{"type": "Ready", "status": "True"}]})), 2);
     assert_eq!(concerned(&json!({"region": "x"})), 1, "nothing that matters changed");
-    // Somebody looks at a volume and finds no room, and has seen the node as it was.
+    // A volume is reconciled and finds no space, on the node as it was.
     watched.forget_offer(&node);
     watched.find_placement(&"a".into(), false);
-    let told = watched.concerned(&node, Some(place::offer(&own)));
-    assert_eq!(told.len(), 2, "it is looked at again, whatever others noted meanwhile");
+    let affected = watched.concerned(&node, Some(place::offer(&own)));
+    assert_eq!(affected.len(), 2, "it is checked again, whatever others noted meanwhile");
     assert_eq!(watched.concerned(&node, None).len(), 2, "it is gone");
 }
 
 #[test]
-fn a_volume_is_looked_at_by_one_at_a_time() {
+fn a_volume_is_reconciled_by_one_task_at_a_time() {
     let watched = Watched::default();
     let name: Arc<str> = "v".into();
     let turn = watched.turn(&name);

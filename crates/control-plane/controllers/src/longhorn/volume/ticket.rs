@@ -1,8 +1,10 @@
 //! The attachment tickets of a volume: pure.
 //!
 //! Each reason to attach a volume is a ticket in its attachment object. The highest priority
-//! wins; among equals the node where the volume is, so that nobody is thrown out by a later
+//! wins; among equals the node where the volume is, so that no ticket is displaced by a later
 //! one. Tickets of volumes that have to be at work for a while are written here as well.
+
+use std::collections::BTreeMap;
 
 use base::clock;
 use hci::longhorn::MIGRATION_PARAMETER;
@@ -10,7 +12,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::condition::{self, Condition};
-use crate::object::{entries, list, text};
+use crate::longhorn::record::{AttachmentFields, TicketFields};
+use crate::object::read;
 
 pub(super) const EXPANSION: &str = "volume-expansion-controller";
 pub(super) const EVICTION: &str = "volume-eviction-controller";
@@ -26,13 +29,11 @@ fn priority(kind: &str) -> u32 {
 
 /// The node that is asked for, given where the volume is now.
 pub(super) fn wanted<'a>(attachment: Option<&'a Value>, current: &str) -> Option<&'a str> {
-    let tickets = attachment.into_iter().flat_map(|own| entries(own, TICKETS));
-    let asked = tickets.filter(|(_, ticket)| !text(ticket, "/nodeID").is_empty());
-    let best = asked.min_by_key(|(id, ticket)| {
-        let node = text(ticket, "/nodeID");
-        (std::cmp::Reverse(priority(text(ticket, "/type"))), node != current, id.as_str())
+    let asked = tickets(attachment?).into_iter().filter(|(_, own)| !own.node_id.is_empty());
+    let best = asked.min_by_key(|(id, own)| {
+        (std::cmp::Reverse(priority(own.kind)), own.node_id != current, *id)
     });
-    best.map(|(_, ticket)| text(ticket, "/nodeID"))
+    best.map(|(_, own)| own.node_id)
 }
 
 /// The node that a machine moves to which uses the volume at `current`.
@@ -40,23 +41,26 @@ pub(super) fn migration_target<'a>(
     attachment: Option<&'a Value>,
     current: &str,
 ) -> Option<&'a str> {
-    let tickets = attachment.into_iter().flat_map(|own| entries(own, TICKETS));
-    let mut nodes = tickets
-        .filter(|(_, ticket)| is_migration(ticket))
-        .map(|(_, ticket)| text(ticket, "/nodeID"))
+    let mut nodes = tickets(attachment?)
+        .into_values()
+        .filter(is_migration)
+        .map(|own| own.node_id)
         .filter(|node| !node.is_empty() && *node != current);
     nodes.next().filter(|_| !current.is_empty())
 }
 
-fn is_migration(ticket: &Value) -> bool {
-    ticket["parameters"][MIGRATION_PARAMETER] == "true"
+fn is_migration(ticket: &TicketFields<'_>) -> bool {
+    ticket.parameters.get(MIGRATION_PARAMETER) == Some(&"true")
 }
 
-const TICKETS: &str = "/spec/attachmentTickets";
+/// The tickets by their identifiers.
+pub(in crate::longhorn) fn tickets(attachment: &Value) -> BTreeMap<&str, TicketFields<'_>> {
+    read::<AttachmentFields<'_>>(attachment).spec.attachment_tickets
+}
 
-/// The ticket with this identifier.
-pub(crate) fn find<'a>(attachment: &'a Value, id: &str) -> Option<&'a Value> {
-    attachment["spec"]["attachmentTickets"].get(id)
+/// Whether there is a ticket with this identifier.
+pub(crate) fn has(attachment: &Value, id: &str) -> bool {
+    tickets(attachment).contains_key(id)
 }
 
 /// A ticket of ours that has to come or go; nothing if it is as it should be.
@@ -67,30 +71,28 @@ pub(super) fn own(
     node: Option<&str>,
 ) -> Option<Value> {
     let id = format!("{kind}-{volume}");
-    let there = attachment.and_then(|own| find(own, &id));
-    let wanted = match (there, node) {
-        (None, None) | (Some(_), Some(_)) => return None,
-        (Some(_), None) => Value::Null,
-        (None, Some(node)) => ticket(&id, kind, node),
+    let is_there = attachment.is_some_and(|own| has(own, &id));
+    let wanted = match (is_there, node) {
+        (false, None) | (true, Some(_)) => return None,
+        (true, None) => Value::Null,
+        (false, Some(node)) => ticket(&id, kind, node),
     };
     Some(json!({"spec": {"attachmentTickets": {id: wanted}}}))
 }
 
 /// Takes back all tickets for a node.
 pub(super) fn without(attachment: &Value, node: &str) -> Option<Value> {
-    let there = entries(attachment, TICKETS).filter(|(_, own)| text(own, "/nodeID") == node);
-    let gone: Map<String, Value> = there.map(|(id, _)| (id.clone(), Value::Null)).collect();
+    let there = tickets(attachment).into_iter().filter(|(_, own)| own.node_id == node);
+    let gone: Map<String, Value> = there.map(|(id, _)| (id.to_owned(), Value::Null)).collect();
     (!gone.is_empty()).then(|| json!({"spec": {"attachmentTickets": gone}}))
 }
 
 /// Whether a machine on another node wants the volume; their agents name such tickets by the uid of
 /// the instance.
 pub(super) fn is_machine_elsewhere(attachment: &Value, node: &str) -> bool {
-    let mut tickets = entries(attachment, TICKETS);
-    tickets.any(|(id, own)| {
-        let at = text(own, "/nodeID");
-        id.starts_with("vmi-") && !at.is_empty() && at != node
-    })
+    tickets(attachment)
+        .iter()
+        .any(|(id, own)| id.starts_with("vmi-") && !own.node_id.is_empty() && own.node_id != node)
 }
 
 pub(in crate::longhorn) fn ticket(id: &str, kind: &str, node: &str) -> Value {
@@ -105,31 +107,29 @@ pub(super) fn statuses(
     attached: Option<&str>,
     now: Timestamp,
 ) -> Option<Value> {
-    let before = &attachment["status"]["attachmentTicketStatuses"];
+    let AttachmentFields { spec, status } = read(attachment);
+    let mut before = status.attachment_ticket_statuses;
     let mut wanted = Map::new();
-    for (id, ticket) in entries(attachment, TICKETS) {
-        let node = text(ticket, "/nodeID");
+    for (id, ticket) in &spec.attachment_tickets {
+        let node = ticket.node_id;
         // Beside the engine that runs, a volume can be read where its machine moves to.
         let satisfied = attached == Some(node) || attached.is_some() && is_migration(ticket);
-        let mut conditions = list(&before[id], "/conditions").to_vec();
-        let told = match (satisfied, attached) {
+        let mut conditions = before.remove(id).unwrap_or_default().conditions;
+        let reported = match (satisfied, attached) {
             (true, _) => Condition::new("Satisfied", "True"),
             (false, None) => Condition::new("Satisfied", "False")
                 .because("", format!("waiting for the volume to be attached to node {node}")),
             (false, Some(other)) => Condition::new("Satisfied", "False")
                 .because("", format!("the volume is currently attached to different node {other}")),
         };
-        condition::set(&mut conditions, &told, now);
-        let generation = ticket.get("generation").cloned().unwrap_or(json!(0));
+        condition::set(&mut conditions, &reported, now);
         wanted.insert(
-            id.clone(),
+            (*id).to_owned(),
             json!({"id": id, "satisfied": satisfied, "conditions": conditions,
-                "generation": generation}),
+                "generation": ticket.generation}),
         );
     }
-    for (id, _) in entries(before, "") {
-        wanted.entry(id.clone()).or_insert(Value::Null);
-    }
+    wanted.extend(before.into_keys().map(|id| (id.to_owned(), Value::Null)));
     let patch = json!({"status": {"attachmentTicketStatuses": wanted}});
     (!crate::object::is_merged(attachment, &patch)).then_some(patch)
 }
@@ -146,6 +146,7 @@ pub(super) fn stamp(now: Timestamp) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::text;
 
     fn attachment(tickets: &[(&str, &str, &str)]) -> Value {
         let tickets: Map<String, Value> = tickets
@@ -187,23 +188,24 @@ mod tests {
     }
 
     #[test]
-    fn tickets_are_told_whether_they_are_satisfied() {
+    fn tickets_report_whether_they_are_satisfied() {
         let now = Timestamp::UNIX_EPOCH;
         let mut own = attachment(&[("a", "csi-attacher", "one"), ("b", "csi-attacher", "two")]);
         own["status"] = json!({"attachmentTicketStatuses": {"old": {"id": "old"}}});
         let patch = statuses(&own, Some("one"), now).unwrap();
-        let told = &patch["status"]["attachmentTicketStatuses"];
+        let report = &patch["status"]["attachmentTicketStatuses"];
         assert_eq!(
-            (&told["a"]["satisfied"], &told["b"]["satisfied"]),
+            (&report["a"]["satisfied"], &report["b"]["satisfied"]),
             (&json!(true), &json!(false))
         );
-        assert_eq!(told["old"], Value::Null);
+        assert_eq!(report["old"], Value::Null);
         assert_eq!(
-            text(&told["b"], "/conditions/0/message"),
+            text(&report["b"], "/conditions/0/message"),
             "the volume is currently attached to different node one"
         );
         let mut settled = own.clone();
-        settled["status"] = json!({"attachmentTicketStatuses": {"a": told["a"], "b": told["b"]}});
+        settled["status"] =
+            json!({"attachmentTicketStatuses": {"a": report["a"], "b": report["b"]}});
         assert_eq!(statuses(&settled, Some("one"), now), None);
     }
 }

@@ -6,8 +6,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use types::Quantity;
 
-use crate::longhorn::object::handle;
-use crate::object::{annotation, int, is_true, name, namespace, text, uid};
+use super::record::{
+    SnapshotClassFields, SnapshotReference, VolumeSnapshotContentFields, VolumeSnapshotFields,
+};
+use crate::longhorn::object::{bytes, handle};
+use crate::longhorn::record::{BackupFields, BackupStatus, SnapshotFields};
+use crate::object::{annotation, is_deleting, name, namespace, read, uid};
+use crate::record::claim::{
+    ClaimFields, ContentReference, PersistentVolumeFields, volume_mode_or_default,
+};
 
 pub(super) const BOUND: &str = "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection";
 pub(super) const CONTENT_BOUND: &str =
@@ -40,7 +47,7 @@ pub(super) enum SnapshotError {
 
 /// The content of a snapshot: its own, or the one that it names.
 pub(super) fn content_name(snapshot: &Value) -> String {
-    match text(snapshot, "/spec/source/volumeSnapshotContentName") {
+    match read::<VolumeSnapshotFields<'_>>(snapshot).spec.source.content_name {
         "" => format!("snapcontent-{}", uid(snapshot)),
         prepared => prepared.to_owned(),
     }
@@ -58,16 +65,18 @@ pub(crate) fn longhorn_name(uid: &str) -> String {
 
 /// Longhorn's snapshot behind a content.
 pub(super) fn own_name(content: &Value) -> String {
-    let given = text(content, "/spec/source/snapshotHandle");
+    let spec = read::<VolumeSnapshotContentFields<'_>>(content).spec;
+    let given = spec.source.snapshot_handle;
     if let Some((_, own)) = given.strip_prefix("snap://").and_then(|rest| rest.split_once('/')) {
         return own.to_owned();
     }
-    longhorn_name(text(content, "/spec/volumeSnapshotRef/uid"))
+    longhorn_name(spec.snapshot.uid)
 }
 
 /// The backup that a content was prepared for: `bak://VOLUME/BACKUP`.
 pub(super) fn backup_of(content: &Value) -> Option<&str> {
-    let handle = text(content, "/spec/source/snapshotHandle").strip_prefix("bak://")?;
+    let spec = read::<VolumeSnapshotContentFields<'_>>(content).spec;
+    let handle = spec.source.snapshot_handle.strip_prefix("bak://")?;
     handle.split_once('/').map(|(_, backup)| backup)
 }
 
@@ -78,44 +87,45 @@ pub(super) fn backup_status(
     backup: Option<&Value>,
     now: Timestamp,
 ) -> Value {
-    let before = text(content, "/status/error/message");
-    let handle = text(content, "/spec/source/snapshotHandle");
-    let is_same =
-        |own: &&Value| handle == format!("bak://{}/{name}", text(own, "/status/volumeName"));
+    let VolumeSnapshotContentFields { spec, status: before } = read(content);
+    let fault = |why: &str| fault(why, now, before.error_message());
+    let handle = spec.source.snapshot_handle;
+    let backup = backup.map(|own| read::<BackupFields<'_>>(own).status);
+    let is_same = |own: &BackupStatus<'_>| handle == format!("bak://{}/{name}", own.volume_name);
     let Some(backup) = backup.filter(is_same) else {
-        return fault(&format!("backup {name} is not found"), now, before);
+        return fault(&format!("backup {name} is not found"));
     };
-    if text(backup, "/status/state") != "Completed" {
-        return fault(&format!("backup {name} is not complete"), now, before);
+    if backup.state != "Completed" {
+        return fault(&format!("backup {name} is not complete"));
     }
-    let size: i64 = text(backup, "/status/volumeSize").parse().unwrap_or_default();
+    let size = bytes(backup.volume_size);
     let mut status = json!({"snapshotHandle": handle, "readyToUse": true, "restoreSize": size});
-    if let Ok(at) = text(backup, "/status/snapshotCreatedAt").parse::<Timestamp>()
+    if let Ok(at) = backup.snapshot_created_at.parse::<Timestamp>()
         && let Ok(at) = i64::try_from(at.as_nanosecond())
     {
         status["creationTime"] = json!(at);
     }
-    if content["status"].get("error").is_some() {
+    if before.error.is_some() {
         status["error"] = Value::Null;
     }
     json!({"status": status})
 }
 
-/// The content to make; nothing if the class belongs to somebody else.
+/// The content to make; nothing if the class belongs to another driver.
 pub(super) fn content(
     snapshot: &Value,
     claim: Option<&Value>,
     volume: Option<&Value>,
     classes: &[Value],
 ) -> Result<Option<Value>, SnapshotError> {
-    let claim_name = text(snapshot, "/spec/source/persistentVolumeClaimName").to_owned();
-    let class = text(snapshot, "/spec/volumeSnapshotClassName");
+    let spec = read::<VolumeSnapshotFields<'_>>(snapshot).spec;
+    let claim_name = spec.source.claim_name.to_owned();
     let ours = volume.and_then(handle);
-    let class = match class {
+    let class = match spec.class_name {
         "" => {
-            let marked = classes.iter().find(|own| {
-                annotation(own, DEFAULT) == Some("true") && text(own, "/driver") == hci::DRIVER
-            });
+            let driver = |own: &Value| read::<SnapshotClassFields<'_>>(own).driver == hci::DRIVER;
+            let mut marked = classes.iter().filter(|own| annotation(own, DEFAULT) == Some("true"));
+            let marked = marked.find(|own| driver(own));
             // The driver of the volume decides whose default applies.
             if ours.is_none() && volume.is_some() {
                 return Ok(None);
@@ -127,22 +137,21 @@ pub(super) fn content(
             .find(|own| name(own) == wanted)
             .ok_or_else(|| SnapshotError::NoClass { name: wanted.to_owned() })?,
     };
-    if text(class, "/driver") != hci::DRIVER {
+    let SnapshotClassFields { driver, deletion_policy, .. } = read(class);
+    if driver != hci::DRIVER {
         return Ok(None);
     }
     let claim = claim.ok_or_else(|| SnapshotError::NoClaim { name: claim_name.clone() })?;
-    let bound = text(claim, "/status/phase") == "Bound";
+    let bound = read::<ClaimFields<'_>>(claim).status.phase == "Bound";
     let Some(volume) = volume.filter(|_| bound) else {
         return Err(SnapshotError::Unbound { name: claim_name });
     };
     let Some(handle) = ours else {
-        let (class, driver) = (name(class).to_owned(), text(class, "/driver").to_owned());
+        let (class, driver) = (name(class).to_owned(), driver.to_owned());
         return Err(SnapshotError::OtherDriver { class, driver, claim: claim_name });
     };
-    let mode = match text(volume, "/spec/volumeMode") {
-        "" => "Filesystem",
-        mode => mode,
-    };
+    let mode = read::<PersistentVolumeFields<'_>>(volume).spec.volume_mode;
+    let mode = volume_mode_or_default(mode);
     let mut metadata = json!({"name": content_name(snapshot), "finalizers": [CONTENT_BOUND]});
     if let Some(together) = annotation(snapshot, TOGETHER) {
         metadata["annotations"] = json!({TOGETHER: together});
@@ -151,7 +160,7 @@ pub(super) fn content(
         "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
         "metadata": metadata,
         "spec": {
-            "deletionPolicy": text(class, "/deletionPolicy"), "driver": hci::DRIVER,
+            "deletionPolicy": deletion_policy, "driver": hci::DRIVER,
             "source": {"volumeHandle": handle}, "sourceVolumeMode": mode,
             "volumeSnapshotClassName": name(class),
             "volumeSnapshotRef": {
@@ -164,60 +173,65 @@ pub(super) fn content(
 
 pub(super) fn check_class(class: Option<&Value>) -> Result<(), SnapshotError> {
     // Upstream takes backups where nothing is said.
-    match class.map_or("", |own| text(own, "/parameters/type")) {
+    match class.map_or("", |own| read::<SnapshotClassFields<'_>>(own).parameters.kind) {
         "snap" => Ok(()),
         "" => Err(SnapshotError::Kind { found: "bak".into() }),
         other => Err(SnapshotError::Kind { found: other.to_owned() }),
     }
 }
 
+/// The snapshot that a content names.
+pub(super) fn bound_to(content: &Value) -> SnapshotReference<'_> {
+    read::<VolumeSnapshotContentFields<'_>>(content).spec.snapshot
+}
+
 /// Whether a content is for this snapshot and no other of its name.
 pub(super) fn belongs(content: &Value, snapshot: &Value) -> bool {
-    let to = |field: &str| text(content, &format!("/spec/volumeSnapshotRef/{field}"));
-    to("name") == name(snapshot)
-        && to("namespace") == namespace(snapshot)
-        && (to("uid").is_empty() || to("uid") == uid(snapshot))
+    let to = bound_to(content);
+    to.name == name(snapshot)
+        && to.namespace == namespace(snapshot)
+        && (to.uid.is_empty() || to.uid == uid(snapshot))
 }
 
 /// A content that was prepared for a snapshot learns which one it became.
 pub(super) fn binding(snapshot: &Value, content: &Value) -> Option<Value> {
-    let unbound = text(content, "/spec/volumeSnapshotRef/uid").is_empty();
+    let unbound = bound_to(content).uid.is_empty();
     (unbound && belongs(content, snapshot))
         .then(|| json!({"spec": {"volumeSnapshotRef": {"uid": uid(snapshot)}}}))
 }
 
-/// A claim that is about to be made from the snapshot.
+/// Whether a claim is still being made from the snapshot.
 pub(super) fn is_source(snapshot: &Value, claims: &[Value]) -> bool {
+    let is_it = |source: &ContentReference<'_>| {
+        source.kind == "VolumeSnapshot" && source.name == name(snapshot)
+    };
     claims.iter().any(|claim| {
-        let from = |source: &str| {
-            text(claim, &format!("/spec/{source}/kind")) == "VolumeSnapshot"
-                && text(claim, &format!("/spec/{source}/name")) == name(snapshot)
-        };
-        (from("dataSource") || from("dataSourceRef"))
-            && text(claim, "/status/phase") != "Bound"
-            && text(claim, "/metadata/deletionTimestamp").is_empty()
+        let ClaimFields { spec, status } = read(claim);
+        (is_it(&spec.data_source) || is_it(&spec.data_source_ref))
+            && status.phase != "Bound"
+            && !is_deleting(claim)
     })
 }
 
 /// The status of a snapshot, by its content.
 pub(super) fn status(snapshot: &Value, content: &Value) -> Value {
-    let told = &content["status"];
+    let reported = read::<VolumeSnapshotContentFields<'_>>(content).status;
+    let before = read::<VolumeSnapshotFields<'_>>(snapshot).status;
     let mut status = json!({
         "boundVolumeSnapshotContentName": name(content),
-        "readyToUse": is_true(content, "/status/readyToUse"),
+        "readyToUse": reported.ready_to_use,
     });
-    if let Some(at) = int(content, "/status/creationTime")
+    if let Some(at) = reported.creation_time
         && let Ok(at) = Timestamp::from_nanosecond(i128::from(at))
     {
         status["creationTime"] = json!(clock::rfc3339(at));
     }
-    if let Some(size) = int(content, "/status/restoreSize") {
+    if let Some(size) = reported.restore_size {
         status["restoreSize"] = json!(Quantity::from_bytes(size).to_string());
     }
-    let known = !snapshot["status"]["error"].is_null();
-    if told.get("error").is_some_and(|own| !own.is_null()) {
-        status["error"] = told["error"].clone();
-    } else if known {
+    if let Some(error) = reported.error {
+        status["error"] = error.into();
+    } else if before.error.is_some() {
         status["error"] = Value::Null;
     }
     json!({"status": status})
@@ -230,26 +244,26 @@ pub(super) fn content_status(
     taken: Option<&Value>,
     now: Timestamp,
 ) -> Value {
+    let before = read::<VolumeSnapshotContentFields<'_>>(content).status;
     let Some(taken) = taken else {
         let why = format!("snapshot {own} is not found");
-        return fault(&why, now, text(content, "/status/error/message"));
+        return fault(&why, now, before.error_message());
     };
-    let failed = text(taken, "/status/error");
-    if !failed.is_empty() {
-        return fault(failed, now, text(content, "/status/error/message"));
+    let SnapshotFields { spec, status: reported } = read(taken);
+    if !reported.error.is_empty() {
+        return fault(reported.error, now, before.error_message());
     }
-    let handle = format!("snap://{}/{}", text(taken, "/spec/volume"), name(taken));
-    let ready = is_true(taken, "/status/readyToUse");
-    let mut status = json!({"snapshotHandle": handle, "readyToUse": ready});
-    if let Ok(at) = text(taken, "/status/creationTime").parse::<Timestamp>()
+    let handle = format!("snap://{}/{}", spec.volume, name(taken));
+    let mut status = json!({"snapshotHandle": handle, "readyToUse": reported.ready_to_use});
+    if let Ok(at) = reported.creation_time.parse::<Timestamp>()
         && let Ok(at) = i64::try_from(at.as_nanosecond())
     {
         status["creationTime"] = json!(at);
     }
-    if let Some(size) = int(taken, "/status/restoreSize") {
+    if let Some(size) = reported.restore_size {
         status["restoreSize"] = json!(size);
     }
-    if content["status"].get("error").is_some() {
+    if before.error.is_some() {
         status["error"] = Value::Null;
     }
     json!({"status": status})
@@ -269,122 +283,4 @@ fn fault(why: &str, now: Timestamp, before: &str) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn classes() -> Vec<Value> {
-        let class = |name: &str, driver: &str, default: &str| {
-            json!({"metadata": {"name": name, "annotations": {DEFAULT: default}},
-                "driver": driver, "deletionPolicy": "Delete", "parameters": {"type": "snap"}})
-        };
-        vec![class("own", hci::DRIVER, "true"), class("other", "example.org", "false")]
-    }
-
-    fn snapshot(class: &str) -> Value {
-        json!({"metadata": {"name": "s", "namespace": "n", "uid": "u"},
-            "spec": {"volumeSnapshotClassName": class,
-                "source": {"persistentVolumeClaimName": "c"}}})
-    }
-
-    #[test]
-    fn a_snapshot_gets_content_by_its_class() {
-        let claim = json!({"status": {"phase": "Bound"}});
-        let volume = json!({"spec": {"volumeMode": "Block",
-            "csi": {"driver": hci::DRIVER, "volumeHandle": "v"}}});
-        let local = json!({"spec": {"local": {}}});
-        let make = |class: &str, claim: Option<&Value>, volume: Option<&Value>| {
-            content(&snapshot(class), claim, volume, &classes())
-                .map_err(|own| own.to_string())
-                .map(|own| own.map(|own| own["spec"]["source"]["volumeHandle"].clone()))
-        };
-        let made = Ok(Some(json!("v")));
-        assert_eq!(make("own", Some(&claim), Some(&volume)), made);
-        assert_eq!(make("", Some(&claim), Some(&volume)), made, "the default of the driver");
-        assert_eq!(make("other", Some(&claim), Some(&volume)), Ok(None));
-        assert_eq!(make("", Some(&claim), Some(&local)), Ok(None));
-        for (class, claim, volume, expected) in [
-            ("none", Some(&claim), Some(&volume), "snapshot class none is not found"),
-            ("own", None, None, "failed to get PVC c: it is not found"),
-            (
-                "own",
-                Some(&json!({})),
-                None,
-                "the PVC c is not yet bound to a PV, will not attempt to take a snapshot",
-            ),
-            (
-                "own",
-                Some(&claim),
-                Some(&local),
-                "snapshot class own is for driver driver.longhorn.io, and the volume of PVC c is \
-                 not",
-            ),
-        ] {
-            assert_eq!(make(class, claim, volume), Err(expected.to_owned()));
-        }
-    }
-
-    #[test]
-    fn what_longhorn_tells_reaches_the_snapshot() {
-        let now = Timestamp::UNIX_EPOCH;
-        let mut own = json!({"metadata": {"name": "snapcontent-u"},
-            "spec": {"volumeSnapshotRef": {"uid": "u"}}});
-        assert_eq!(own_name(&own), "snapshot-u");
-        assert_eq!(content_of("snapshot-u").as_deref(), Some("snapcontent-u"));
-        let taken = json!({"metadata": {"name": "snapshot-u"}, "spec": {"volume": "v"},
-            "status": {"readyToUse": true, "creationTime": "2026-01-02T03:04:05Z",
-                "restoreSize": 1_i64 << 30}});
-        own["status"] = content_status(&own, "snapshot-u", Some(&taken), now)["status"].clone();
-        assert_eq!(own["status"]["snapshotHandle"], "snap://v/snapshot-u");
-        let told = status(&snapshot("own"), &own)["status"].clone();
-        assert_eq!(told["creationTime"], "2026-01-02T03:04:05Z");
-        assert_eq!((&told["restoreSize"], &told["readyToUse"]), (&json!("1Gi"), &json!(true)));
-        let failed = json!({"status": {"error": "no room"}});
-        let told = content_status(&own, "snapshot-u", Some(&failed), now);
-        assert_eq!(text(&told, "/status/error/message"), "no room");
-        let gone = content_status(&own, "snapshot-u", None, now);
-        assert_eq!(text(&gone, "/status/error/message"), "snapshot snapshot-u is not found");
-    }
-
-    #[test]
-    fn a_content_of_a_backup_is_ready_when_that_is_complete() {
-        let now = Timestamp::UNIX_EPOCH;
-        let content = json!({"spec": {"source": {"snapshotHandle": "bak://v/b"}}});
-        assert_eq!(backup_of(&content), Some("b"));
-        let backup = |state: &str, volume: &str| json!({"status": {"state": state, "volumeName": volume, "volumeSize": "7"}});
-        let told = backup_status(&content, "b", Some(&backup("Completed", "v")), now);
-        assert_eq!(told["status"]["readyToUse"], true);
-        assert_eq!(told["status"]["restoreSize"], 7);
-        for other in [None, Some(backup("Completed", "w")), Some(backup("InProgress", "v"))] {
-            let told = backup_status(&content, "b", other.as_ref(), now);
-            assert_eq!(told["status"]["readyToUse"], false, "{other:?}");
-        }
-    }
-
-    #[test]
-    fn only_snapshots_are_taken_and_the_parameter_is_named() {
-        let class = |kind: &str| json!({"parameters": {"type": kind}});
-        assert_eq!(check_class(Some(&class("snap"))), Ok(()));
-        let refused = check_class(Some(&class("bak"))).unwrap_err().to_string();
-        assert!(refused.starts_with("parameter type \"bak\""), "{refused}");
-    }
-
-    #[test]
-    fn a_prepared_content_is_bound_to_the_snapshot_it_names() {
-        let content = |uid: &str, name: &str| json!({"spec": {"volumeSnapshotRef": {"namespace": "n", "name": name, "uid": uid}}});
-        let own = snapshot("own");
-        assert!(binding(&own, &content("", "s")).is_some());
-        assert!(binding(&own, &content("u", "s")).is_none());
-        assert!(binding(&own, &content("", "t")).is_none());
-        assert!(belongs(&content("u", "s"), &own) && !belongs(&content("x", "s"), &own));
-    }
-
-    #[test]
-    fn a_snapshot_stays_while_a_claim_is_made_from_it() {
-        let claim = |phase: &str| {
-            json!({"spec": {"dataSource": {"kind": "VolumeSnapshot", "name": "s"}},
-                "status": {"phase": phase}})
-        };
-        assert!(is_source(&snapshot("own"), &[claim("Pending")]));
-        assert!(!is_source(&snapshot("own"), &[claim("Bound")]));
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ const CONTENT_KIND: &str = "snapshot.storage.k8s.io/volumesnapshotcontents";
 const OWN_KIND: &str = "longhorn.io/snapshots";
 
 #[tokio::test]
-async fn a_snapshot_is_taken_told_and_removed() {
+async fn a_snapshot_is_taken_reported_and_removed() {
     let fake = Fake::new();
     for name in ["n", NAMESPACE] {
         fake.create("/namespaces", "", json!({"metadata": {"name": name}}));
@@ -30,14 +30,14 @@ async fn a_snapshot_is_taken_told_and_removed() {
     archivist.snapshot(&key).await.unwrap();
     archivist.content(&content).await.unwrap();
     assert_eq!(fake.names(OWN_KIND), std::slice::from_ref(&own));
-    let told = || fake.get(SNAPSHOT_KIND, "n", "s").unwrap()["status"].clone();
-    assert_eq!(told()["readyToUse"], false);
+    let status = || fake.get(SNAPSHOT_KIND, "n", "s").unwrap()["status"].clone();
+    assert_eq!(status()["readyToUse"], false);
     let taken = json!({"status": {"readyToUse": true, "restoreSize": 1024,
         "creationTime": "2026-01-02T03:04:05Z"}});
     fake.merge(OWN_KIND, NAMESPACE, &own, &taken);
     archivist.content(&content).await.unwrap();
-    assert_eq!((&told()["readyToUse"], &told()["restoreSize"]), (&json!(true), &json!("1Ki")));
-    assert_eq!(told()["boundVolumeSnapshotContentName"], content.as_str());
+    assert_eq!((&status()["readyToUse"], &status()["restoreSize"]), (&json!(true), &json!("1Ki")));
+    assert_eq!(status()["boundVolumeSnapshotContentName"], content.as_str());
 
     fake.delete(SNAPSHOT_KIND, "n", "s", "Background");
     archivist.snapshot(&key).await.unwrap();

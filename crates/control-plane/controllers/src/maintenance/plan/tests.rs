@@ -76,10 +76,10 @@ fn the_node_reports_who_is_left_and_why() {
 fn a_report_is_written_once() {
     let quiet = node(json!({}), None);
     let patch = report(&quiet, &ended(), at(20)).unwrap();
-    let mut told = quiet;
-    told["status"] = patch["status"].clone();
-    assert_eq!(report(&told, &ended(), at(30)), None);
-    assert_eq!(since(&told), None);
+    let mut reported = quiet;
+    reported["status"] = patch["status"].clone();
+    assert_eq!(report(&reported, &ended(), at(30)), None);
+    assert_eq!(since(&reported), None);
     assert_eq!(since(&node(json!({}), Some("True"))), Some(at(10)));
 }
 

@@ -32,7 +32,7 @@ fn objects(finalizers: &[&[&str]]) -> Vec<Meta> {
 }
 
 /// `type=status reason: message` of every condition.
-fn told(namespace: &Namespace) -> Vec<String> {
+fn conditions_of(namespace: &Namespace) -> Vec<String> {
     let conditions = namespace.status.clone().unwrap_or_default().conditions.unwrap_or_default();
     let text = |own: NamespaceCondition| {
         let (reason, message) = (own.reason.unwrap(), own.message.unwrap());
@@ -62,12 +62,12 @@ fn a_clean_pass_says_that_all_went_well() {
             "NamespaceFinalizersRemaining=False ContentHasNoFinalizers: All content-preserving finalizers finished",
         ]
     "#]]
-    .assert_debug_eq(&told(&namespace));
+    .assert_debug_eq(&conditions_of(&namespace));
     assert!(!update_conditions(&mut namespace, &DeletionPass::default(), &later()));
 }
 
 #[test]
-fn what_is_left_is_counted_by_kind_and_by_finalizer() {
+fn remaining_objects_are_counted_by_kind_and_by_finalizer() {
     let catalog = catalog();
     let (pods, maps) = (catalog.resource("", "pods"), catalog.resource("", "configmaps"));
     let mut pass = DeletionPass { undiscovered: vec!["b.io/v1".into()], ..DeletionPass::default() };
@@ -85,7 +85,7 @@ fn what_is_left_is_counted_by_kind_and_by_finalizer() {
             "NamespaceFinalizersRemaining=True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: a/b in 2 resource instances, c/d in 1 resource instances",
         ]
     "#]]
-    .assert_debug_eq(&told(&namespace));
+    .assert_debug_eq(&conditions_of(&namespace));
 }
 
 #[test]

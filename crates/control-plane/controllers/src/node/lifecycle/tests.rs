@@ -70,7 +70,7 @@ fn a_node_is_not_lost_before_its_guests_are_paused() {
 }
 
 #[test]
-fn a_node_that_was_reached_before_its_lease_was_over_is_looked_at_again() {
+fn a_node_that_was_reached_before_its_lease_was_over_is_probed_again() {
     let open = [saw(PortState::Open, PortState::Open)];
     let at = |asked| NodeEvidence { asked_for: Some(seconds(asked)), ..silent(7, &open) };
     assert_eq!(transition(&at(1)), NodeLife::Unreachable(Unreachable::ApiOnly));
@@ -79,7 +79,7 @@ fn a_node_that_was_reached_before_its_lease_was_over_is_looked_at_again() {
 }
 
 #[test]
-fn what_was_seen_counts_for_a_while_only() {
+fn sightings_count_for_a_limited_time() {
     let open = [saw(PortState::Open, PortState::Open)];
     let dead = [saw(PortState::Silent, PortState::Silent)];
     for (observers, early, late) in [(&[None][..], 3, 4), (&dead, 1, 4), (&open, 29, 30)] {
@@ -91,7 +91,7 @@ fn what_was_seen_counts_for_a_while_only() {
 }
 
 #[test]
-fn nobody_is_declared_lost_against_a_rule() {
+fn no_node_is_declared_lost_against_a_rule() {
     let dead = [saw(PortState::Silent, PortState::Silent)];
     let seen = || silent(30, &dead);
     for (evidence, expected) in [

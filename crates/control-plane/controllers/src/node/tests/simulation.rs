@@ -33,7 +33,7 @@ const STEP: u64 = 100;
 const TROUBLE: u64 = 40_000;
 const CALM: u64 = 70_000;
 const END: u64 = 190_000;
-const LOOK: u64 = 1000;
+const CHECK_INTERVAL: u64 = 1000;
 /// From the first answer of a replica with a newer generation until the guest is stopped, and the
 /// step in which it is noticed.
 const FENCE_TIME: u64 = 1500;
@@ -44,7 +44,7 @@ enum Sabotage {
     None,
     /// Observers report the moment only, as agents of earlier versions do.
     NoUnreachedTime,
-    /// Nobody is asked.
+    /// No observer is asked.
     NoObservers,
     /// Silence counts while the store takes no writes.
     StalledStoreCounts,
@@ -75,7 +75,7 @@ struct FailoverSimulation {
     vms: Vec<SimVm>,
     memory: NodeMemory,
     begin: Instant,
-    next_look: u64,
+    next_check: u64,
     questions: BTreeMap<usize, Suspicion>,
     outcome: Outcome,
     violation: Option<String>,
@@ -100,7 +100,7 @@ impl FailoverSimulation {
             vms,
             memory: NodeMemory::default(),
             begin: Instant::now(),
-            next_look: 0,
+            next_check: 0,
             questions: BTreeMap::new(),
             outcome: Outcome::default(),
             violation: None,
@@ -111,9 +111,9 @@ impl FailoverSimulation {
         while self.now < END {
             self.begin_faults();
             self.step_nodes();
-            if self.now >= self.next_look && self.now >= self.server_frozen_until {
-                self.next_look = self.now + LOOK;
-                self.look();
+            if self.now >= self.next_check && self.now >= self.server_frozen_until {
+                self.next_check = self.now + CHECK_INTERVAL;
+                self.reconcile();
             }
             self.step_guests();
             self.check();
@@ -145,14 +145,14 @@ impl FailoverSimulation {
     }
 
     /// One reconciliation of the node controller.
-    fn look(&mut self) {
+    fn reconcile(&mut self) {
         let is_writable = self.store_is_writable();
         let counts = is_writable || self.sabotage == Sabotage::StalledStoreCounts;
         let facts = self.facts();
         let now = self.begin + Duration::from_millis(self.now);
-        let interval = Duration::from_millis(LOOK);
+        let interval = Duration::from_millis(CHECK_INTERVAL);
         let proven = !self.memory.is_doubtful(&facts, now) || counts;
-        self.memory.look(&facts, proven, now, interval);
+        self.memory.count_silence(&facts, proven, now, interval);
         let policy = RestartPolicy { may_restart: true, period: None };
         let nodes = &self.nodes;
         let lives = self.memory.judge(&facts, policy, now, |asked, suspect| {
@@ -180,9 +180,11 @@ impl FailoverSimulation {
             }
             NodeLife::Unreachable(_) => self.outcome.reached += 1,
             NodeLife::Lost if !self.nodes[index].is_lost => {
-                let heard = self.nodes[index].usable_since_renewal;
-                if heard < 3_500 {
-                    self.fail(format!("F8: node {index} is lost after {heard} ms of usable time"));
+                let silence = self.nodes[index].usable_since_renewal;
+                if silence < 3_500 {
+                    self.fail(format!(
+                        "F8: node {index} is lost after {silence} ms of usable time"
+                    ));
                 }
                 let reached = self.nodes[index].reached_since;
                 if reached.is_some_and(|since| self.now - since > 6_000) {

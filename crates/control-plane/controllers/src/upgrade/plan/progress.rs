@@ -12,7 +12,7 @@ const UPGRADING_NODES: &str = "UpgradingNodes";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
     Preparing,
-    /// The message tells what it is about, or what it waits for.
+    /// The message names the current step, or what it waits for.
     Upgrading(String),
     GoingBack(String),
     Completed,

@@ -6,7 +6,7 @@ use super::super::volume_update;
 use crate::object::{is_true, list, text};
 
 /// Volumes that can be plugged in: gone or changed ones leave the instance, new ones join
-/// it. A changed one leaves first and joins once its node has let go of it, unless it moves.
+/// it. A changed one leaves first and joins once its node has released it, unless it moves.
 pub(super) fn volumes(
     template: &Value,
     vmi: &Value,

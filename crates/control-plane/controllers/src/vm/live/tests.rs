@@ -110,7 +110,7 @@ fn volumes_join_and_leave() {
     assert_eq!(
         update(&changed, &leaving, ChangeScope::Everything, false).patch,
         None,
-        "its node has not let go of it yet"
+        "its node has not released it yet"
     );
 }
 

@@ -117,7 +117,7 @@ fn every_volume_says_whether_it_can_be_in_a_snapshot() {
 }
 
 #[test]
-fn a_second_look_is_no_news() {
+fn a_second_reconciliation_is_no_change() {
     let first = made(&vm(json!({})), None, &Findings::default());
     let later = Timestamp::from_second(60).unwrap();
     let second = status(&vm(first.clone()), None, &Disks::default(), &Findings::default(), later);

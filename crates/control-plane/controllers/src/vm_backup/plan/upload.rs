@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{conditions, disk};
-use crate::longhorn::backup::plan as longhorn_backup;
+use crate::longhorn::backup::plan::{self as longhorn_backup, BackupOutcome};
 use crate::object::{annotation, has_finalizer, int, is_true, list, name, text, uid};
 
 /// Holds a backup of a machine until the backups of its disks are asked to go.
@@ -88,10 +88,10 @@ pub(crate) fn status(
     let over: Vec<_> =
         made.iter().map(|own| own.as_ref().and_then(longhorn_backup::outcome)).collect();
     let failed = over.iter().find_map(|own| match own {
-        Some(Err(why)) => Some(why.clone()),
+        Some(BackupOutcome::Failed(why)) => Some(why.clone()),
         _ => None,
     });
-    let ready = failed.is_none() && over.iter().all(|own| matches!(own, Some(Ok(()))));
+    let ready = failed.is_none() && over.iter().all(|own| *own == Some(BackupOutcome::Completed));
     let why = failed.unwrap_or_default();
     let going = !ready && why.is_empty();
     let sum: i64 = disks.iter().filter_map(|own| int(own, "/progress")).sum();
@@ -127,7 +127,7 @@ fn volume(
     volume["longhornBackupName"] = json!(longhorn_name(backup, index));
     volume["readyToUse"] = json!(done);
     volume["progress"] = json!(if done { 100 } else { progress });
-    if let Some(Some(Err(why))) = made.map(longhorn_backup::outcome) {
+    if let Some(Some(BackupOutcome::Failed(why))) = made.map(longhorn_backup::outcome) {
         volume["error"] = fault(backup, &why, now);
     }
     volume
@@ -135,9 +135,9 @@ fn volume(
 
 /// The backups of Longhorn's that a machine's backup names.
 pub(crate) fn named(backup: &Value) -> Vec<String> {
-    let told = list(backup, "/status/volumeBackups").iter();
+    let backups = list(backup, "/status/volumeBackups").iter();
     let mut names: Vec<String> =
-        told.map(|own| text(own, "/longhornBackupName").to_owned()).collect();
+        backups.map(|own| text(own, "/longhornBackupName").to_owned()).collect();
     names.retain(|own| !own.is_empty());
     names
 }
@@ -221,7 +221,7 @@ mod tests {
         Some(json!({"status": {"state": state, "progress": progress, "error": error}}))
     }
 
-    fn told(made: &[Option<Value>]) -> Value {
+    fn status_of(made: &[Option<Value>]) -> Value {
         let target = json!({"spec": {"backupTargetURL": "s3://bu@re/"}});
         let patch = status(&backup(), &content(), &target, made, Timestamp::UNIX_EPOCH);
         patch["status"].clone()
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_backup_is_ready_when_all_disks_are_on_the_target() {
-        let half = told(&[made("InProgress", 50, ""), made("Completed", 100, "")]);
+        let half = status_of(&[made("InProgress", 50, ""), made("Completed", 100, "")]);
         assert_eq!((&half["readyToUse"], &half["progress"]), (&json!(false), &json!(75)));
         assert_eq!(
             half["backupTarget"],
@@ -238,11 +238,11 @@ mod tests {
         );
         assert_eq!(half["volumeBackups"][1]["longhornBackupName"], "backup-u1-1");
         assert_eq!(half["volumeBackups"][1]["readyToUse"], true);
-        let all = told(&[made("Completed", 100, ""), made("Completed", 100, "")]);
+        let all = status_of(&[made("Completed", 100, ""), made("Completed", 100, "")]);
         assert_eq!((&all["readyToUse"], &all["progress"]), (&json!(true), &json!(100)));
-        let none = told(&[None, made("Completed", 100, "")]);
+        let none = status_of(&[None, made("Completed", 100, "")]);
         assert_eq!(none["readyToUse"], false);
-        let failed = told(&[made("Error", 0, "no room"), made("InProgress", 5, "")]);
+        let failed = status_of(&[made("Error", 0, "no room"), made("InProgress", 5, "")]);
         assert_eq!(failed["error"]["message"], "no room");
         assert_eq!(failed["volumeBackups"][0]["error"]["message"], "no room");
     }

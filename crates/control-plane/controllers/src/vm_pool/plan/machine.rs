@@ -93,7 +93,7 @@ pub(crate) fn relabelled(vmi: &Value, revision: &str) -> Value {
     json!({"metadata": {"uid": vmi["metadata"]["uid"], "labels": {REVISION: revision}}})
 }
 
-/// The names of the machine's disks: claims and data volumes are looked for under each.
+/// The names of the machine's disks: claims and data volumes are searched under each.
 pub(crate) fn disks(vm: &Value) -> BTreeSet<String> {
     let templates = list(vm, "/spec/dataVolumeTemplates").iter().map(name);
     let volumes = list(vm, "/spec/template/spec/volumes").iter();

@@ -39,7 +39,7 @@ impl PoolRules {
     /// Whether the disks of a machine that is given up wait for the next one of its number.
     pub(super) fn keeps_disks(&self) -> bool {
         let kept = self.proactive_scale_in().and_then(|own| own.state_preservation.as_deref());
-        // Memory is not kept by anybody yet, not upstream either.
+        // Memory is not kept yet, neither by upstream.
         matches!(kept, Some("Offline" | "Online"))
     }
 

@@ -124,7 +124,7 @@ fn a_new_template_reaches_machines_and_then_instances() {
     let mut ending = vmis.clone();
     ending[1]["metadata"]["deletionTimestamp"] = json!("2026-01-31T00:00:00Z");
     let plan = made_from(&both, &careful, &updated, &ending);
-    assert!(plan.restart.is_empty(), "one was told to end, and is ready until it did");
+    assert!(plan.restart.is_empty(), "one was asked to end, and is ready until it did");
     let mut later = new.clone();
     later["spec"]["updateStrategy"] = json!({"opportunistic": {}});
     assert!(made_from(&both, &later, &updated, &vmis).restart.is_empty());
@@ -151,7 +151,7 @@ fn a_pool_of_another_size_has_the_same_machines() {
     let plan = made_from(&[&old], &new, &machines, &[]);
     assert_eq!((plan.create, plan.update), (vec![2], vec![]));
     let plan = made_from(&[], &old, &machines, &[]);
-    assert_eq!(plan.update, ["p-0", "p-1"], "nobody knows what they were made from");
+    assert_eq!(plan.update, ["p-0", "p-1"], "their revision is unknown");
 }
 
 #[test]

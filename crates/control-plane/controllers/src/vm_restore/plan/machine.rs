@@ -99,7 +99,7 @@ fn replacing(from: &Value, to: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// A new machine like the one that was captured, which stands still at first. Two of one address
+/// A new machine like the one that was captured, which is stopped at first. Two of one address
 /// cannot be in one network.
 pub(in super::super) fn machine(
     restore: &Value,

@@ -35,7 +35,7 @@ fn restore(changes: Value) -> Value {
 }
 
 #[test]
-fn another_machine_is_replaced_only_for_somebody_who_judged() {
+fn another_machine_is_replaced_only_if_the_user_confirmed_it() {
     let snapshot = |source: &str| json!({"status": {"sourceUID": source}});
     let owned = |kind: &str| {
         let mut own = restore(json!({}));

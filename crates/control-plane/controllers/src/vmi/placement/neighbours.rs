@@ -35,7 +35,7 @@ impl<'a> AffinityIndex<'a> {
             }
         }
         for term in terms(wish.spec, "podAntiAffinity") {
-            // Without the label that the term counts by, nobody can be near.
+            // Without the label that the term counts by, no pod can be near.
             if self.near(term, wish.namespace, node) {
                 return Some(Unfit::AntiAffinity);
             }
@@ -118,7 +118,7 @@ fn terms<'a>(spec: &'a Value, kind: &str) -> &'a [Value] {
     list(spec, &format!("/affinity/{kind}/{REQUIRED}"))
 }
 
-/// Whether a term that is written in `home` is about somebody with these labels.
+/// Whether a term that is written in `home` selects objects with these labels.
 fn selects(term: &Value, home: &str, namespace: &str, labels: &Value) -> bool {
     let named = list(term, "/namespaces");
     let all = term.get("namespaceSelector").is_some_and(|own| own == &serde_json::json!({}));

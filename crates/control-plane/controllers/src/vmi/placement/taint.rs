@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_of_the_node_keeps_nobody_away() {
+    fn a_preference_of_the_node_repels_no_machine() {
         let node = json!({"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}});
         assert!(!repels(&node, &[]));
     }

@@ -47,7 +47,7 @@ fn place(
     let wish =
         SchedulingRequest { namespace: "n", labels: &labels, spec, requests: &requests, reach };
     let tenants: Vec<&ScheduledInstance> = tenants.iter().collect();
-    choose(&wish, nodes, &tenants).map_or_else(|reason| reason, str::to_owned)
+    choose(&wish, nodes, &tenants).map_or_else(|error| error.to_string(), str::to_owned)
 }
 
 #[track_caller]
@@ -67,7 +67,7 @@ fn a_node_that_meets_all_wishes_is_taken() {
 }
 
 #[test]
-fn what_keeps_a_node_away_is_said_in_the_schedulers_words() {
+fn unfit_nodes_are_explained_in_the_schedulers_words() {
     check(
         json!({}),
         json!({"/spec/unschedulable": true}),
@@ -117,7 +117,7 @@ fn reasons_of_several_nodes_are_counted() {
 }
 
 #[test]
-fn what_others_have_taken_is_not_free() {
+fn resources_of_other_instances_are_not_free() {
     let tenants = [tenant("one", json!({})), tenant("one", json!({})), tenant("two", json!({}))];
     let nodes = [node("one", json!({})), node("two", json!({}))];
     assert_eq!(place(&spec(json!({})), &[], &nodes, &tenants), "two", "more is left there");

@@ -93,14 +93,14 @@ fn an_instance_without_protection_gets_it_before_a_node_takes_over() {
 }
 
 #[test]
-fn who_never_had_a_node_needs_no_cleaning() {
+fn an_instance_without_a_node_needs_no_cleanup() {
     let patch = failed(&vmi("Pending"), None, now());
     assert_eq!(patch["metadata"]["finalizers"], json!([VM_FINALIZER]));
     assert_eq!(patch["status"]["phase"], "Failed");
 }
 
 #[test]
-fn finalizers_for_nobody_are_dropped() {
+fn finalizers_without_a_party_are_dropped() {
     let left = |node: &str, has_owner: bool, lost: bool| {
         let mut vmi = vmi("Failed");
         vmi["status"]["nodeName"] = json!(node);

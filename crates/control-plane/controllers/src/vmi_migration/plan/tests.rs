@@ -1,5 +1,7 @@
 //! Tables of what is done about which migration.
 
+mod simulation;
+
 use super::*;
 
 fn migration(phase: &str) -> VirtualMachineInstanceMigration {
@@ -36,7 +38,7 @@ fn failed(step: &MigrationStep, part: &str) {
 fn a_migration_passes_all_phases_in_order() {
     let enter = MigrationStep::Enter;
     let still = vmi("Running", Value::Null);
-    let told = vmi("Running", json!({"migrationUid": "u"}));
+    let announced = vmi("Running", json!({"migrationUid": "u"}));
     let ready =
         json!({"migrationUid": "u", "targetNodeDomainReadyTimestamp": "2026-01-01T00:00:00Z"});
     let mut running = ready.clone();
@@ -50,8 +52,8 @@ fn a_migration_passes_all_phases_in_order() {
         ("Pending", &still, MigrationStep::FindTarget),
         ("Scheduling", &still, enter(MigrationPhase::Scheduled)),
         ("Scheduled", &still, MigrationStep::Announce),
-        ("Scheduled", &told, enter(MigrationPhase::PreparingTarget)),
-        ("PreparingTarget", &told, MigrationStep::Wait),
+        ("Scheduled", &announced, enter(MigrationPhase::PreparingTarget)),
+        ("PreparingTarget", &announced, MigrationStep::Wait),
         ("PreparingTarget", &ready, enter(MigrationPhase::TargetReady)),
         ("TargetReady", &ready, MigrationStep::Wait),
         ("TargetReady", &running, enter(MigrationPhase::Running)),
@@ -92,8 +94,8 @@ fn a_migration_ends_with_its_instance_its_cancel_or_its_source() {
     failed(&step("Running", Some(&over), false, &[]), "shutdown during migration");
     let still = vmi("Running", Value::Null);
     failed(&step("Pending", Some(&still), true, &[]), "canceled");
-    let told = vmi("Running", json!({"migrationUid": "u"}));
-    assert_eq!(step("Running", Some(&told), true, &[]), MigrationStep::RequestAbort);
+    let announced = vmi("Running", json!({"migrationUid": "u"}));
+    assert_eq!(step("Running", Some(&announced), true, &[]), MigrationStep::RequestAbort);
     let asked = vmi("Running", json!({"migrationUid": "u", "abortRequested": true}));
     assert_eq!(step("Running", Some(&asked), true, &[]), MigrationStep::Wait);
     let broken = vmi("Running", json!({"migrationUid": "u", "failed": true, "failureReason": "x"}));

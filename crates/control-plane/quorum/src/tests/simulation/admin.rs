@@ -4,7 +4,7 @@ use super::etcd::MemberRequest;
 use super::faults::SimFault;
 use super::{QuorumSimulation, Sabotage};
 use crate::plan::{MemberInfo, MemberStatus, removable};
-use crate::record::Phase;
+use crate::record::{Phase, PhaseEvent, next_phase};
 use crate::recovery::{MemberAnswer, RecoveryRefusal, recovery};
 
 impl QuorumSimulation {
@@ -16,14 +16,17 @@ impl QuorumSimulation {
         let servers: Vec<usize> =
             (0..self.nodes.len()).filter(serves).filter(|own| self.has_quorum(*own)).collect();
         let chosen = self.rng.index(servers.len().max(1));
-        let Some(&server) = servers.get(chosen) else { return };
+        let Some(&server) = servers.get(chosen) else {
+            // It is asked itself, and refuses.
+            if self.nodes[index].serves && self.has_quorum(index) {
+                self.stay(index);
+            }
+            return;
+        };
         let (members, healthy) = self.states(server);
         let (name, own) = (self.nodes[index].name.clone(), self.nodes[server].member.clone());
         match removable(&members, &healthy, &name, &own) {
-            Err(_) => {
-                self.outcome.refused += 1;
-                return;
-            }
+            Err(_) => return self.stay(index),
             Ok(None) => {}
             Ok(Some(id)) => {
                 self.nodes[index].is_marked = true;
@@ -43,6 +46,12 @@ impl QuorumSimulation {
         self.nodes[index].is_server = false;
     }
 
+    /// A removal is refused: the mark of an attempt before that was not completed is taken back.
+    fn stay(&mut self, index: usize) {
+        self.outcome.refused += 1;
+        self.nodes[index].is_marked = false;
+    }
+
     /// `sheaf cluster recover` on one node after the other, if the majority is lost for good.
     pub(super) fn recover(&mut self) {
         let voters: Vec<MemberInfo> = self.etcd.voters().cloned().collect();
@@ -59,24 +68,67 @@ impl QuorumSimulation {
         if voters.is_empty() || self.etcd.leader.is_some() || holders.len() * 2 > voters.len() {
             return;
         }
-        // The command needs a node that knows that it votes, and can serve the API.
-        let can_recover = |own: &usize| {
-            let node = &self.nodes[*own];
-            !node.is_witness && node.phase == Some(Phase::Voter)
-        };
-        let able: Vec<usize> = holders.iter().copied().filter(can_recover).collect();
+        // The command needs a node that can serve the API, and votes as its own data lists it. One that
+        // was promoted just before its machine stopped does not know it otherwise.
+        let can_recover = |own: &usize| !self.nodes[*own].is_witness && self.votes(*own);
+        let (mut able, unable): (Vec<usize>, Vec<usize>) =
+            holders.iter().copied().partition(can_recover);
         if able.is_empty() {
             self.is_lost = true;
             return;
         }
-        for index in able.iter().copied() {
-            if self.recover_on(index, &holders) {
-                return;
+        if self.sabotage == Sabotage::NoRecoveryOfPromoted {
+            able.retain(|own| self.nodes[*own].phase == Some(Phase::Voter));
+        }
+        // Newer data that no server can go on with is given up by name.
+        let unable: Vec<String> = unable.iter().map(|own| self.nodes[*own].name.clone()).collect();
+        let given_up: &[&[String]] = match self.sabotage {
+            Sabotage::NothingGivenUp => &[&[]],
+            _ => &[&[], &unable],
+        };
+        for given_up in given_up {
+            for index in able.iter().copied() {
+                if self.recover_on(index, &holders, given_up) {
+                    return;
+                }
             }
         }
     }
 
-    fn recover_on(&mut self, index: usize, holders: &[usize]) -> bool {
+    /// The members that a node lists, and those that they list in turn: data that lags behind does not
+    /// know members that came later.
+    fn all_known(&self, index: usize, holders: &[usize]) -> Vec<MemberInfo> {
+        let mut members = self.applied_members(index);
+        let is_other = |own: &&usize| self.nodes[index].others.contains(&self.nodes[**own].name);
+        let mut ask: Vec<usize> = holders.iter().filter(is_other).copied().collect();
+        if self.sabotage == Sabotage::OwnListOnly {
+            return members;
+        }
+        let mut asked = vec![index];
+        loop {
+            let is_listed = |own: &usize| {
+                members.iter().any(|member| member.peer_urls[0] == self.nodes[*own].name)
+            };
+            ask.extend(holders.iter().filter(|own| is_listed(own)));
+            ask.retain(|own| !asked.contains(own));
+            let Some(next) = ask.pop() else { return members };
+            asked.push(next);
+            for member in self.applied_members(next) {
+                if members.iter().all(|own| own.id != member.id) {
+                    members.push(member);
+                }
+            }
+        }
+    }
+
+    /// Whether a node votes, as its own data lists it.
+    fn votes(&self, index: usize) -> bool {
+        let name = &self.nodes[index].name;
+        let listed = self.applied_members(index);
+        listed.iter().any(|own| !own.is_learner && own.peer_urls[0] == *name)
+    }
+
+    fn recover_on(&mut self, index: usize, holders: &[usize], given_up: &[String]) -> bool {
         let status = |own: &MemberInfo| {
             let holders = holders.iter().filter_map(|own| self.nodes[*own].data.as_ref());
             let data = holders.into_iter().find(|data| data.id == own.id)?;
@@ -89,17 +141,18 @@ impl QuorumSimulation {
                 raft_index: data.index,
             })
         };
-        let (members, own) = (self.etcd.members.clone(), self.nodes[index].member.clone());
+        let (members, own) = (self.all_known(index, holders), self.nodes[index].member.clone());
         let answer = |info: MemberInfo| MemberAnswer { status: status(&info), info };
         let answers: Vec<MemberAnswer> = members.iter().cloned().map(answer).collect();
-        match recovery(&own, &answers, false) {
+        match recovery(&own, &answers, false, given_up) {
             Err(RecoveryRefusal::NewerElsewhere { .. })
                 if self.sabotage == Sabotage::NoNewestCheck => {}
             Err(_) => return false,
             Ok(_) => {}
         }
         let index_of = |own: &usize| self.nodes[*own].data.as_ref().map_or(0, |data| data.index);
-        let newest = holders.iter().map(index_of).max();
+        let counted = holders.iter().filter(|own| !given_up.contains(&self.nodes[**own].name));
+        let newest = counted.map(index_of).max();
         if Some(index_of(&index)) < newest {
             self.fail(format!("{own} goes on alone, and another member has newer data"));
         }
@@ -109,6 +162,10 @@ impl QuorumSimulation {
         let alone = members.into_iter().filter(|member| member.name == own).collect();
         self.etcd.commit(alone);
         let applied = self.etcd.past.len();
+        if self.nodes[index].phase == Some(Phase::Joining) {
+            let phase = next_phase(self.nodes[index].phase.as_ref(), PhaseEvent::Promoted);
+            self.nodes[index].phase = phase.ok();
+        }
         self.nodes[index].others.clear();
         self.nodes[index].restart(self.now + 1_000);
         if let Some(data) = &mut self.nodes[index].data {

@@ -4,7 +4,6 @@ use super::etcd::{MemberRequest, SimData};
 use super::{OwnedCandidate, QuorumSimulation, Sabotage};
 use crate::plan::{JoinStep, JoinView, MemberInfo, join_step};
 use crate::record::{PhaseEvent, next_phase};
-use crate::voters::VoterCandidate;
 
 impl QuorumSimulation {
     pub(super) fn step_joining(&mut self, index: usize) {
@@ -15,20 +14,22 @@ impl QuorumSimulation {
             }
             return;
         }
-        if self.now < self.nodes[index].next_look {
+        if self.now < self.nodes[index].next_check {
             return;
         }
-        self.nodes[index].next_look = self.now + 500 + self.rng.below(3_000);
+        self.nodes[index].next_check = self.now + 500 + self.rng.below(3_000);
         // Before the Nodes are known, data is the only thing to go by.
         let known = self.nodes[index].known.clone();
         let is_known = known.is_some();
-        let mut step = self.look(index, &known.unwrap_or_default());
+        let mut step = self.join_step(index, &known.unwrap_or_default());
         match step {
             JoinStep::Start { .. } if self.sabotage != Sabotage::NoStartWithoutList => {}
             JoinStep::Start { .. } if is_known && self.other_member(index).is_some() => {}
             JoinStep::Withdraw { id } if self.sabotage == Sabotage::NoSeatCheck => {
                 step = JoinStep::Promote { id };
             }
+            // The only server may be lost just after the promotion: the own member knows of it.
+            JoinStep::Done if self.sabotage != Sabotage::DoneNeedsServer => {}
             _ if !is_known => return,
             JoinStep::Start { .. } => return,
             _ => {}
@@ -41,13 +42,12 @@ impl QuorumSimulation {
         self.nodes[index].step = Some((at, step));
     }
 
-    fn look(&mut self, index: usize, known: &[OwnedCandidate]) -> JoinStep {
+    fn join_step(&mut self, index: usize, known: &[OwnedCandidate]) -> JoinStep {
         let name = self.nodes[index].name.clone();
         let others = known.iter().filter(|own| own.is_server && own.node != name);
         self.nodes[index].others = others.map(|own| own.node.clone()).collect();
         let members = self.confirmed_members(index);
-        let candidates: Vec<VoterCandidate<'_>> =
-            known.iter().map(OwnedCandidate::borrow).collect();
+        let candidates = OwnedCandidate::voters(known);
         let node = &self.nodes[index];
         join_step(&JoinView {
             own_name: &node.member,
@@ -96,6 +96,12 @@ impl QuorumSimulation {
         if needs_node && !is_admitted && self.sabotage != Sabotage::NoNodeCheck {
             return;
         }
+        // Its memory of the others may be from before the last server went away.
+        let is_current =
+            needs_node && ![Sabotage::OldNodes, Sabotage::NoSeatCheck].contains(&self.sabotage);
+        if is_current && is_admitted && self.join_step(index, &self.candidates()) != *step {
+            return;
+        }
         let url = self.nodes[index].name.clone();
         let asked = match step {
             JoinStep::Wait(_) => None,
@@ -142,7 +148,7 @@ impl QuorumSimulation {
                 let data = SimData { id, applied: 0, index: 0, generation, synced_at };
                 node.data = Some(data);
             }
-            // Nobody knows it: etcd ends at once.
+            // It is no member: etcd ends at once.
             (None, None) => return,
         }
         node.start_etcd(answers_at);

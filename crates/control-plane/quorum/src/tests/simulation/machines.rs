@@ -6,7 +6,7 @@ use crate::plan::{JoinStep, WaitReason};
 use crate::record::Phase;
 use crate::voter_watch::VoterWatch;
 
-/// A Node is not ready if it was not heard for so long.
+/// A Node is not ready if it did not report for so long.
 const LEASE: u64 = 6_000;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct SimNode {
     /// The process restarts, or waits for its next attempt.
     pub(super) busy_until: u64,
     pub(super) serves: bool,
-    pub(super) next_look: u64,
+    pub(super) next_check: u64,
     pub(super) step: Option<(u64, JoinStep)>,
     pub(super) waits: Option<WaitReason>,
     /// The Nodes that it has seen; nothing after a start.
@@ -66,7 +66,7 @@ impl SimNode {
             slow_until: 0,
             busy_until: 0,
             serves: false,
-            next_look: 0,
+            next_check: 0,
             step: None,
             waits: None,
             known: None,

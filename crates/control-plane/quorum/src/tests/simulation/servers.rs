@@ -8,9 +8,8 @@ use super::{OwnedCandidate, QuorumSimulation, REPLACE_AFTER, Sabotage};
 use crate::plan::MemberInfo;
 use crate::record::{Phase, PhaseEvent, next_phase};
 use crate::voter_watch::{VoterStep, VoterView};
-use crate::voters::VoterCandidate;
 
-const LOOK: u64 = 15_000;
+const CHECK_INTERVAL: u64 = 15_000;
 /// After a move that failed.
 const RETRY: u64 = 20_000;
 
@@ -24,7 +23,7 @@ impl QuorumSimulation {
         self.nodes[index].serves = true;
         let candidates = self.candidates();
         let others = candidates.iter().filter(|own| own.is_ready && own.node != "n0");
-        if others.count() < 2 || self.now < self.nodes[index].next_look {
+        if others.count() < 2 || self.now < self.nodes[index].next_check {
             return;
         }
         let moving = next_phase(phase.as_ref(), PhaseEvent::MoveWanted);
@@ -42,7 +41,7 @@ impl QuorumSimulation {
         };
         self.nodes[index].phase = next_phase(self.nodes[index].phase.as_ref(), event).ok();
         if is_failed {
-            self.nodes[index].next_look = self.now + RETRY;
+            self.nodes[index].next_check = self.now + RETRY;
             return;
         }
         self.outcome.moved += 1;
@@ -79,10 +78,10 @@ impl QuorumSimulation {
             self.nodes[index].serves = true;
             self.nodes[index].is_server |= self.nodes[index].exists;
         }
-        if !self.nodes[index].serves || now < self.nodes[index].next_look {
+        if !self.nodes[index].serves || now < self.nodes[index].next_check {
             return;
         }
-        self.nodes[index].next_look = now + LOOK;
+        self.nodes[index].next_check = now + CHECK_INTERVAL;
         if let Some(known) = known.filter(|_| has_quorum) {
             self.keep_voters(index, &known);
         }
@@ -99,7 +98,7 @@ impl QuorumSimulation {
                 self.nodes[index].off_until = u64::MAX;
             }
             (true, Some(_)) => {
-                self.outcome.stood_by += 1;
+                self.outcome.standbys += 1;
                 self.discard(index);
                 self.rename(index);
                 self.nodes[index].phase = Some(Phase::Joining);
@@ -113,10 +112,12 @@ impl QuorumSimulation {
         }
     }
 
-    /// The list of a member, which may lag behind, and the ids of members that answer it.
+    /// The list of a member after a read that needs a majority, and the ids of members that answer.
     pub(super) fn states(&self, index: usize) -> (Vec<MemberInfo>, Vec<u64>) {
-        let applied = self.nodes[index].data.as_ref().map_or(0, |data| data.applied);
-        let listed = self.etcd.past.get(applied.saturating_sub(1)).cloned().unwrap_or_default();
+        let listed = match self.sabotage {
+            Sabotage::StaleLists => self.applied_members(index),
+            _ => self.etcd.members.clone(),
+        };
         if self.sabotage == Sabotage::NoMajorityCheck {
             let all = listed.iter().map(|member| member.id).collect();
             return (listed, all);
@@ -130,10 +131,15 @@ impl QuorumSimulation {
         (listed, healthy)
     }
 
+    /// The members as the own one lists them, which may lag behind.
+    pub(super) fn applied_members(&self, index: usize) -> Vec<MemberInfo> {
+        let applied = self.nodes[index].data.as_ref().map_or(0, |data| data.applied);
+        self.etcd.past.get(applied.saturating_sub(1)).cloned().unwrap_or_default()
+    }
+
     fn keep_voters(&mut self, index: usize, known: &[OwnedCandidate]) {
         let (members, healthy) = self.states(index);
-        let candidates: Vec<VoterCandidate<'_>> =
-            known.iter().map(OwnedCandidate::borrow).collect();
+        let candidates = OwnedCandidate::voters(known);
         let mut watch = std::mem::take(&mut self.nodes[index].watch);
         let id = |own: usize| self.nodes[own].data.as_ref().map_or(0, |data| data.id);
         let live = self.nodes.iter().filter(|own| own.exists);

@@ -1,6 +1,6 @@
 //! Revisions of a store over its life, from a seed: writes, backups, restores of any backup, the move
-//! from the file into etcd that is killed in any phase, and the loss of members of etcd that had
-//! newer writes. The arithmetic is the real one ([`Revision::leapt`], [`Offset`]).
+//! from the file into etcd and back that is killed in any phase, and the loss of members of etcd that
+//! had newer writes. The arithmetic is the real one ([`Revision::leapt`], [`Offset`]).
 //!
 //! Checked after each event (F12 of the design of clusters): the next revision is above all that a
 //! client has seen, and no revision of before the event is taken for one of etcd's of now.
@@ -22,6 +22,10 @@ enum Sabotage {
     NoLeapAfterRecovery,
     /// The move begins with etcd's own revisions.
     NoOffset,
+    /// The file goes on with etcd's own revision.
+    NoOffsetInFile,
+    /// The file of a return that was killed is used as it is by the next one.
+    OldFile,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +34,7 @@ enum Engine {
     Etcd { offset: Offset, etcd: i64 },
 }
 
-/// A move that was begun; nothing of it counts before its end.
+/// A move that was begun, in either direction; nothing of it counts before its end.
 const MOVE_PHASES: u64 = 5;
 
 struct RevisionSimulation {
@@ -41,6 +45,8 @@ struct RevisionSimulation {
     /// The last revision that a client has seen.
     seen: Revision,
     seconds: i64,
+    /// Of a return to the file that was killed.
+    left_file: Option<Revision>,
     /// A recovery was killed before it raised the revisions: the next start does it.
     is_recovering: bool,
 }
@@ -51,7 +57,8 @@ impl RevisionSimulation {
         let engine = Engine::File { revision: Revision::new(rng.below(5_000)) };
         let seen = Revision::ZERO;
         let (backups, seconds, is_recovering) = (Vec::new(), 1_790_000_000, false);
-        Self { rng, sabotage, engine, backups, seen, seconds, is_recovering }
+        let left_file = None;
+        Self { rng, sabotage, engine, backups, seen, seconds, left_file, is_recovering }
     }
 
     fn current(&self) -> Revision {
@@ -66,10 +73,11 @@ impl RevisionSimulation {
         for _ in 0..60 {
             let longest = if self.rng.chance(80) { 30 } else { 1_000_000 };
             self.seconds += 1 + i64::try_from(self.rng.below(longest)).unwrap_or(0);
-            let event = match self.rng.index(5) {
+            let event = match self.rng.index(6) {
                 0 | 1 => "write",
                 2 => self.back_up(),
                 3 => self.restore(),
+                4 => self.return_to_file(),
                 _ => self.move_or_lose(),
             };
             self.start();
@@ -115,6 +123,25 @@ impl RevisionSimulation {
         self.engine = Engine::File { revision };
         self.is_recovering = false;
         "restore"
+    }
+
+    /// From an etcd of one member, while no server writes.
+    fn return_to_file(&mut self) -> &'static str {
+        // A start completes a recovery first.
+        self.start();
+        let Engine::Etcd { offset, etcd } = self.engine else { return "no return" };
+        let exported = match (self.sabotage, self.left_file.take()) {
+            (Sabotage::OldFile, Some(left)) => left,
+            (Sabotage::NoOffsetInFile, _) => Revision::new(etcd.cast_unsigned()),
+            _ => offset.revision(etcd),
+        };
+        if self.rng.below(MOVE_PHASES) + 1 < MOVE_PHASES {
+            // Killed: etcd goes on, and takes writes before the next attempt.
+            self.left_file = Some(exported);
+            return "killed return";
+        }
+        self.engine = Engine::File { revision: exported };
+        "return"
     }
 
     fn move_or_lose(&mut self) -> &'static str {
@@ -178,6 +205,8 @@ fn each_rule_is_needed() {
         (Sabotage::FixedLeap, "F12: restore"),
         (Sabotage::NoLeapAfterRecovery, "F12: recovery"),
         (Sabotage::NoOffset, "F12: move"),
+        (Sabotage::NoOffsetInFile, "F12: return"),
+        (Sabotage::OldFile, "F12: return"),
     ] {
         let is_found = |seed| run(seed, sabotage).is_err_and(|text| text.contains(event));
         assert!((0..1000).any(is_found), "{sabotage:?}");

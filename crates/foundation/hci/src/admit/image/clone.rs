@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::is_imported;
+use crate::admit::reference::authorize_secrets;
 use crate::admit::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, storage_class, text};
 
 /// Whether a parameter belongs to the encryption of volumes.
@@ -37,13 +38,21 @@ pub(super) fn complete(object: &mut Value, class: &Value) {
 pub(super) fn validate(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let source = validate_source(write, object)?;
     if operation(object) == "decrypt" {
-        return storage_class::validate_encryption(
-            write,
-            &source["spec"]["storageClassParameters"],
-        );
+        let parameters = &source["spec"]["storageClassParameters"];
+        authorize_passphrase(write, &source, parameters)?;
+        return storage_class::validate_encryption(write, parameters);
     }
     validate_class(write, object)?;
     storage_class::validate_encryption(write, &object["spec"]["storageClassParameters"])
+}
+
+/// A decrypted copy is readable without the passphrase of its source, so its author must be able to
+/// get that; the passphrase of a class of the administrator's is for all who use the class.
+fn authorize_passphrase(write: &Write<'_>, source: &Value, parameters: &Value) -> AdmissionResult {
+    let class = text(source, "/metadata/annotations/harvesterhci.io~1storageClassName");
+    let class = write.objects.get(STORAGE, "storageclasses", "", class).unwrap_or_default();
+    let field = "spec.securityParameters.sourceImageName";
+    authorize_secrets(write, field, parameters, &class["parameters"])
 }
 
 /// The image that is to be cloned, if it can be.

@@ -195,7 +195,7 @@ fn addresses_that_are_used_keep_their_pool() {
         judged("ippools", Some(&smaller), Some(&used), &cluster),
         "can't update IP pool new because allocated IP 10.2.0.9 is excluded"
     );
-    // The load balancer is gone, and its address is about to be taken back.
+    // The load balancer is gone, and its address is released next.
     assert_eq!(judged("ippools", None, Some(&used), &Cluster(vec![pools])), "");
     used["status"] = json!({"allocated": {}});
     assert_eq!(judged("ippools", None, Some(&used), &cluster), "");

@@ -139,8 +139,12 @@ fn disks_are_shared_only_where_that_works() {
             ),
         ),
         (
-            with(json!({"name": "cd", "cdrom": {"bus": "virtio"}}), "good"),
-            refused("cdrom disk cd has unsupported bus virtio"),
+            with(json!({"name": "data", "cdrom": {"bus": "virtio"}}), "good"),
+            refused("cdrom disk data has unsupported bus virtio"),
+        ),
+        (
+            with(json!({"name": "cd", "cdrom": {"bus": "scsi"}}), "good"),
+            refused("empty cd-rom device should connect via SATA bus"),
         ),
         (with(json!({"name": "cd", "cdrom": {"bus": "SATA"}}), "good"), "allowed".to_owned()),
     ] {
@@ -186,7 +190,7 @@ fn addresses_are_given_once_per_network() {
 #[test]
 fn claims_of_a_machine_keep_class_and_image() {
     let image = json!({
-        "metadata": {"namespace": "default", "name": "suse"}, "spec": {"displayName": "suse"},
+        "metadata": {"namespace": "default", "name": "suse", "uid": "1"}, "spec": {"displayName": "suse"},
         "status": {"storageClassName": "lh-1"},
     });
     let cluster = Cluster(vec![("harvesterhci.io", "virtualmachineimages", image)]);

@@ -209,7 +209,7 @@ fn an_upgrade_begins_in_a_healthy_cluster() {
 }
 
 #[test]
-fn what_others_need_stays() {
+fn objects_in_use_stay() {
     let class = json!({"metadata": {"name": "crypt"}, "parameters": {
         "encrypted": "true", "csi.storage.k8s.io/node-stage-secret-name": "key",
         "csi.storage.k8s.io/node-stage-secret-namespace": SYSTEM,
@@ -249,6 +249,32 @@ fn what_others_need_stays() {
         "422 can not delete DataVolume harvester-system/d which is owned by VMImage harvester-system/suse"
     );
     assert_eq!(judged(data, "d", None, Some(&empty), &cluster), "allowed");
+    let templates = json!([{"metadata": {"name": "d"}, "spec": {}}]).to_string();
+    let annotations = json!({"harvesterhci.io/volumeClaimTemplates": templates});
+    let machine = json!({"metadata":
+        {"name": "web", "namespace": SYSTEM, "annotations": annotations}});
+    let cluster = Cluster(vec![("kubevirt.io", "virtualmachines", machine)]);
+    assert_eq!(
+        judged(data, "d", None, Some(&empty), &cluster),
+        "422 can not delete DataVolume harvester-system/d which is attached to VM harvester-system/web"
+    );
+}
+
+#[test]
+fn the_repository_of_an_upgrade_stays_until_it_has_ended() {
+    let labels =
+        json!({"harvesterhci.io/upgrade": "u", "harvesterhci.io/upgradeComponent": "repo"});
+    let repository = json!({"metadata": {"labels": labels}});
+    let text = "422 cannot delete deployment harvester-system/repo: upgrade u is still in progress (component: repo)";
+    for (completed, expected) in [("Unknown", text), ("True", "allowed"), ("False", "allowed")] {
+        let upgrade = json!({"metadata": {"name": "u", "namespace": SYSTEM},
+            "status": {"conditions": [{"type": "Completed", "status": completed}]}});
+        let cluster = Cluster(vec![(HARVESTER, "upgrades", upgrade)]);
+        let kind = ("apps", "deployments");
+        assert_eq!(judged(kind, "repo", None, Some(&repository), &cluster), expected);
+        let other = json!({"metadata": {}});
+        assert_eq!(judged(kind, "repo", None, Some(&other), &cluster), "allowed");
+    }
 }
 
 #[test]
@@ -262,7 +288,9 @@ fn snapshots_beyond_the_quota_are_refused() {
     let volumes = json!([{"name": "a", "persistentVolumeClaim": {"claimName": "root"}}]);
     let web =
         json!({"metadata": named("web"), "spec": {"template": {"spec": {"volumes": volumes}}}});
-    let claim = json!({"metadata": named("root"), "spec": {"volumeName": "pvc-1"}});
+    let mut claim = json!({"metadata": named("root"), "spec": {"volumeName": "pvc-1"}});
+    claim["metadata"]["annotations"] =
+        json!({"volume.kubernetes.io/storage-provisioner": "driver.longhorn.io"});
     let taken = json!({"metadata": {"name": "s", "namespace": "longhorn-system"},
         "spec": {"volume": "pvc-1"}, "status": {"size": 4096}});
     let snapshot = json!({"spec": {"source": {"persistentVolumeClaimName": "root"}}});

@@ -109,7 +109,7 @@ fn addresses_are_kept_reserved_released_and_reused() {
     for (name, current, requests, expected) in cases {
         let requests: Vec<_> = requests.iter().map(|own| request(own.0, own.1, own.2)).collect();
         let found = allocate("n/lan", &layout(), &record(current), &requests);
-        let told: Vec<(u8, String)> = found
+        let outcomes: Vec<(u8, String)> = found
             .outcomes
             .iter()
             .map(|own| {
@@ -119,7 +119,7 @@ fn addresses_are_kept_reserved_released_and_reused() {
             .collect();
         let expected: Vec<_> =
             expected.iter().map(|(last, error)| (*last, (*error).to_owned())).collect();
-        assert_eq!(told, expected, "{name}");
+        assert_eq!(outcomes, expected, "{name}");
         let again = allocate("n/lan", &layout(), &found.allocated, &requests);
         assert_eq!(again.allocated, found.allocated, "{name}: a second time changes nothing");
     }

@@ -74,7 +74,7 @@ fn expressions_see_names_variables_and_rights() {
 }
 
 #[test]
-fn what_is_not_declared_is_refused() {
+fn undeclared_names_are_refused() {
     for (source, part) in [
         ("self.x", "undeclared reference to 'self' (in container '')"),
         ("oldSelf", "undeclared reference to 'oldSelf' (in container '')"),

@@ -103,7 +103,7 @@ fn check_map(raw: Raw<'_>, keys: &[Value], at: &Path<'_>, errors: &mut Vec<Field
     }
 }
 
-/// Keys must always have a value, or items could not be told apart.
+/// Keys must always have a value, or items could not be distinguished.
 fn check_items(
     raw: Raw<'_>,
     items: Raw<'_>,

@@ -1,4 +1,4 @@
-//! The same messages through generated code of somebody else (crate `k8s-pb`): it must
+//! The same messages through generated code of another project (crate `k8s-pb`): it must
 //! understand what we write, and we what it writes.
 
 use k8s_pb::api;

@@ -116,7 +116,7 @@ fn an_image_whose_data_came_before_its_tables_is_put_together_again() {
 }
 
 #[test]
-fn what_came_before_a_bad_end_is_not_lost() {
+fn data_before_a_broken_connection_is_kept() {
     struct Broken<'a>(&'a [u8]);
     impl Read for Broken<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::config::NodeRole;
 use crate::network::NetworkShortcoming;
-use crate::node::facts::{HostFacts, Virtualization};
+use crate::node::facts::{GuestIsolation, HostFacts, Virtualization};
 
 /// Below this, new guests would push the host into swapping or worse.
 const LEAST_MEMORY: u64 = 100 << 20;
@@ -99,6 +99,7 @@ fn findings(role: NodeRole, facts: &HostFacts) -> Vec<NodeFinding> {
         ),
         NodeFinding { kind: "Virtualization", status, reason, message },
         network(role, facts.findings.network.as_ref()),
+        isolation(role, facts.findings.isolation.as_ref()),
         NodeFinding {
             kind: "Ready",
             status: "True",
@@ -106,6 +107,27 @@ fn findings(role: NodeRole, facts: &HostFacts) -> Vec<NodeFinding> {
             message: "the agent is running".into(),
         },
     ]
+}
+
+fn isolation(role: NodeRole, found: Option<&GuestIsolation>) -> NodeFinding {
+    let (status, reason, message) = match found {
+        _ if role == NodeRole::Witness => {
+            ("False", "Witness", "a witness runs no machines".to_owned())
+        }
+        None => ("Unknown", "NotTried", "not tried yet".into()),
+        Some(GuestIsolation::Namespaces) => {
+            ("True", "Namespaces", "each guest's QEMU has namespaces of its own".into())
+        }
+        Some(GuestIsolation::Unprivileged) => (
+            "False",
+            "Unprivileged",
+            "guests run as the user of the agent, which is not root".into(),
+        ),
+        Some(GuestIsolation::Refused { why }) => {
+            ("False", "Refused", format!("guests' QEMU has no namespaces of its own: {why}"))
+        }
+    };
+    NodeFinding { kind: "GuestIsolation", status, reason, message }
 }
 
 fn network(role: NodeRole, shortcoming: Option<&NetworkShortcoming>) -> NodeFinding {

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use super::super::facts::{Cpu, Findings, HostFileSystem, HostMemory};
+use super::super::facts::{Cpu, Findings, GuestIsolation, HostFileSystem, HostMemory};
 use super::*;
 use crate::network::NetworkShortcoming;
 
@@ -30,6 +30,7 @@ fn config() -> Config {
         annotations: vec![],
         wire: crate::NodeWire::default(),
         host_disk_paths: Vec::new(),
+        max_image_size: u64::MAX,
         report: std::sync::Arc::new(NoFiles),
     }
 }
@@ -52,6 +53,7 @@ fn a_witness_offers_nothing_and_is_ready() {
     assert_eq!(status("Ready"), ("True", "KubeletReady"));
     assert_eq!(status("Virtualization"), ("False", "Witness"));
     assert_eq!(status("GuestNetwork"), ("False", "Witness"));
+    assert_eq!(status("GuestIsolation"), ("False", "Witness"));
 }
 
 fn facts() -> HostFacts {
@@ -74,6 +76,7 @@ fn facts() -> HostFacts {
                 why: "no /dev/kvm".into(),
             },
             network: None,
+            isolation: Some(GuestIsolation::Refused { why: "no root".into() }),
         },
         ..HostFacts::default()
     }
@@ -167,7 +170,7 @@ fn the_cpu_manager_follows_what_was_asked_for() {
     let asked = &request["metadata"]["annotations"][cpu_manager::STATUS];
     node["metadata"]["annotations"][cpu_manager::STATUS] = asked.clone();
     let patch = patches(&config(), &facts(), &node, at(1)).metadata.unwrap();
-    let done = r#"{"policy":"none","status":"success"}"#;
+    let done = cpu_manager::completed(&node).unwrap();
     let expected = json!({"metadata": {"labels": {cpu_manager::LABEL: "false"},
         "annotations": {cpu_manager::STATUS: done}}});
     assert_eq!(patch, expected);
@@ -177,7 +180,7 @@ fn the_cpu_manager_follows_what_was_asked_for() {
 }
 
 #[test]
-fn what_others_wrote_stays() {
+fn fields_of_other_writers_stay() {
     let mut node = birth(&config(), &facts(), at(0));
     node["metadata"]["labels"]["zone"] = "a".into();
     node["spec"] = json!({"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]});
@@ -241,7 +244,7 @@ fn a_host_without_qemu_says_what_is_missing_and_takes_no_guests() {
 }
 
 #[test]
-fn pressure_is_told() {
+fn pressure_is_reported() {
     let mut facts = facts();
     facts.memory.available = 50 << 20;
     facts.disk.free = 1 << 30;

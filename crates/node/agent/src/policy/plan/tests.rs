@@ -69,6 +69,7 @@ fn policies_of(
 ) -> Policies {
     super::policies(&Cluster {
         policies: &read(policies, PolicyRecord::read),
+        cluster_policies: &BTreeMap::new(),
         namespaces: &read(namespaces, NamespaceRecord::read),
         pods: &read(pods, PodRecord::read),
         local,
@@ -110,7 +111,7 @@ fn guests_of_other_nodes_are_peers_and_their_own_node_judges_them() {
     let policies = policies_of(&[], &namespaces, &pods, &LocalGuests::new());
     assert_eq!(policies.guests, BTreeSet::from([address(2)]));
     let own = BTreeSet::from([address(2), address(20)]);
-    let expected = GuestPolicy { ingress: Ingress::IsolatedTo(own), egress: None };
+    let expected = GuestPolicy { ingress: Ingress::IsolatedTo(own), ..GuestPolicy::default() };
     assert_eq!(policies.restricted, BTreeMap::from([(address(2), expected)]));
 }
 

@@ -108,7 +108,7 @@ fn a_service_has_the_ready_endpoints_of_all_its_slices() {
 }
 
 #[test]
-fn what_a_service_asks_for_reaches_the_network() {
+fn the_options_of_a_service_reach_the_network() {
     let spec = json!({"clusterIP": "10.43.0.9", "sessionAffinity": "ClientIP",
         "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}},
         "internalTrafficPolicy": "Local", "externalTrafficPolicy": "Local",

@@ -46,7 +46,7 @@ impl StorageController {
     }
 
     pub(super) fn report_status(&mut self, kind: WrittenKind, name: String, patch: Value) {
-        if !self.work.telling.insert((kind, name.clone())) {
+        if !self.work.reporting.insert((kind, name.clone())) {
             return;
         }
         let hands = self.hands.clone();
@@ -54,12 +54,12 @@ impl StorageController {
             let written = match hands.report_status(kind, &name, patch).await {
                 Ok(object) => object.map(Box::new),
                 Err(failure) => {
-                    debug!(error = %Chain(&failure), "cannot tell how things are");
+                    debug!(error = %Chain(&failure), "cannot report the status");
                     tokio::time::sleep(FIRST_RETRY_DELAY).await;
                     None
                 }
             };
-            JobResult::Told(kind, name, written)
+            JobResult::Reported(kind, name, written)
         });
     }
 
@@ -102,9 +102,9 @@ impl StorageController {
     }
 
     pub(super) fn scan_disks(&mut self) {
-        self.work.disks = Disks::Looking;
+        self.work.disks = Disks::Scanning;
         let own = |it: &&Replica| it.node == self.hands.node;
-        let looking = disk::DiskScan {
+        let scan = disk::DiskScan {
             hands: self.hands.clone(),
             reporter: self.reporter.clone(),
             default_disk: self.default_disk.clone(),
@@ -113,11 +113,11 @@ impl StorageController {
             replicas: self.seen.replicas.all().values().filter(own).cloned().collect(),
         };
         self.work.jobs.spawn(async move {
-            if let Err(failure) = looking.look().await {
-                debug!(error = %Chain(&failure), "cannot tell of this node's disks");
+            if let Err(failure) = scan.run().await {
+                debug!(error = %Chain(&failure), "cannot report this node's disks");
                 tokio::time::sleep(FIRST_RETRY_DELAY).await;
             }
-            JobResult::Looked
+            JobResult::DisksScanned
         });
     }
 

@@ -57,6 +57,8 @@ impl Scene {
             volumes: vec![],
             replicas: vec![own],
             knows_grants: true,
+            knows_replica_nodes: true,
+            listens_also: None,
             waiting_engines: vec![],
             refused_engines: 0,
         };
@@ -76,6 +78,7 @@ impl Scene {
             disks: &BTreeMap::new(),
             state: Some(&self.state),
             sockets: Path::new("/s"),
+            address: None,
             under_way: &BTreeSet::new(),
         };
         ask(&world)
@@ -113,7 +116,7 @@ fn a_replica_is_granted_to_the_node_of_its_engine() {
     // Failover: the engine was placed elsewhere.
     scene.engines = BTreeMap::from([("v-e-0".to_owned(), engine("three"))]);
     assert_eq!(scene.granted(), nodes(&["three"], 0));
-    // At rest it is nobody's.
+    // While it is detached no node has access.
     scene.engines = BTreeMap::from([("v-e-0".to_owned(), engine(""))]);
     assert_eq!(scene.granted(), nodes(&[], 0));
     scene.engines.get_mut("v-e-0").unwrap().confirmed = Generation(4);
@@ -132,7 +135,7 @@ fn both_nodes_of_a_migration_are_named_until_it_is_over() {
 }
 
 #[test]
-fn what_was_granted_stays_while_it_is_not_known_what_is_right() {
+fn grants_stay_while_the_right_ones_are_unknown() {
     let mut scene = Scene::new("two");
     scene.grant(&["two"]);
     scene.engines.clear();

@@ -1,6 +1,7 @@
 //! One piece of work on the volumes of this node, and what it must not run beside.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use block::grant::ReplicaGrant;
 use block::ids::{ReplicaId, VolumeId};
@@ -58,6 +59,12 @@ pub(in crate::storage) enum StorageAction {
         volume: VolumeId,
         replica: ReplicaId,
     },
+    /// Connects to a replica at its present address.
+    Reconnect {
+        engine: String,
+        volume: VolumeId,
+        replica: ReplicaId,
+    },
     ReleaseEngine {
         engine: String,
     },
@@ -75,6 +82,10 @@ pub(in crate::storage) enum StorageAction {
     },
     ReleaseSnapshot {
         snapshot: String,
+    },
+    /// Addresses at which other nodes reach replicas of this node, besides the first.
+    ListenAlso {
+        addresses: Vec<SocketAddr>,
     },
     /// Nodes that may open replicas of this node.
     GrantReplicas {
@@ -96,11 +107,13 @@ impl StorageAction {
             | Self::Expand { engine, .. }
             | Self::AddMember { engine, .. }
             | Self::DropMember { engine, .. }
+            | Self::Reconnect { engine, .. }
             | Self::ReleaseEngine { engine } => JobKey::Engine(engine.clone()),
             Self::TakeSnapshot { snapshot, .. }
             | Self::DeleteSnapshot { snapshot, .. }
             | Self::ReleaseSnapshot { snapshot } => JobKey::Snapshot(snapshot.clone()),
             Self::GrantReplicas { .. } => JobKey::Grants,
+            Self::ListenAlso { .. } => JobKey::Addresses,
             Self::TakeTogether { instant } => JobKey::Instant(instant.together.instant.clone()),
         }
     }

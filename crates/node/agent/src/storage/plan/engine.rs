@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use block::ids::VolumeId;
-use block::run::Address;
+use block::ids::{ReplicaId, VolumeId};
+use block::run::{Address, MemberState, VolumeStatus};
 use block::storage::{Attachment, RecordPlace, ReplicaAt, StorageStatus, VolumeState};
 
 use super::{StorageAction, StorageWorld, first_members, served};
@@ -114,8 +114,26 @@ fn change(
     if let Some(gone) = has.iter().find(|it| wanted.iter().all(|other| other.id != it.id)) {
         return Some(StorageAction::DropMember { engine: name, volume, replica: gone.id });
     }
+    if let Some(replica) = moved(wanted, status) {
+        return Some(StorageAction::Reconnect { engine: name, volume, replica });
+    }
     let size = engine.size;
     (size > status.size).then_some(StorageAction::Expand { engine: name, volume, size })
+}
+
+/// A replica that is connected at another address than its present one. Its connection is given up
+/// only while others are in sync: what it misses is little, and it gets it from them.
+fn moved(wanted: &[ReplicaAt], status: &VolumeStatus) -> Option<ReplicaId> {
+    let members = &status.replicas;
+    let is_safe = members.len() > 1
+        && !status.unproven
+        && members.iter().all(|member| member.state == MemberState::InSync);
+    let is_elsewhere = |it: &&ReplicaAt| {
+        let member = members.iter().find(|member| member.id == it.id);
+        let connected = member.and_then(|member| member.address.as_ref());
+        it.at.is_some() && connected.is_some() && connected != it.at.as_ref()
+    };
+    wanted.iter().find(is_elsewhere).map(|it| it.id).filter(|_| is_safe)
 }
 
 /// The replicas of an engine; nothing before all of them are known, or if there are none.
@@ -124,7 +142,10 @@ fn members(world: &StorageWorld<'_>, engine: &Engine) -> Option<Vec<ReplicaAt>> 
     for (name, address) in &engine.replicas {
         let replica = world.replicas.get(name)?;
         let at = if replica.node == world.node { None } else { Some(far(address)?) };
-        members.push(ReplicaAt { id: replica.id, at });
+        // Older programs would not report it back.
+        let verifies = world.state.is_some_and(|state| state.knows_replica_nodes);
+        let node = (verifies && at.is_some()).then(|| replica.node.clone());
+        members.push(ReplicaAt { id: replica.id, at, node });
     }
     (!members.is_empty()).then_some(members)
 }

@@ -1,12 +1,14 @@
 //! Tables of what is done about which state.
 
 use block::ids::{Epoch, Generation, ReplicaId, SnapshotId};
-use block::run::{MemberStatus, VolumeStatus};
+use block::run::{MemberState, MemberStatus, VolumeStatus};
 use block::storage::{BaseOf, ReplicaAt, ReplicaState};
 use block::wire::SnapshotInfo;
 use serde_json::{Value, json};
 
 use super::*;
+
+mod addresses;
 
 const UID: &str = "00112233-4455-6677-8899-aabbccddee";
 
@@ -20,6 +22,7 @@ struct Scene {
     images: BTreeMap<String, ImageLocations>,
     disks: BTreeMap<String, PathBuf>,
     state: Option<StorageStatus>,
+    address: Option<IpAddr>,
     under_way: BTreeSet<JobKey>,
 }
 
@@ -75,9 +78,12 @@ impl Scene {
                 volumes: vec![],
                 replicas: vec![],
                 knows_grants: false,
+                knows_replica_nodes: false,
+                listens_also: None,
                 waiting_engines: vec![],
                 refused_engines: 0,
             }),
+            address: None,
             under_way: BTreeSet::new(),
         }
     }
@@ -90,10 +96,11 @@ impl Scene {
         let replica = scene.replica().id;
         let member = MemberStatus {
             id: replica,
-            state: block::run::MemberState::InSync,
+            state: MemberState::InSync,
             rebuilt_bytes: None,
             rebuild_bytes: None,
             latency_micros: 0,
+            address: None,
             free_bytes: 0,
             used_bytes: 0,
             work: None,
@@ -170,6 +177,7 @@ impl Scene {
             disks: &self.disks,
             state: self.state.as_ref(),
             sockets: Path::new("/s"),
+            address: self.address,
             under_way: &self.under_way,
         }
     }
@@ -261,7 +269,7 @@ fn a_volume_of_an_image_waits_for_it_and_lies_on_it() {
 }
 
 #[test]
-fn what_is_wanted_of_a_served_volume_is_done_to_it() {
+fn changes_of_a_served_volume_are_applied() {
     let mut grown = Scene::settled();
     grown.engine().size = 16384;
     grown.check(&["Expand"]);
@@ -278,10 +286,11 @@ fn what_is_wanted_of_a_served_volume_is_done_to_it() {
     let mut third = without.replica().clone();
     (third.name, third.id) = ("v-r-3".into(), ReplicaId::from_u128(9));
     without.replicas.insert("v-r-3".into(), third);
-    without.state().volumes[0]
-        .attachment
-        .replicas
-        .push(ReplicaAt { id: ReplicaId::from_u128(9), at: None });
+    without.state().volumes[0].attachment.replicas.push(ReplicaAt {
+        id: ReplicaId::from_u128(9),
+        at: None,
+        node: None,
+    });
     without.check(&["MakeReplica", "DropMember"]);
     let mut broken = Scene::settled();
     broken.state().volumes[0].status = None;
@@ -310,7 +319,7 @@ fn a_replica_that_is_lost_does_not_keep_the_others_from_being_attached() {
 }
 
 #[test]
-fn a_volume_is_let_go_before_its_objects_and_its_files() {
+fn a_volume_is_released_before_its_objects_and_its_files() {
     let mut scene = Scene::settled();
     scene.engine().is_wanted = false;
     scene.check(&["Detach"]);
@@ -392,7 +401,7 @@ fn a_volume_that_is_claimed_elsewhere_for_its_machine_is_left_alone() {
 }
 
 #[test]
-fn volumes_that_no_object_is_for_are_nobody_elses_business() {
+fn volumes_without_an_object_are_left_alone() {
     let mut scene = Scene::settled();
     let mut own = scene.state().volumes[0].clone();
     own.attachment.volume = VolumeId::from_u128(99);
@@ -401,11 +410,40 @@ fn volumes_that_no_object_is_for_are_nobody_elses_business() {
     scene.check(&[]);
 }
 
+const INSTANT: &str = "5f0c9d3a-1b2c-4d5e-8f90-112233445566";
+
 #[test]
-fn what_a_machine_writes_to_is_captured_together_or_not_at_all() {
+fn a_volume_of_another_machine_is_not_captured_with_the_guest() {
+    let mut scene = Scene::settled();
+    let group = |machine: &str, memory: bool| hci::together::SnapshotGroup {
+        instant: INSTANT.into(),
+        count: 1,
+        namespace: "victim".into(),
+        machine: machine.into(),
+        memory,
+    };
+    scene.snapshot().together = Some(group("db", true));
+    for (ticket, expected) in
+        [("vmi-own", false), ("vmi-u2", false), ("vmi-u", true), ("vmi-u-migration", true)]
+    {
+        scene.tickets.insert("v".into(), BTreeSet::from([ticket.to_owned()]));
+        let Some(StorageAction::TakeTogether { instant }) = scene.plan().pop() else { panic!() };
+        assert_eq!(instant.is_of("u"), expected, "{ticket}");
+    }
+    // Another machine for the same instant is another group, and no memory belongs to it.
+    let mut other = scene.snapshot().clone();
+    (other.name, other.together) = ("t".into(), Some(group("web", true)));
+    scene.snapshots.insert("t".into(), other);
+    scene.check(&["TakeTogether", "TakeTogether"]);
+    let kept = group_snapshot::with_memory(&scene.snapshots);
+    assert_eq!(kept, BTreeMap::from([(INSTANT.to_owned(), None)]));
+}
+
+#[test]
+fn volumes_of_a_machine_are_captured_together_or_not_at_all() {
     let mut scene = Scene::settled();
     let together = hci::together::SnapshotGroup {
-        instant: "i".into(),
+        instant: INSTANT.into(),
         count: 2,
         namespace: "n".into(),
         machine: "m".into(),
@@ -421,6 +459,7 @@ fn what_a_machine_writes_to_is_captured_together_or_not_at_all() {
     scene.check(&["TakeTogether"]);
     let Some(StorageAction::TakeTogether { instant }) = scene.plan().pop() else { panic!() };
     assert_eq!(instant.torn(scene.state.as_ref().unwrap()), Some(vec![]));
+    assert!(instant.is_of("u") && !instant.is_of("") && !instant.is_of("v"));
     let info = SnapshotInfo {
         id: SnapshotId::from_u128(1),
         name: "s".into(),

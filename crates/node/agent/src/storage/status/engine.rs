@@ -40,7 +40,7 @@ pub(super) fn engine(
         (false, None, _) => "stopped",
     };
     let old = &engine.status["conditions"];
-    let mut told = json!({
+    let mut report = json!({
         "ownerID": world.node,
         "currentState": current,
         "currentImage": if is_active { engine.image.as_str() } else { "" },
@@ -59,24 +59,38 @@ pub(super) fn engine(
     });
     let Some(status) = status.filter(|_| is_active) else {
         // Facts about the data stay valid while no engine serves it.
-        told["replicaModeMap"] = json!({});
-        told["currentReplicaAddressMap"] = json!({});
-        told["rebuildStatus"] = json!({});
-        told["isExpanding"] = json!(false);
-        return told;
+        report["replicaModeMap"] = json!({});
+        report["currentReplicaAddressMap"] = json!({});
+        report["rebuildStatus"] = json!({});
+        report["isExpanding"] = json!(false);
+        return report;
     };
     let names = names(world, &engine.volume);
-    told["currentSize"] = json!(status.size.to_string());
-    told["isExpanding"] = json!(engine.size > status.size);
-    told["currentReplicaAddressMap"] = json!(engine.replicas);
-    told["replicaModeMap"] = modes(&status.replicas, &names);
-    told["rebuildStatus"] = rebuilds(status, &names, engine);
-    told["snapshots"] = snapshots(status, world.state.and_then(|it| fullest(it, status)));
-    told
+    report["currentSize"] = json!(status.size.to_string());
+    report["isExpanding"] = json!(engine.size > status.size);
+    report["currentReplicaAddressMap"] = json!(connected(engine, &status.replicas, &names));
+    report["replicaModeMap"] = modes(&status.replicas, &names);
+    report["rebuildStatus"] = rebuilds(status, &names, engine);
+    report["snapshots"] = snapshots(status, world.state.and_then(|it| fullest(it, status)));
+    report
+}
+
+/// The addresses of replicas: where they are connected, and where they are to be otherwise.
+fn connected<'a>(
+    engine: &'a Engine,
+    members: &[MemberStatus],
+    names: &BTreeMap<ReplicaId, &str>,
+) -> BTreeMap<&'a str, String> {
+    let address = |(name, wanted): (&'a String, &String)| {
+        let is_it = |member: &&MemberStatus| names.get(&member.id) == Some(&name.as_str());
+        let connected = members.iter().find(is_it).and_then(|member| member.address.as_ref());
+        (name.as_str(), connected.map_or_else(|| wanted.clone(), ToString::to_string))
+    };
+    engine.replicas.iter().map(address).collect()
 }
 
 /// Why the volume is not served, and which blocks of it cannot be read. Only what is wrong with
-/// blocks is told, and it stays while nobody serves them.
+/// blocks is reported, and it stays while no engine serves them.
 fn engine_conditions(
     old: &Value,
     error: Option<&str>,
@@ -98,18 +112,20 @@ fn engine_conditions(
         ),
     }
     all.extend(damage::engine_condition(old, status, names, now));
+    all.extend(damage::metadata_condition(old, status, names, now));
     all
 }
 
 /// The blocks of a volume that cannot be read, and why.
 fn unreadable(status: &VolumeStatus) -> Option<(&'static str, String)> {
-    let told = |ranges: &[ByteRange], what: &str| {
+    let describe = |ranges: &[ByteRange], what: &str| {
         let first = ranges.first()?.offset;
         let bytes: u64 = ranges.iter().map(|it| it.length).sum();
         Some(format!("{what}: {bytes} bytes, the first at offset {first}"))
     };
-    let disputed = told(&status.disputed, "replicas differ and no evidence tells which is right");
-    let lost = told(&status.lost, "no replica has the data that was written");
+    let disputed =
+        describe(&status.disputed, "replicas differ and no evidence decides which is right");
+    let lost = describe(&status.lost, "no replica has the data that was written");
     let reason = match disputed {
         Some(_) => VolumeFailure::ReplicasDiffer.as_str(),
         None => VolumeFailure::NoGoodCopy.as_str(),
@@ -169,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_that_cannot_be_read_are_told_also_while_nobody_serves_them() {
+    fn unreadable_blocks_are_reported_also_while_no_engine_serves_them() {
         let now = Timestamp::from_second(1).unwrap();
         let mut status = VolumeStatus {
             phase: "active".into(),
@@ -186,28 +202,32 @@ mod tests {
             waiting: None,
             snapshots: vec![],
         };
-        let tell = |old: &Value, status: Option<&VolumeStatus>| {
+        let update = |old: &Value, status: Option<&VolumeStatus>| {
             json!(engine_conditions(old, None, status, &BTreeMap::new(), now))
         };
-        assert_eq!(tell(&Value::Null, Some(&status)).as_array().unwrap().len(), 1);
+        assert_eq!(update(&Value::Null, Some(&status)).as_array().unwrap().len(), 1);
         let range = |offset| ByteRange { offset, length: 4096 };
         status.disputed = vec![range(4096), range(16384)];
         status.lost = vec![range(0)];
-        let told = tell(&Value::Null, Some(&status));
-        assert_eq!(told[1]["type"], "Readable");
-        assert_eq!(told[1]["status"], "False");
-        assert_eq!(told[1]["reason"], "ReplicasDiffer");
+        let known = update(&Value::Null, Some(&status));
+        assert_eq!(known[1]["type"], "Readable");
+        assert_eq!(known[1]["status"], "False");
+        assert_eq!(known[1]["reason"], "ReplicasDiffer");
         assert_eq!(
-            told[1]["message"],
-            "replicas differ and no evidence tells which is right: 8192 bytes, the first at offset \
-             4096; no replica has the data that was written: 4096 bytes, the first at offset 0; \
-             reads fail until they are written again"
+            known[1]["message"],
+            "replicas differ and no evidence decides which is right: 8192 bytes, the first at \
+             offset 4096; no replica has the data that was written: 4096 bytes, the first at \
+             offset 0; reads fail until they are written again"
         );
-        assert_eq!(tell(&told, None), told, "nobody serves it");
+        assert_eq!(update(&known, None), known, "no engine serves it");
         (status.disputed, status.lost) = (vec![], vec![range(0)]);
-        assert_eq!(tell(&told, Some(&status))[1]["reason"], "NoGoodCopy");
+        assert_eq!(update(&known, Some(&status))[1]["reason"], "NoGoodCopy");
         status.lost.clear();
-        assert_eq!(tell(&told, Some(&status)).as_array().unwrap().len(), 1, "all is written again");
+        assert_eq!(
+            update(&known, Some(&status)).as_array().unwrap().len(),
+            1,
+            "all is written again"
+        );
     }
 
     fn member(state: MemberState, bytes: Option<u64>, reason: Option<&str>) -> MemberStatus {
@@ -217,6 +237,7 @@ mod tests {
             rebuilt_bytes: bytes,
             rebuild_bytes: bytes.map(|it| it * 2),
             latency_micros: 0,
+            address: None,
             free_bytes: 0,
             used_bytes: 0,
             work: None,

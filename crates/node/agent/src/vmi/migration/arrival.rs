@@ -1,4 +1,5 @@
-//! A guest that was handed over to this node: its volumes are claimed, and it is resumed, once.
+//! A guest that was handed over to this node: its volumes are claimed or have become this node's, and
+//! it is resumed, once.
 
 use std::time::Duration;
 
@@ -7,13 +8,13 @@ use qemu::{RunDir, RunningMachine};
 use tracing::info;
 
 use super::incoming::IncomingError;
-use super::{INCOMING, MigrationNote, progress};
+use super::{INCOMING, MigrationNote, local_volume, progress};
 use crate::context::Context;
 use crate::vmi::object::Vmi;
 
 /// For QEMU to have the state of all devices, when memory follows later.
 const DEVICES_TIMEOUT: Duration = Duration::from_secs(5);
-const DEVICES_LOOK: Duration = Duration::from_millis(20);
+const DEVICES_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The part of a guest that has arrived here.
 #[derive(Debug)]
@@ -45,11 +46,17 @@ pub(super) async fn loaded(running: &RunningMachine) -> Result<(), IncomingError
     let loaded = async {
         // No event says so for a guest that is not to run yet.
         while qmp.run_state().await? == RunState::InMigrate {
-            tokio::time::sleep(DEVICES_LOOK).await;
+            tokio::time::sleep(DEVICES_POLL_INTERVAL).await;
         }
         Ok(())
     };
     tokio::time::timeout(DEVICES_TIMEOUT, loaded).await.unwrap_or(Err(IncomingError::NotLoaded))
+}
+
+/// Whether the machine of a folder has a guest from another node that must not run here yet.
+pub(crate) fn is_arriving(dir: &RunDir) -> bool {
+    let note: Option<MigrationNote> = dir.load(INCOMING).ok().flatten();
+    note.is_some_and(|note| !note.post_copy)
 }
 
 /// Lets a guest run that the object gives to this node: with all volumes claimed, and once.
@@ -65,6 +72,7 @@ pub(in crate::vmi) async fn arrive(
         return Ok(Arrival::PostCopy(note));
     }
     claim(context, Some(&note)).await?;
+    local_volume::until_here(context, &note).await?;
     let qmp = running.qmp().await?;
     if qmp.run_state().await? != RunState::Running {
         qmp.resume().await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use qemu::machine::{DiskSource, Firmware};
 use qemu::qmp::Qmp;
 
-use super::disk_transfer::{self, DiskTransfer};
+use super::disk_transfer::DiskTransfer;
 use super::failure::MigrationFailure;
 use super::offer::{self, Content, CopiedDisk, MigrationOffer, UnfitMachine};
 use super::progress::MigrationRequest;
@@ -32,25 +32,22 @@ impl VmiActor {
         let mut machine = machine.with_filled_sockets(filled);
         let failed = |source| MigrationFailure::File { doing: "read", source };
         let (mut seeds, mut copies) = (BTreeMap::new(), BTreeMap::new());
+        let mut volumes = BTreeMap::new();
         let mut transfers = Vec::new();
         for disk in &machine.disks {
-            let volume = vmi.spec.volumes.iter().find(|volume| volume.name == disk.name);
-            // Seeds lie in the folder of the machine; other files belong to the node.
-            let seed = match &disk.source {
-                DiskSource::File(image) if image.path.parent() == Some(self.dir.path()) => {
-                    Some(&image.path)
-                }
-                _ => None,
-            };
-            let transfer = disk_transfer::transfer(disk, volume, seed.is_some());
-            match (transfer, seed) {
-                (DiskTransfer::Seed, Some(path)) => {
-                    let bytes = std::fs::read(path).map_err(failed)?;
+            let transfer = self.transfer(vmi, disk);
+            match (transfer, &disk.source) {
+                (DiskTransfer::Seed, DiskSource::File(image)) => {
+                    let bytes = std::fs::read(&image.path).map_err(failed)?;
                     seeds.insert(disk.name.clone(), Content::new(&bytes));
                 }
                 (DiskTransfer::Copy, _) => {
                     let size = qmp.disk_size(disk).await?;
                     copies.insert(disk.name.clone(), CopiedDisk { size });
+                }
+                (DiskTransfer::LocalVolume, _) => {
+                    let copy = self.copied_volume(disk, qmp.disk_size(disk).await?);
+                    volumes.extend(copy.map(|copy| (disk.name.clone(), copy)));
                 }
                 _ => {}
             }
@@ -73,6 +70,7 @@ impl VmiActor {
             seeds,
             variables,
             copies,
+            volumes,
             post_copy: request.allows_post_copy,
         })
     }

@@ -19,7 +19,6 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::disk_transfer::{self, DiskTransfer};
 use super::failure::MigrationFailure;
 use super::offer::{MigrationOffer, Prepared};
 use super::path;
@@ -32,10 +31,10 @@ use crate::vmi::object::Vmi;
 
 /// The socket that QEMU connects to, in the folder of the machine.
 const SOCKET: &str = "copy.sock";
-/// For the mirrors to end; at a switch, the guest stands still.
+/// For the mirrors to end; at a switch, the guest is paused.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
 /// How often QEMU is asked besides its events.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Disks that are mirrored to the target.
 pub(super) struct DiskCopies {
@@ -78,10 +77,11 @@ impl VmiActor {
         prepared: &Prepared,
     ) -> Result<DiskCopies, MigrationFailure> {
         let mut copies = DiskCopies { disks: Vec::new(), _relay: None };
-        if offer.copies.is_empty() {
+        let mirrored = offer.mirrored();
+        if mirrored.is_empty() {
             return Ok(copies);
         }
-        let names: Vec<&str> = offer.copies.keys().map(String::as_str).collect();
+        let names: Vec<&str> = mirrored.keys().copied().collect();
         let names = names.join(", ");
         info!(namespace = vmi.namespace, name = vmi.name, disks = names, "copying disks");
         let message = format!("Copying disks of the node to node {}: {names}", request.target);
@@ -91,23 +91,23 @@ impl VmiActor {
         let socket = self.dir.path().join(SOCKET);
         let listener = listen(&socket, user.as_ref()).map_err(failed)?;
         let relay = Relay { peer: peer.clone(), path: path(&request.migration, "disks") };
-        copies._relay = Some(relay.serve(&self.tasks, listener, offer.copies.len()));
+        copies._relay = Some(relay.serve(&self.tasks, listener, mirrored.len()));
         let qmp = live.running.qmp().await?;
         for disk in &offer.machine.disks {
-            if !offer.copies.contains_key(&disk.name) {
+            if !mirrored.contains_key(disk.name.as_str()) {
                 continue;
             }
             // A target of an earlier version knows nothing of copies.
             let scope = prepared.copies.get(&disk.name).copied();
             let missing = || MigrationFailure::NoDiskCopy { disk: disk.name.clone() };
             let scope = scope.ok_or_else(missing)?;
-            let mirrored = MirroredDisk::new(disk.clone(), socket.clone());
+            let mirror = MirroredDisk::new(disk.clone(), socket.clone());
             let options = MirrorOptions { scope, bandwidth: request.bandwidth };
-            qmp.start_mirror(&mirrored.disk, &mirrored.next, options).await?;
-            copies.disks.push(mirrored);
+            qmp.start_mirror(&mirror.disk, &mirror.next, options).await?;
+            copies.disks.push(mirror);
         }
-        let bytes = offer.copies.values().map(|copy| copy.size).sum();
-        // A guest that stands still would make nothing faster: each of its writes goes to both.
+        let bytes = mirrored.values().sum();
+        // A paused guest would make nothing faster: each of its writes goes to both.
         let patient =
             MigrationRequest { allows_post_copy: false, allows_pause: false, ..request.clone() };
         let pace = MigrationPace::new(&patient, bytes, Instant::now());
@@ -120,11 +120,7 @@ impl VmiActor {
         let socket = self.dir.path().join(SOCKET);
         let machine = live.running.spec().machine;
         // The mirror of a claim to another one has a job of the same name, and is not of this.
-        let is_copied = |disk: &&Disk| {
-            let volume = vmi.spec.volumes.iter().find(|volume| volume.name == disk.name);
-            disk_transfer::transfer(disk, volume, false) == DiskTransfer::Copy
-        };
-        let disks = machine.disks.iter().filter(is_copied);
+        let disks = machine.disks.iter().filter(|disk| self.is_mirrored(vmi, disk));
         let disks = disks.map(|disk| MirroredDisk::new(disk.clone(), socket.clone()));
         let copies = DiskCopies { disks: disks.collect(), _relay: None };
         let abandoned = async {
@@ -167,7 +163,7 @@ impl DiskCopies {
                 Pace::Stalled(limit) => return Err(MigrationFailure::Stalled { limit }),
                 Pace::Late(limit) => return Err(MigrationFailure::Deadline { limit }),
             }
-            let _ = tokio::time::timeout(LOOK, events.recv()).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, events.recv()).await;
         }
     }
 
@@ -224,7 +220,7 @@ async fn until_ended(disk: &MirroredDisk, qmp: &Qmp) -> Result<MirrorJob, Migrat
         if matches!(job, MirrorJob::Ended { .. } | MirrorJob::Absent) {
             return Ok(job);
         }
-        let _ = tokio::time::timeout(LOOK, events.recv()).await;
+        let _ = tokio::time::timeout(POLL_INTERVAL, events.recv()).await;
     }
 }
 

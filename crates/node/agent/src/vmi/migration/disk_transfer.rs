@@ -1,7 +1,9 @@
 //! How each disk of a guest gets to the target of its migration. Pure.
 
-use qemu::machine::{Disk, DiskSource};
+use qemu::machine::{Disk, DiskDevice, DiskSource};
 use virt::v1::Volume;
+
+use super::local_volume::has_claim;
 
 /// The way of a disk to another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,19 +14,36 @@ pub(super) enum DiskTransfer {
     Seed,
     /// A file of the node that QEMU mirrors to one of the target.
     Copy,
+    /// The same for a volume of the class `local`, which is then on the target.
+    LocalVolume,
     /// A container image that the guest only reads; the target pulls it.
     Image,
     /// A file of the node that stays there.
     Bound,
 }
 
-/// `is_seed` says whether the file of the disk is one that the agent has made from an object.
-pub(super) fn transfer(disk: &Disk, volume: Option<&Volume>, is_seed: bool) -> DiskTransfer {
+/// The maker of the file of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileOrigin {
+    /// The agent, from an object.
+    Seed,
+    /// The provisioner of the class `local`.
+    LocalVolume,
+    Other,
+}
+
+pub(super) fn transfer(disk: &Disk, volume: Option<&Volume>, origin: FileOrigin) -> DiskTransfer {
     if matches!(disk.source, DiskSource::Nbd { .. } | DiskSource::Empty) {
         return DiskTransfer::Shared;
     }
-    if is_seed {
+    if origin == FileOrigin::Seed {
         return DiskTransfer::Seed;
+    }
+    if origin == FileOrigin::LocalVolume {
+        // Of others, either the guest is not the only writer, or the target cannot be written to.
+        let is_own = disk.device == DiskDevice::Disk && !disk.shareable && !disk.read_only;
+        let is_movable = is_own && volume.is_some_and(has_claim);
+        return if is_movable { DiskTransfer::LocalVolume } else { DiskTransfer::Bound };
     }
     let has = |is: fn(&Volume) -> bool| volume.is_some_and(is);
     let is_image = has(|volume| volume.container_disk.is_some());
@@ -36,11 +55,13 @@ pub(super) fn transfer(disk: &Disk, volume: Option<&Volume>, is_seed: bool) -> D
     if is_of_this_run { DiskTransfer::Copy } else { DiskTransfer::Bound }
 }
 
-/// Identifies the content of the image below a disk: images are kept in folders that their content
-/// names.
-pub(super) fn image_key(source: &DiskSource) -> Option<&std::ffi::OsStr> {
+/// Identifies the content of the image below a disk: the names of the folders that images are kept in
+/// begin with the kind of their digest and the digest. The rest depends on the version.
+pub(super) fn image_key(source: &DiskSource) -> Option<&str> {
     let DiskSource::File(image) = source else { return None };
-    image.backing.as_ref()?.path.parent()?.file_name()
+    let folder = image.backing.as_ref()?.path.parent()?.file_name()?.to_str()?;
+    let end = folder.match_indices('-').nth(1);
+    Some(end.map_or(folder, |(end, _)| &folder[..end]))
 }
 
 #[cfg(test)]
@@ -61,31 +82,40 @@ mod tests {
         let image = json!({"containerDisk": {"image": "i"}});
         let claim = json!({"persistentVolumeClaim": {"claimName": "c"}});
         let ephemeral = json!({"ephemeral": {"persistentVolumeClaim": {"claimName": "c"}}});
-        for (source, volume, read_only, is_seed, expected) in [
-            (&nbd, &claim, false, false, DiskTransfer::Shared),
-            (&DiskSource::Empty, &claim, true, false, DiskTransfer::Shared),
-            (&file, &json!({"cloudInitNoCloud": {}}), false, true, DiskTransfer::Seed),
-            (&file, &image, false, false, DiskTransfer::Copy),
-            (&file, &image, true, false, DiskTransfer::Image),
-            (&file, &json!({"emptyDisk": {"capacity": "1Gi"}}), false, false, DiskTransfer::Copy),
-            (&file, &ephemeral, false, false, DiskTransfer::Copy),
-            (&file, &ephemeral, true, false, DiskTransfer::Bound),
-            (&file, &claim, false, false, DiskTransfer::Bound),
-            (
-                &file,
-                &json!({"hostDisk": {"path": "/p", "type": "Disk"}}),
-                false,
-                false,
-                DiskTransfer::Bound,
-            ),
+        let (seed, local, other) = (FileOrigin::Seed, FileOrigin::LocalVolume, FileOrigin::Other);
+        let host_disk = json!({"hostDisk": {"path": "/p", "type": "Disk"}});
+        for (source, volume, read_only, origin, expected) in [
+            (&nbd, &claim, false, other, DiskTransfer::Shared),
+            (&DiskSource::Empty, &claim, true, other, DiskTransfer::Shared),
+            (&file, &json!({"cloudInitNoCloud": {}}), false, seed, DiskTransfer::Seed),
+            (&file, &image, false, other, DiskTransfer::Copy),
+            (&file, &image, true, other, DiskTransfer::Image),
+            (&file, &json!({"emptyDisk": {"capacity": "1Gi"}}), false, other, DiskTransfer::Copy),
+            (&file, &ephemeral, false, other, DiskTransfer::Copy),
+            (&file, &ephemeral, true, other, DiskTransfer::Bound),
+            (&file, &claim, false, other, DiskTransfer::Bound),
+            (&file, &claim, false, local, DiskTransfer::LocalVolume),
+            (&file, &json!({"dataVolume": {"name": "d"}}), false, local, DiskTransfer::LocalVolume),
+            (&file, &claim, true, local, DiskTransfer::Bound),
+            (&file, &host_disk, false, local, DiskTransfer::Bound),
+            (&file, &host_disk, false, other, DiskTransfer::Bound),
         ] {
             let mut volume = volume.clone();
             volume["name"] = json!("d");
             let read: Volume = serde_json::from_value(volume.clone()).unwrap();
             let disk = disk(source.clone(), read_only);
-            assert_eq!(transfer(&disk, Some(&read), is_seed), expected, "{volume} {read_only}");
+            assert_eq!(transfer(&disk, Some(&read), origin), expected, "{volume} {read_only}");
         }
-        assert_eq!(transfer(&disk(file, false), None, false), DiskTransfer::Bound);
+        assert_eq!(transfer(&disk(file.clone(), false), None, other), DiskTransfer::Bound);
+        let volume: Volume = serde_json::from_value(
+            json!({"name": "d", "persistentVolumeClaim": {"claimName": "c"}}),
+        )
+        .unwrap();
+        let shared = Disk { shareable: true, ..disk(file.clone(), false) };
+        let cdrom = Disk { device: DiskDevice::Cdrom, ..disk(file, false) };
+        for disk in [shared, cdrom] {
+            assert_eq!(transfer(&disk, Some(&volume), local), DiskTransfer::Bound, "{disk:?}");
+        }
     }
 
     #[test]

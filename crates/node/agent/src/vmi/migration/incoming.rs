@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{info, warn};
 
 use super::arrival::{arrive, claim, loaded};
+use super::local_volume;
 use super::offer::{MigrationOffer, Prepared, UnfitMachine};
 use super::prepare::DISKS_SOCKET;
 use super::recovery::{self, Verdict};
@@ -33,6 +34,7 @@ use crate::vmi::object::{ReadError, Vmi};
 use crate::vmi::registry::{KnownMachine, MachineEntry, Machines};
 use crate::vmi::resolve::ResolveError;
 use crate::vmi::state;
+use crate::volume::ReceiveError;
 
 /// For what is left of an earlier stay of the machine to go.
 const CLEAN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -64,6 +66,8 @@ pub(crate) enum IncomingError {
     Volume(#[from] Box<ResolveError>),
     #[error(transparent)]
     Claim(#[from] TakeOverError),
+    #[error(transparent)]
+    LocalVolume(#[from] ReceiveError),
     #[error("cannot {doing} a file of the machine")]
     File { doing: &'static str, source: std::io::Error },
     #[error(transparent)]
@@ -158,7 +162,7 @@ impl IncomingMigrations {
         Ok(live.running.recover_post_copy().await?)
     }
 
-    /// Claims the volumes of the guest, which stands still.
+    /// Claims the volumes of the guest, which is paused.
     pub(crate) async fn switch(&self, peer: &str, migration: &str) -> Result<(), IncomingError> {
         self.ask(peer, migration, IncomingRequest::Switch).await?
     }
@@ -330,12 +334,13 @@ impl Session {
         }
     }
 
-    /// The guest has stopped: nobody else writes its disks any more, and all volumes are claimed.
+    /// The guest has stopped: the source writes its disks no more, and all volumes are claimed.
     async fn switch(&self, running: &RunningMachine) -> Result<(), IncomingError> {
-        if !self.offer.copies.is_empty() {
+        if !self.offer.mirrored().is_empty() {
             running.qmp().await?.stop_disk_exports().await?;
         }
         let note: Option<MigrationNote> = self.actor.dir.load(INCOMING).ok().flatten();
+        local_volume::sync(&self.all.context, note.as_ref()).await?;
         claim(&self.all.context, note.as_ref()).await
     }
 

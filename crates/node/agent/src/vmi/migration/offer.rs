@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::disk_transfer::DiskTransfer;
+use super::local_volume::MovedVolume;
 
 /// A running machine as the source describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,10 @@ pub(crate) struct MigrationOffer {
     /// Files of the source that its QEMU mirrors to the target, by the name of their disk.
     #[serde(default)]
     pub(crate) copies: BTreeMap<String, CopiedDisk>,
+    /// Local volumes that are mirrored too, and are on the target then, by the name of their disk. A
+    /// target that does not know them looks for the volumes on its node, and finds none.
+    #[serde(default)]
+    pub(crate) volumes: BTreeMap<String, CopiedVolume>,
     /// Whether the guest may go on at the target before all of its memory is there.
     #[serde(default)]
     pub(crate) post_copy: bool,
@@ -44,6 +49,32 @@ pub(crate) struct MigrationOffer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CopiedDisk {
     pub(crate) size: u64,
+}
+
+/// A local volume whose data the target gets from the source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CopiedVolume {
+    /// The name of the PersistentVolume.
+    pub(crate) volume: String,
+    pub(crate) size: u64,
+    /// The bytes that it takes at the source.
+    pub(crate) allocated: u64,
+}
+
+impl MigrationOffer {
+    /// The sizes of all disks that are mirrored, by name.
+    pub(super) fn mirrored(&self) -> BTreeMap<&str, u64> {
+        let copies = self.copies.iter().map(|(disk, copy)| (disk.as_str(), copy.size));
+        let volumes = self.volumes.iter().map(|(disk, copy)| (disk.as_str(), copy.size));
+        copies.chain(volumes).collect()
+    }
+
+    /// The local volumes that come along.
+    pub(super) fn moved(&self) -> Vec<MovedVolume> {
+        let volumes = self.volumes.iter();
+        let moved = volumes.map(|(disk, copy)| (disk.clone(), copy.volume.clone()));
+        moved.map(|(disk, volume)| MovedVolume { disk, volume }).collect()
+    }
 }
 
 /// The target's answer when it waits for the stream.
@@ -258,6 +289,7 @@ mod tests {
             seeds: BTreeMap::from([("seed".to_owned(), Content::new(b"data"))]),
             variables: None,
             copies: BTreeMap::new(),
+            volumes: BTreeMap::new(),
             post_copy: false,
         }
     }

@@ -30,16 +30,16 @@ use crate::vmi::state;
 
 /// For the target to make the machine and to have its volumes.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(90);
-/// For the target to claim volumes; the guest stands still.
+/// For the target to claim volumes; the guest is paused.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
 /// Between two attempts to write the object.
 const RETRY: Duration = Duration::from_millis(300);
 /// How often QEMU is asked besides its events.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How a guest left.
 enum Sent {
-    /// It is the target's; milliseconds that it stood still.
+    /// It is the target's; milliseconds that it was paused.
     Whole(Option<u64>),
     /// It is being switched to post-copy: `serve_post_copy` goes on.
     PostCopy,
@@ -108,6 +108,7 @@ impl VmiActor {
         let offer = self.describe(vmi, live, request, &qmp).await?;
         let mut note = MigrationNote::new(&request.migration, vmi);
         note.target.clone_from(&request.target);
+        note.moved = offer.moved();
         let failed = |source| MigrationFailure::File { doing: "write", source };
         self.dir.store(OUTGOING, &note).map_err(failed)?;
         let unwanted = Unwanted {
@@ -118,6 +119,7 @@ impl VmiActor {
         };
         info!(namespace = vmi.namespace, name = vmi.name, target = request.target, "migrating");
         let peer = Peer::find(&self.context, &self.tasks, &request.target).await?;
+        self.announce_copies(vmi, request, &note).await?;
         let body = serde_json::to_vec(&offer).unwrap_or_default();
         let prepared = async {
             let mut connection = peer.connect().await?;
@@ -144,12 +146,13 @@ impl VmiActor {
         let stream = peer.connect().await?.stream(&path(&request.migration, "stream")).await?;
         let send = self.send(vmi, live, request, stream);
         let mode = unwanted.guard(send).await?;
-        // The guest stands still.
+        // The guest is paused.
         copies.finish(&qmp).await?;
         match mode {
-            CopyMode::Pre => self.switch(vmi, &qmp, request, control).await.map(Sent::Whole),
+            CopyMode::Pre => self.switch(vmi, &qmp, request, &note, control).await.map(Sent::Whole),
             CopyMode::Post => {
-                self.switch_to_post_copy(vmi, live, request, control).await.map(|()| Sent::PostCopy)
+                let switched = self.switch_to_post_copy(live, request, note, control).await;
+                switched.map(|()| Sent::PostCopy)
             }
         }
     }
@@ -215,7 +218,7 @@ impl VmiActor {
     }
 
     /// Waits until the guest has stopped because almost all of its memory is sent, or because it
-    /// may stand still for the rest.
+    /// may be paused for the rest.
     async fn until_sent(
         &mut self,
         vmi: &Arc<Vmi>,
@@ -237,7 +240,7 @@ impl VmiActor {
             match pace.judge(now.remaining, std::time::Instant::now()) {
                 Pace::Continue => {}
                 Pace::Pause => {
-                    info!(namespace = vmi.namespace, name = vmi.name, "guest stands still");
+                    info!(namespace = vmi.namespace, name = vmi.name, "guest paused");
                     qmp.allow_any_downtime().await?;
                     let paused = |vmi: &Vmi| Some(progress::paused(vmi));
                     self.write_until_known(vmi, request, paused).await?;
@@ -251,17 +254,18 @@ impl VmiActor {
                 Pace::Stalled(limit) => return Err(MigrationFailure::Stalled { limit }),
                 Pace::Late(limit) => return Err(MigrationFailure::Deadline { limit }),
             }
-            // An event that was missed is made up for by the next look.
-            let _ = tokio::time::timeout(LOOK, events.recv()).await;
+            // An event that was missed is made up for by the next poll.
+            let _ = tokio::time::timeout(POLL_INTERVAL, events.recv()).await;
         }
     }
 
-    /// The guest stands still: its volumes and then its object are given to the target.
+    /// The guest is paused: its volumes and then its object are given to the target.
     async fn switch(
         &mut self,
         vmi: &Arc<Vmi>,
         qmp: &Qmp,
         request: &MigrationRequest,
+        note: &MigrationNote,
         mut control: PeerConnection,
     ) -> Result<Option<u64>, MigrationFailure> {
         let begun = Instant::now();
@@ -281,7 +285,7 @@ impl VmiActor {
         let given = |vmi: &Vmi| {
             let state = progress::state(vmi);
             let is_free = state.abort_requested != Some(true);
-            is_free.then(|| progress::handed_over(vmi, request, now))
+            is_free.then(|| progress::handed_over(vmi, request, &note.moved, now))
         };
         match self.write_until_known(vmi, request, given).await? {
             Written::Yes => {}
@@ -350,7 +354,7 @@ fn broken(error: Option<String>) -> MigrationFailure {
     MigrationFailure::Stream { message }
 }
 
-/// The end of a migration that nobody holds up any more.
+/// The end of a migration that waits for no event any more.
 pub(super) async fn settled(
     qmp: &Qmp,
 ) -> Result<(MigrationStatus, Option<String>, Option<u64>), QmpError> {
@@ -363,6 +367,6 @@ pub(super) async fn settled(
         ) {
             return Ok((now.status, now.error, now.downtime));
         }
-        let _ = tokio::time::timeout(LOOK, events.recv()).await;
+        let _ = tokio::time::timeout(POLL_INTERVAL, events.recv()).await;
     }
 }

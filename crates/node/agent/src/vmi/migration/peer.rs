@@ -4,7 +4,7 @@
 //! nowhere.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use base::Tasks;
 use bytes::Bytes;
 use client::Fault;
+use hci::node_network::{NodeNetwork, address_of};
 use http::header::{CONNECTION, HOST, UPGRADE};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -175,8 +176,8 @@ impl PeerConnection {
     async fn refused(&self, answer: Response<Incoming>) -> PeerError {
         let code = answer.status();
         let body = read(answer).await;
-        let told: Option<PeerRefusal> = serde_json::from_slice(&body).ok();
-        let message = told.map_or_else(|| format!("it answered {code}"), |told| told.message);
+        let refusal: Option<PeerRefusal> = serde_json::from_slice(&body).ok();
+        let message = refusal.map_or_else(|| format!("it answered {code}"), |it| it.message);
         PeerError::Refused { node: self.node.clone(), message }
     }
 }
@@ -186,12 +187,14 @@ async fn read(answer: Response<Incoming>) -> Bytes {
     body.map(http_body_util::Collected::to_bytes).unwrap_or_default()
 }
 
-/// Where the endpoint of a node is, as it tells itself.
+/// Where the endpoint of a node is reached: on the network for migrations if there is one.
 fn address(node: &Node) -> Option<SocketAddr> {
     let status = node.status.as_ref()?;
     let port = status.daemon_endpoints.as_ref()?.kubelet_endpoint.as_ref()?.port;
     let port = u16::try_from(port).ok().filter(|port| *port != 0)?;
-    let mut addresses = status.addresses.iter().flatten();
-    let own = addresses.find(|address| address.type_ == "InternalIP")?;
-    Some(SocketAddr::new(own.address.parse::<IpAddr>().ok()?, port))
+    let annotations = node.metadata.annotations.as_ref();
+    let own = annotations.and_then(|all| address_of(all, NodeNetwork::Migration));
+    let mut known = status.addresses.iter().flatten();
+    let known = || known.find(|address| address.type_ == "InternalIP")?.address.parse().ok();
+    Some(SocketAddr::new(own.or_else(known)?, port))
 }

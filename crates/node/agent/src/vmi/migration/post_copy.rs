@@ -3,7 +3,7 @@
 //! ```text
 //!  source                                            target
 //!   guest stopped, volumes claimed by the target
-//!   note on disk, migrate-continue ═══ devices ═══►  QEMU has the devices; the guest stands still
+//!   note on disk, migrate-continue ═══ devices ═══►  QEMU has the devices; the guest is paused
 //!   asks whether it has them ─────────────────────►  yes
 //!   object is given to the target ────────────────►  the guest goes on and fetches its memory
 //!   serves memory, reconnects ════════ pages ═════►  has everything: writes that it is completed
@@ -39,35 +39,31 @@ use crate::vmi::object::Vmi;
 use crate::vmi::registry::KnownMachine;
 
 /// How often QEMU is asked besides its events.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two attempts to restore the stream.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// For the target to claim volumes; the guest stands still.
+/// For the target to claim volumes; the guest is paused.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
 /// For the QEMU of the target to read the state of all devices.
 const LOADED_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl VmiActor {
-    /// The guest stands still: it is switched to post-copy, once the target has its volumes.
+    /// The guest is paused: it is switched to post-copy, once the target has its volumes.
     pub(super) async fn switch_to_post_copy(
         &mut self,
-        vmi: &Vmi,
         live: &LiveMachine,
         request: &MigrationRequest,
+        note: MigrationNote,
         mut control: PeerConnection,
     ) -> Result<(), MigrationFailure> {
         // Until here a failure leaves the guest at the source.
         control.put(&path(&request.migration, "switch"), Vec::new(), SWITCH_TIMEOUT).await?;
-        let note = MigrationNote {
-            target: request.target.clone(),
-            post_copy: true,
-            ..MigrationNote::new(&request.migration, vmi)
-        };
+        let note = MigrationNote { post_copy: true, ..note };
         let failed = |source| MigrationFailure::File { doing: "write", source };
         self.dir.store(OUTGOING, &note).map_err(failed)?;
         if let Err(failure) = live.running.qmp().await?.continue_migration().await {
             // The next step sees its state.
-            warn!(error = %Chain(&failure), "cannot tell whether post-copy has begun");
+            warn!(error = %Chain(&failure), "QEMU did not confirm the switch to post-copy");
         }
         info!(target = request.target, "guest switched to post-copy");
         Ok(())
@@ -107,7 +103,7 @@ impl VmiActor {
         Some(match step {
             ServeStep::HandOver => match known {
                 KnownMachine::Present(vmi) => match self.confirm_loaded(&note).await {
-                    Ok(()) => self.hand_over_post_copy(vmi).await,
+                    Ok(()) => self.hand_over_post_copy(vmi, &note).await,
                     Err(failure) => {
                         warn!(error = %Chain(&failure), "cannot hand over a guest in post-copy yet");
                         LoopControl::Wait(Some(Instant::now() + RECONNECT))
@@ -115,7 +111,7 @@ impl VmiActor {
                 },
                 KnownMachine::Unknown | KnownMachine::Gone => self.later(),
             },
-            ServeStep::Wait => LoopControl::Wait(Some(Instant::now() + LOOK)),
+            ServeStep::Wait => LoopControl::Wait(Some(Instant::now() + POLL_INTERVAL)),
             ServeStep::Reconnect => {
                 if let Err(failure) = self.reconnect_post_copy(&live, &note).await {
                     warn!(error = %Chain(&failure), "cannot restore the stream of a post-copy yet");
@@ -170,11 +166,11 @@ impl VmiActor {
     }
 
     /// The guest is the target's from this write on.
-    async fn hand_over_post_copy(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
+    async fn hand_over_post_copy(&mut self, vmi: &Arc<Vmi>, note: &MigrationNote) -> LoopControl {
         let node = self.context.config.node_name.clone();
-        // Not asked for any more: the next look at the object says what became of it.
+        // Not asked for any more: the next read of the object shows what became of it.
         let Some(request) = MigrationRequest::of(vmi, &node) else { return self.later() };
-        let given = |vmi: &Vmi| Some(progress::handed_over_post_copy(vmi, &request));
+        let given = |vmi: &Vmi| Some(progress::handed_over_post_copy(vmi, &request, &note.moved));
         match self.write_until_known(vmi, &request, given).await {
             Ok(Written::Yes) => {
                 info!(target = request.target, "guest handed over, memory follows");
@@ -217,7 +213,7 @@ impl VmiActor {
                 if state.abort_requested == Some(true) && !is_refused {
                     return self.patch(vmi, &progress::abort_refused(vmi)).await;
                 }
-                LoopControl::Wait(Some(Instant::now() + LOOK))
+                LoopControl::Wait(Some(Instant::now() + POLL_INTERVAL))
             }
             TakeStep::Complete => {
                 let after = self.patch(vmi, &progress::completed(vmi, clock::now())).await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Chain;
+use futures_util::FutureExt as _;
 use qemu::RunningMachine;
 use qemu::machine::{Disk, DiskSource};
 use qemu::qmp::{MirrorScope, QmpError};
@@ -12,6 +13,7 @@ use tracing::info;
 
 use super::disk_transfer::image_key;
 use super::incoming::IncomingError;
+use super::local_volume;
 use super::offer::{self, CopiedDisk, MigrationOffer, Prepared, TargetParts, UnfitMachine};
 use super::{INCOMING, MigrationNote, ticket};
 use crate::vmi::actor::{LocalMachine, VmiActor};
@@ -23,8 +25,8 @@ use crate::volume::MissingDisk;
 
 /// The socket that the disks of a guest on its way are exported on, in the folder of the machine.
 pub(super) const DISKS_SOCKET: &str = "disks.sock";
-/// Between two looks at an image that is being pulled.
-const PULL_LOOK: Duration = Duration::from_millis(200);
+/// Between two polls of an image that is being pulled.
+const PULL_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// For an image that cannot be pulled at first.
 const PULL_TIMEOUT: Duration = Duration::from_secs(15);
 /// For volumes to be readable here.
@@ -59,6 +61,7 @@ impl VmiActor {
         let mut disks = BTreeMap::new();
         let mut groups = Vec::new();
         let mut prepared = Prepared::default();
+        note.moved = offer.moved();
         for disk in offer.machine.disks.iter().filter(|disk| disk.source != DiskSource::Empty) {
             let volume = vmi.spec.volumes.iter().find(|volume| volume.name == disk.name);
             let missing = || UnfitMachine::Missing { what: "volume", name: disk.name.clone() };
@@ -69,6 +72,10 @@ impl VmiActor {
                 let (found, scope) = copy_target(&resolver, volume, disk, *copy).await?;
                 prepared.copies.insert(disk.name.clone(), scope);
                 found
+            } else if let Some(copy) = offer.volumes.get(&disk.name) {
+                let copy = local_volume::request(copy, &offer.migration);
+                prepared.copies.insert(disk.name.clone(), MirrorScope::Full);
+                resolver.received(volume, &copy).boxed().await.map_err(Box::new)?
             } else {
                 let found = attached(&resolver, volume, PULL_TIMEOUT).await?;
                 if let Some(container) = &volume.container_disk
@@ -109,9 +116,10 @@ impl VmiActor {
         let running = running.map_err(start)?;
         let qmp = running.qmp().await?;
         qmp.set_migration_capabilities().await?;
-        if !offer.copies.is_empty() {
+        let mirrored = offer.mirrored();
+        if !mirrored.is_empty() {
             let disks = running.spec().machine.disks.into_iter();
-            let copied = disks.filter(|disk| offer.copies.contains_key(&disk.name));
+            let copied = disks.filter(|disk| mirrored.contains_key(disk.name.as_str()));
             let copied: Vec<Disk> = copied.collect();
             let listener = self.dir.listen(DISKS_SOCKET).map_err(failed("make a socket in"))?;
             qmp.export_disks(listener.into(), &copied).await?;
@@ -158,10 +166,10 @@ async fn attached(
             Err(ResolveError::ContainerDisk { source: MissingDisk::Pulling { .. }, .. })
                 if begun.elapsed() < ATTACH_TIMEOUT =>
             {
-                tokio::time::sleep(PULL_LOOK).await;
+                tokio::time::sleep(PULL_POLL_INTERVAL).await;
             }
             Err(ResolveError::ContainerDisk { .. }) if begun.elapsed() < pull_limit => {
-                tokio::time::sleep(PULL_LOOK).await;
+                tokio::time::sleep(PULL_POLL_INTERVAL).await;
             }
             Err(failure) => return Err(Box::new(failure).into()),
         }

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use virt::v1::VirtualMachineInstanceMigrationState;
 
+use super::local_volume::{self, MovedVolume};
 use super::offer::Prepared;
 use crate::vmi::object::Vmi;
 
-/// Milliseconds that a guest may stand still, unless the configuration says otherwise.
+/// Milliseconds that a guest may be paused, unless the configuration says otherwise.
 const DOWNTIME: u64 = 300;
 /// Seconds for each GiB of memory, as KubeVirt has it.
 const COMPLETION_PER_GIB: u64 = 150;
@@ -18,7 +19,7 @@ const COMPLETION_PER_GIB: u64 = 150;
 /// For how long the rest may not shrink, as KubeVirt has it.
 const PROGRESS: Duration = Duration::from_secs(150);
 
-/// The least time for the rest of a guest that stands still: a migration that is nearly over is not
+/// The least time for the rest of a paused guest: a migration that is nearly over is not
 /// given up.
 const PAUSED_LIMIT: Duration = Duration::from_secs(60);
 
@@ -26,7 +27,7 @@ const PAUSED_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     Continue,
-    /// The guest is to stand still, so that the rest can be sent.
+    /// The guest is to be paused, so that the rest can be sent.
     Pause,
     /// The guest is to go on at the target, and the rest follows.
     PostCopy,
@@ -103,7 +104,7 @@ pub(super) struct MigrationRequest {
     /// Whether the guest may go on at the target before all of its memory is there, once its time
     /// is over.
     pub(super) allows_post_copy: bool,
-    /// Whether the guest may stand still while the rest is sent, once its time is over.
+    /// Whether the guest may be paused while the rest is sent, once its time is over.
     pub(super) allows_pause: bool,
     /// For how long the rest of the memory may not shrink.
     pub(super) progress_limit: Duration,
@@ -174,7 +175,7 @@ pub(super) fn started(vmi: &Vmi, address: &str, now: Timestamp) -> Value {
     )
 }
 
-/// The guest stands still while the rest of its memory is sent.
+/// The guest is paused while the rest of its memory is sent.
 pub(super) fn paused(vmi: &Vmi) -> Value {
     patch(vmi, json!({"mode": "Paused"}))
 }
@@ -202,9 +203,13 @@ pub(super) fn is_post_copy(vmi: &Vmi) -> bool {
 }
 
 /// The guest is the target's from this write on, and the rest of its memory follows.
-pub(super) fn handed_over_post_copy(vmi: &Vmi, request: &MigrationRequest) -> Value {
+pub(super) fn handed_over_post_copy(
+    vmi: &Vmi,
+    request: &MigrationRequest,
+    moved: &[MovedVolume],
+) -> Value {
     let mut patch = patch(vmi, json!({"mode": "PostCopy"}));
-    give(&mut patch, request);
+    give(&mut patch, request, moved);
     patch
 }
 
@@ -219,15 +224,21 @@ pub(super) fn abort_refused(vmi: &Vmi) -> Value {
 }
 
 /// The guest is the target's from this write on.
-pub(super) fn handed_over(vmi: &Vmi, request: &MigrationRequest, now: Timestamp) -> Value {
+pub(super) fn handed_over(
+    vmi: &Vmi,
+    request: &MigrationRequest,
+    moved: &[MovedVolume],
+    now: Timestamp,
+) -> Value {
     let mut patch = patch(vmi, json!({"completed": true, "endTimestamp": rfc3339(now)}));
-    give(&mut patch, request);
+    give(&mut patch, request, moved);
     patch
 }
 
-fn give(patch: &mut Value, request: &MigrationRequest) {
+fn give(patch: &mut Value, request: &MigrationRequest, moved: &[MovedVolume]) {
     patch["metadata"]["labels"] = json!({"kubevirt.io/nodeName": request.target, "kubevirt.io/migrationTargetNodeName": null});
     patch["metadata"]["annotations"] = json!({virt::LAUNCHER: request.migration});
+    local_volume::name(patch, &request.migration, moved);
     patch["status"]["nodeName"] = json!(request.target);
 }
 
@@ -263,7 +274,7 @@ mod tests {
                 "allowPostCopy": post_copy, "allowWorkloadDisruption": pause}))
         };
         let (none, pause, post_copy) = ((false, false), (false, true), (true, true));
-        for (name, allows, looks) in [
+        for (name, allows, polls) in [
             (
                 "it stalls",
                 none,
@@ -309,7 +320,7 @@ mod tests {
         ] {
             let began = Instant::now();
             let mut pace = MigrationPace::new(&config(allows), 1, began);
-            for (second, remaining, expected) in looks {
+            for (second, remaining, expected) in polls {
                 let now = began + Duration::from_secs(second);
                 assert_eq!(pace.judge(remaining, now), expected, "{name}: second {second}");
             }
@@ -344,7 +355,7 @@ mod tests {
     fn in_post_copy_the_target_owns_the_guest_before_it_is_completed() {
         let request = request(&json!({"allowPostCopy": true}));
         let mut vmi = fixture::vmi(json!({"domain": {}}));
-        let given = handed_over_post_copy(&vmi, &request);
+        let given = handed_over_post_copy(&vmi, &request, &[]);
         assert_eq!(given["status"]["nodeName"], "b");
         let state = &given["status"]["migrationState"];
         assert_eq!((&state["mode"], &state["completed"]), (&json!("PostCopy"), &Value::Null));
@@ -375,7 +386,7 @@ mod tests {
         ] {
             assert_eq!(MigrationRequest::of(&vmi(state, node), "a"), None);
         }
-        let given = handed_over(&vmi(asked, "a"), &request, Timestamp::UNIX_EPOCH);
+        let given = handed_over(&vmi(asked, "a"), &request, &[], Timestamp::UNIX_EPOCH);
         assert_eq!(given["status"]["nodeName"], "b");
         assert_eq!(given["metadata"]["labels"]["kubevirt.io/nodeName"], "b");
     }

@@ -66,7 +66,7 @@ pub(super) enum ServeStep {
     Wait,
     /// The stream broke: it is restored.
     Reconnect,
-    /// Nothing is left to send, or nobody to send it to: QEMU is killed here.
+    /// Nothing is left to send, or no target to send it to: QEMU is killed here.
     End,
     /// The guest is still this node's, and cannot go on here nor there.
     Lost,
@@ -172,7 +172,7 @@ mod tests {
             (Status::Failed, Ownership::Source, Recovery::Cancel),
             // Nothing was given away before the source completed.
             (Status::Failed, Ownership::Unknown, Recovery::Cancel),
-            // Both stand still: a write decides.
+            // Both are paused: a write decides.
             (Status::Completed, Ownership::Source, Recovery::RecordThenResume),
             (Status::Completed, Ownership::Unknown, Recovery::AskAgain),
             (Status::Completed, Ownership::Target, Recovery::Yield),
@@ -193,14 +193,14 @@ mod tests {
         use MigrationStatus as Status;
         let (soon, late) = (Duration::from_secs(1), STREAM_LIMIT);
         for (status, owner, is_over, broken, expected) in [
-            // The agent was killed after its note, before QEMU was told.
+            // The agent was killed after its note, before QEMU was ordered to switch.
             (Status::PreSwitchover, Ownership::Source, false, soon, ServeStep::RollBack),
             (Status::Active, Ownership::Source, false, soon, ServeStep::RollBack),
             (Status::None, Ownership::Source, false, soon, ServeStep::RollBack),
             // The point of no return.
             (Status::PostCopy, Ownership::Source, false, soon, ServeStep::HandOver),
             (Status::PostCopyPaused, Ownership::Source, false, soon, ServeStep::HandOver),
-            // The target does not say that it has the devices, and nobody can ask it.
+            // The target does not say that it has the devices, and it cannot be queried.
             (Status::PostCopyPaused, Ownership::Source, false, late, ServeStep::Lost),
             // The rest was so small that it was sent as in pre-copy.
             (Status::Device, Ownership::Source, false, soon, ServeStep::Wait),

@@ -59,9 +59,9 @@ impl VmiActor {
         self.abandon_disk_copies(vmi, live).await;
         let is_aborted = matches!(failure, MigrationFailure::Aborted);
         let now = clock::now();
-        let told = |vmi: &Vmi| Some(progress::failed(vmi, &why, is_aborted, now));
+        let failed = |vmi: &Vmi| Some(progress::failed(vmi, &why, is_aborted, now));
         loop {
-            let owner = match self.write_until_known(vmi, request, told).await {
+            let owner = match self.write_until_known(vmi, request, failed).await {
                 Ok(Written::Yes) => Ownership::Source,
                 Ok(Written::Refused(now)) if progress::owner(&now) == request.target => {
                     Ownership::Target
@@ -114,16 +114,16 @@ impl VmiActor {
         Ok(())
     }
 
-    /// Tells the target, and takes its tickets back in case that it cannot.
+    /// Cancels at the target, and takes its tickets back in case that it cannot.
     async fn withdraw(&self, vmi: &Vmi, request: &MigrationRequest) {
-        let told = async {
+        let cancelled = async {
             let peer = Peer::find(&self.context, &self.tasks, &request.target).await?;
             let mut connection = peer.connect().await?;
             connection.put(&path(&request.migration, "cancel"), Vec::new(), CANCEL_TIMEOUT).await
         };
-        let told = tokio::time::timeout(CANCEL_TIMEOUT, told).await;
-        if !matches!(told, Ok(Ok(_))) {
-            warn!(target = request.target, "cannot tell the target that the guest stays");
+        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, cancelled).await;
+        if !matches!(cancelled, Ok(Ok(_))) {
+            warn!(target = request.target, "cannot notify the target of the cancellation");
         }
         let ticket = ticket(&vmi.uid, &request.migration);
         for volume in held_volumes(&self.dir) {

@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody who answers one request, and tells what was asked.
+    /// A server that answers one request, and returns the request.
     async fn serve(
         mut stream: impl AsyncRead + AsyncWrite + Unpin,
         answer: &'static str,
@@ -220,9 +220,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_that_nobody_vouches_for_is_good_enough() {
+    async fn a_certificate_without_a_trusted_issuer_is_good_enough() {
         let key = rcgen::KeyPair::generate().unwrap();
-        let names = vec!["somebody.else".to_owned()];
+        let names = vec!["another.example".to_owned()];
         let own = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider)

@@ -15,6 +15,7 @@ use virt::v1::{EphemeralVolumeSource, Volume};
 use super::{ResolveError, Resolved, Resolver, file, plain_file};
 use crate::api::{are_bound, present};
 use crate::vmi::translate::VolumeBacking;
+use crate::volume::ReceivedCopy;
 
 /// The image in a claim that is a file system.
 const IMAGE: &str = "disk.img";
@@ -31,9 +32,39 @@ impl Resolver<'_> {
         let shared = disk.is_some_and(|disk| disk.shareable == Some(true));
         let mut resolved = match replicated(&bound) {
             Some(handle) => self.replicated(volume, handle, shared).await?,
-            None => self.image_file(volume, path(name, &bound)?, shared)?,
+            None => self.image_file(volume, self.path(name, &bound)?, shared)?,
         };
         resolved.backing.read_only |= read_only;
+        resolved.claim = Some(info(name, &claim));
+        Ok(resolved)
+    }
+
+    /// The file or device of this host behind a claim.
+    fn path(&self, claim: &str, bound: &PersistentVolume) -> Result<PathBuf, ResolveError> {
+        match self.context.volumes.disk_of(bound, &self.vmi.uid) {
+            Some(Ok(path)) => existing(claim, path),
+            Some(Err(why)) => Err(ResolveError::Pending { kind: "PVC", name: claim.into(), why }),
+            None => path(claim, bound),
+        }
+    }
+
+    /// The file of a local volume whose data comes from another node with the guest.
+    pub(crate) async fn received(
+        &self,
+        volume: &Volume,
+        copy: &ReceivedCopy,
+    ) -> Result<Resolved, ResolveError> {
+        let source = volume.persistent_volume_claim.as_ref().map(|own| own.claim_name.as_str());
+        let source = source.or(volume.data_volume.as_ref().map(|own| own.name.as_str()));
+        let other = |problem: String| ResolveError::Volume { volume: volume.name.clone(), problem };
+        let name = source.ok_or_else(|| other("it has no claim".into()))?;
+        let (claim, bound) = self.bound(name).await?;
+        if bound.metadata.name.as_deref() != Some(&copy.volume) {
+            return Err(other(format!("claim {name} is not bound to volume {}", copy.volume)));
+        }
+        let path = self.context.volumes.receive(copy).await;
+        let path = path.map_err(|failure| ResolveError::Receive(Box::new(failure)))?;
+        let mut resolved = self.image_file(volume, path, false)?;
         resolved.claim = Some(info(name, &claim));
         Ok(resolved)
     }
@@ -85,7 +116,7 @@ impl Resolver<'_> {
             let path = path.clone();
             move |source| ResolveError::File { doing, path, source }
         };
-        let kind = std::fs::metadata(&path).map_err(failed("look at"))?.file_type();
+        let kind = std::fs::metadata(&path).map_err(failed("read"))?.file_type();
         let mut group = None;
         if self.identity.is_some() {
             if shared {
@@ -125,7 +156,7 @@ impl Resolver<'_> {
             resolved.claim = Some(info(name, &claim));
             return Ok(resolved);
         }
-        let base = path(name, &bound)?;
+        let base = self.path(name, &bound)?;
         let key = format!("{}/{}", self.vmi.namespace, base.display());
         let failed = |source| ResolveError::File { doing: "share", path: base.clone(), source };
         let group = match self.identity {
@@ -222,7 +253,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The file or device of this host behind a claim.
+/// The same, by the path in the volume.
 fn path(claim: &str, volume: &PersistentVolume) -> Result<PathBuf, ResolveError> {
     let pending = |why: String| ResolveError::Pending { kind: "PVC", name: claim.into(), why };
     let spec = volume.spec.as_ref();
@@ -236,10 +267,15 @@ fn path(claim: &str, volume: &PersistentVolume) -> Result<PathBuf, ResolveError>
     if path.is_dir() {
         path.push(IMAGE);
     }
-    if !path.exists() {
-        return Err(pending(format!("{} does not exist on this node", path.display())));
+    existing(claim, path)
+}
+
+fn existing(claim: &str, path: PathBuf) -> Result<PathBuf, ResolveError> {
+    if path.exists() {
+        return Ok(path);
     }
-    Ok(path)
+    let why = format!("{} does not exist on this node", path.display());
+    Err(ResolveError::Pending { kind: "PVC", name: claim.into(), why })
 }
 
 /// The name of the replicated volume behind a claim, if it is one.

@@ -63,7 +63,7 @@ impl Resolver<'_> {
         Ok(Some(FoundKernel { kernel, groups }))
     }
 
-    /// Machines share a pull, unless each start has to look for a newer image.
+    /// Machines share a pull, unless each start has to check for a newer image.
     fn asking(&self, policy: PullPolicy) -> String {
         if policy == PullPolicy::Always { self.vmi.uid.clone() } else { String::new() }
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_no_version_is_looked_up_each_time() {
+    fn an_image_without_a_version_is_pulled_each_time() {
         for (image, expected) in [
             ("registry:5000/disk", PullPolicy::Always),
             ("registry:5000/disk:latest", PullPolicy::Always),

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use client::Fault;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::Api;
 use kube::api::PostParams;
+use virt::node_access::TOKEN_SECONDS;
 use virt::v1::{
     AccessCredential, CloudInitConfigDriveSource, CloudInitNoCloudSource, DownwardAPIVolumeSource,
     SysprepSource, Volume,
@@ -18,9 +19,6 @@ use super::{ResolveError, Resolver};
 use crate::api::present;
 use crate::vmi::object::Vmi;
 use crate::vmi::seed::{CloudInit, Tagged};
-
-/// A seed disk is read when the guest boots, which may be long after it was made.
-const TOKEN_SECONDS: i64 = 365 * 24 * 3600;
 
 type Data = BTreeMap<String, Vec<u8>>;
 
@@ -160,13 +158,19 @@ impl Resolver<'_> {
         }
     }
 
-    /// The same files as a pod has below `/var/run/secrets`.
+    /// The same files as a pod has below `/var/run/secrets`. The token ends with the machine.
     pub(super) async fn service_account(&self, name: &str) -> Result<Data, ResolveError> {
         let client = self.context.client.clone();
         let accounts = Api::<ServiceAccount>::namespaced(client, &self.vmi.namespace);
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
                 expiration_seconds: Some(TOKEN_SECONDS),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("kubevirt.io/v1".to_owned()),
+                    kind: Some("VirtualMachineInstance".to_owned()),
+                    name: Some(self.vmi.name.clone()),
+                    uid: Some(self.vmi.uid.clone()),
+                }),
                 ..TokenRequestSpec::default()
             }),
             ..TokenRequest::default()
@@ -258,7 +262,7 @@ pub(super) fn downward(vmi: &Vmi, source: &DownwardAPIVolumeSource) -> Data {
 }
 
 /// Devices with a tag, for the config drive. Where they sit on the bus is QEMU's choice, so
-/// they are told by address and serial number.
+/// they are identified by address and serial number.
 pub(super) fn tagged(vmi: &Vmi) -> Vec<Tagged> {
     let devices = &vmi.spec.domain.devices;
     let nics = devices.interfaces.iter().filter_map(|interface| {

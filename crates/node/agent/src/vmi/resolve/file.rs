@@ -1,4 +1,4 @@
-//! Files that QEMU is to use: made, handed to its user, and looked at.
+//! Files that QEMU is to use: made, handed to its user, and examined.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -94,7 +94,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Opens neither what a link leads to, nor waits for the other end of a pipe.
-fn no_links() -> i32 {
+pub(super) fn no_links() -> i32 {
     i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0)
 }
 

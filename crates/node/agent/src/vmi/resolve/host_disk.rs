@@ -71,7 +71,7 @@ impl Resolver<'_> {
         let allowed = &self.context.config.host_disk_paths;
         let allowed: Vec<PathBuf> =
             allowed.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        // Before anything is looked up: the answer must not tell what exists elsewhere.
+        // Before anything is looked up: the answer must not reveal which files exist elsewhere.
         if allowed.is_empty() {
             check(&given, &allowed).map_err(refused)?;
         }
@@ -114,8 +114,8 @@ mod tests {
             ("disks/a.img", "not an absolute path without"),
         ] {
             let judged = check(Path::new(path), &allowed);
-            let told = judged.map_or_else(|error| error.to_string(), |()| String::new());
-            assert!(told.contains(expected) && told.is_empty() == expected.is_empty(), "{told}");
+            let text = judged.map_or_else(|error| error.to_string(), |()| String::new());
+            assert!(text.contains(expected) && text.is_empty() == expected.is_empty(), "{text}");
         }
         let none = check(Path::new("/mnt/a"), &[]).unwrap_err().to_string();
         assert!(none.contains("(none)") && none.contains("--host-disk-path"), "{none}");

@@ -157,8 +157,8 @@ fn ticket(uid: &str) -> String {
     format!("vmi-{uid}")
 }
 
-/// Lets go of the volumes that a machine does not need: all of them when it is gone, or those
-/// that `machine` has not and `names` no more.
+/// Releases the volumes that a machine does not need: all of them when it is gone, or those
+/// that are neither its disk nor its volume any longer.
 pub(crate) async fn release(
     context: &Context,
     dir: &RunDir,
@@ -229,7 +229,7 @@ mod tests {
         let volumes = [volume];
         assert!(needed(&old, &[], &machine, &volumes), "it is to come");
         assert!(!needed(&old, std::slice::from_ref(&new), &machine, &volumes), "another came");
-        assert!(!needed(&old, &[], &machine, &[]), "nobody names it");
+        assert!(!needed(&old, &[], &machine, &[]), "no machine names it");
         let left = HeldVolumeRecord { is_left: true, ..old.clone() };
         assert!(!needed(&left, &[], &machine, &volumes), "the disk has moved to a local volume");
         let source = DiskSource::Nbd {

@@ -38,7 +38,7 @@ impl Conditions {
         self.set(kind, "False", reason, message);
     }
 
-    /// True since somebody asked and got an answer.
+    /// True since a request got an answer.
     pub(super) fn probed(&mut self, kind: &str) {
         if self.set(kind, "True", "", "") {
             let now = Value::from(self.now.clone());

@@ -4,7 +4,7 @@ use base::clock::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How a dump of the guest's memory stands.
+/// The state of a dump of the guest's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DumpReport {
     pub(crate) claim: String,
@@ -78,9 +78,9 @@ mod tests {
             (Some(ended(Some("full"))), "MemoryDumpFailed", "Memory dump to pvc v failed: full"),
         ] {
             let report = DumpReport { claim: "c".into(), file: "f".into(), started, ended };
-            let (told, _, said) = dump_phase("v", &report);
-            assert_eq!((told, said.as_str()), (phase, message));
-            assert_eq!(has_dumped(&json!({"phase": told})), report.ended.is_some());
+            let (reported, _, text) = dump_phase("v", &report);
+            assert_eq!((reported, text.as_str()), (phase, message));
+            assert_eq!(has_dumped(&json!({"phase": reported})), report.ended.is_some());
             let info = dump_info(&report);
             assert_eq!(info["startTimestamp"], "2026-11-16T08:00:00Z");
             let end = report.ended.map_or(Value::Null, |_| "2026-11-16T08:00:07Z".into());

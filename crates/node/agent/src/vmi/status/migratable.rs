@@ -50,7 +50,7 @@ pub(super) fn is_shared(vmi: &Vmi, guest: &Guest) -> bool {
         });
         !claims && !read_only
     };
-    disks(vmi, guest).is_none() && !vmi.spec.volumes.iter().any(local)
+    disks(vmi, guest).is_none() && guest.movable.is_empty() && !vmi.spec.volumes.iter().any(local)
 }
 
 fn interfaces(vmi: &Vmi) -> Option<String> {
@@ -99,7 +99,7 @@ fn disks(vmi: &Vmi, guest: &Guest) -> Option<String> {
                 let modes = info["accessModes"].as_array();
                 modes.is_some_and(|modes| modes.iter().any(|mode| mode == "ReadWriteMany"))
             });
-            if !shared {
+            if !shared && !guest.movable.contains(&volume.name) {
                 return Some(format!(
                     "cannot migrate VMI: PVC {claim} is not shared, live migration requires \
                      that all PVCs must be shared (using ReadWriteMany access mode)"

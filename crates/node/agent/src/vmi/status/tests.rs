@@ -26,6 +26,7 @@ fn guest() -> Guest {
         user: 1000,
         volumes: Vec::new(),
         moves: Vec::new(),
+        movable: Vec::new(),
         interfaces: Vec::new(),
     }
 }
@@ -116,9 +117,9 @@ fn waiting_says_for_what_and_stops_saying_it() {
     let waiting = View { phase: VmiPhase::Scheduled, trouble: Some(trouble), guest: None };
     let change = patch(&vmi, &waiting, at(0)).unwrap();
     apply(&mut vmi, &change);
-    let told = condition(&vmi, "Synchronized").unwrap();
+    let reported = condition(&vmi, "Synchronized").unwrap();
     assert_eq!(
-        (&told["status"], &told["message"]),
+        (&reported["status"], &reported["message"]),
         (&json!("False"), &json!("secret s does not exist"))
     );
     let change = patch(&vmi, &running(guest()), at(1)).unwrap();
@@ -137,7 +138,7 @@ fn conditions_of_others_stay() {
 }
 
 #[test]
-fn hot_plugged_volumes_tell_how_far_they_are() {
+fn hot_plugged_volumes_report_their_progress() {
     let mut vmi = vmi(json!({"domain": {}}));
     let volume = |name: &str, target: &str, hotplug| VolumeReport {
         name: name.into(),
@@ -169,9 +170,15 @@ fn disks_that_are_not_shared_cannot_move() {
     let mut vmi = vmi(spec);
     let change = patch(&vmi, &running(guest()), at(0)).unwrap();
     apply(&mut vmi, &change);
-    let told = condition(&vmi, "LiveMigratable").unwrap();
-    assert_eq!(told["reason"], "DisksNotLiveMigratable");
-    assert!(told["message"].as_str().unwrap().contains("PVC root-pvc is not shared"));
+    let reported = condition(&vmi, "LiveMigratable").unwrap();
+    assert_eq!(reported["reason"], "DisksNotLiveMigratable");
+    assert!(reported["message"].as_str().unwrap().contains("PVC root-pvc is not shared"));
+    assert_eq!(vmi.status["migrationMethod"], "BlockMigration");
+    // A volume of the class `local` is copied.
+    let movable = vec!["root".to_owned()];
+    let change = patch(&vmi, &running(Guest { movable, ..guest() }), at(1)).unwrap();
+    apply(&mut vmi, &change);
+    assert_eq!(condition(&vmi, "LiveMigratable").unwrap()["status"], "True");
     assert_eq!(vmi.status["migrationMethod"], "BlockMigration");
 }
 

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_tells_what_a_restart_has_to_know_first() {
+    fn the_condition_reports_the_most_important_state_first() {
         use VolumeMoveState as State;
         let failed = State::Failed("no room".into());
         for (states, expected) in [
@@ -114,9 +114,9 @@ mod tests {
             set_condition(&mut conditions, &moves);
             let found = conditions.finish();
             let text = |field: &str| found[0][field].as_str().unwrap_or_default();
-            let told =
+            let reported =
                 found[0].is_object().then(|| (text("status"), text("reason"), text("message")));
-            assert_eq!(told, expected, "{moves:?}");
+            assert_eq!(reported, expected, "{moves:?}");
         }
     }
 

@@ -98,7 +98,7 @@ fn cache(wanted: Option<&str>, backing: Option<&VolumeBacking>) -> Cache {
         "writeback" => Cache::WriteBack,
         "" if direct => Cache::None,
         // Upstream's default is writethrough; the guest's flushes make data durable as well,
-        // and it has always been told to send them.
+        // and a write-back cache has always been announced to it.
         _ => Cache::WriteBack,
     }
 }

@@ -175,12 +175,12 @@ fn disks_have_their_bus_and_boot_in_order() {
             {"name": "cd", "containerDisk": {"image": "c"}},
         ]),
     );
-    let told: Vec<_> = disks
+    let found: Vec<_> = disks
         .iter()
         .map(|disk| (disk.name.as_str(), disk.bus, disk.boot_index, disk.cache, disk.read_only))
         .collect();
     assert_eq!(
-        told,
+        found,
         [
             ("seed", Bus::Virtio, None, Cache::None, false),
             ("root", Bus::Virtio, Some(1), Cache::None, false),
@@ -256,7 +256,7 @@ fn io_threads_follow_the_policy() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn unsupported_devices_are_refused_by_name() {
     let disk = |disk: Value| {
         let volumes = json!([{"name": "d", "emptyDisk": {"capacity": "1Mi"}}]);
         let domain = json!({"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}});

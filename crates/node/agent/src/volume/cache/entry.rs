@@ -1,7 +1,8 @@
 //! The directory of container disks. Blocking, except for [`Shelf::find`] and the like, which
-//! look at a few small files.
+//! read a few small files.
 //!
 //!   images/<key>/disk.img     the raw disk
+//!                             key: the digest, and a hash of repository and file
 //!   images/<key>/info.json    the names that it was pulled by; its age is that of the last use
 //!   images/.pull-*/           what is being pulled; of no worth to the next process
 
@@ -28,9 +29,9 @@ const DISK: &str = "disk.img";
 const INFO: &str = "info.json";
 const PULLING: &str = ".pull-";
 
-/// An image that nobody uses is kept this long.
+/// An unused image is kept this long.
 const KEPT: SignedDuration = SignedDuration::from_hours(24);
-/// And this long when room is short: somebody may be about to use it.
+/// And this long when room is short: a machine may use it soon.
 const KEPT_WHEN_TIGHT: SignedDuration = SignedDuration::from_mins(5);
 /// Parts of a hundred that are free when room is short.
 const TIGHT: u64 = 15;
@@ -90,13 +91,14 @@ fn kernel(vmi: &Value) -> impl Iterator<Item = (String, Option<String>)> + '_ {
     paths.into_iter().filter_map(|path| used(&container["image"], path))
 }
 
-/// The name of the directory for one file of an image.
-pub(super) fn key(digest: &str, path: Option<&str>) -> String {
+/// The name of the directory for one file of an image. The same digest in another repository is
+/// another entry: its registry proves that it has the layers only by sending them. A manifest is no
+/// secret, and any registry can serve a copy of one.
+pub(super) fn key(repository: &str, digest: &str, path: Option<&str>) -> String {
     let digest = digest.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
-    match path {
-        None => digest,
-        Some(path) => format!("{digest}-{}", &hex(&Sha256::digest(path))[..8]),
-    }
+    // No repository has the character in between.
+    let origin = format!("{repository}\n{}", path.unwrap_or_default());
+    format!("{digest}-{}", &hex(&Sha256::digest(origin))[..16])
 }
 
 /// A directory that goes when it is dropped, with what is left in it.
@@ -209,7 +211,7 @@ impl CacheDir {
         fs::rename(disk, folder.path().join(DISK))?;
         sync(folder.path())?;
         match fs::rename(folder.path(), self.root.join(key)) {
-            // Somebody else pulled the same.
+            // Another pull of the same has ended.
             Err(_) if self.disk(key).path.exists() => {}
             renamed => renamed?,
         }
@@ -218,7 +220,7 @@ impl CacheDir {
         kept.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Removes what nobody uses; answers what that was.
+    /// Removes unused images; answers their names.
     pub(super) fn collect(&self, used: &Used, now: Timestamp) -> io::Result<Vec<String>> {
         let stat = rustix::fs::statvfs(&self.root)?;
         let tight = stat.f_bavail * 100 < stat.f_blocks * TIGHT;
@@ -271,7 +273,7 @@ impl CacheDir {
     }
 }
 
-/// Whether an image that nobody uses may go.
+/// Whether an unused image may be removed.
 fn is_old(age: SignedDuration, tight: bool) -> bool {
     age > if tight { KEPT_WHEN_TIGHT } else { KEPT }
 }
@@ -289,86 +291,4 @@ fn write(dir: &Path, info: &Info) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn shelf() -> (tempfile::TempDir, CacheDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let shelf = CacheDir::open(folder.path().join("images")).unwrap();
-        (folder, shelf)
-    }
-
-    fn keep(shelf: &CacheDir, digest: &str, image: &str, content: &str) -> ContainerDisk {
-        let folder = shelf.begin().unwrap();
-        let disk = folder.path().join("raw");
-        fs::write(&disk, content).unwrap();
-        shelf.keep(&key(digest, None), &folder, &disk, ("n", image, None)).unwrap()
-    }
-
-    #[test]
-    fn a_disk_is_found_by_the_names_that_mean_it_now() {
-        let (_folder, shelf) = shelf();
-        assert_eq!(shelf.find("n", "a:1", None), None);
-        let one = keep(&shelf, "sha256:1", "a:1", "one");
-        assert_eq!(shelf.find("n", "a:1", None), Some(one.clone()));
-        assert_eq!(shelf.find("n", "a:1", Some("/x")), None);
-        let two = keep(&shelf, "sha256:2", "a:1", "two");
-        assert_eq!(shelf.find("n", "a:1", None), Some(two.clone()), "the tag moved");
-        keep(&shelf, "sha256:1", "b:1", "again");
-        assert_eq!(shelf.find("n", "b:1", None), Some(one.clone()));
-        assert_eq!(fs::read_to_string(&one.path).unwrap(), "one", "what is here stays");
-    }
-
-    #[test]
-    fn another_namespace_asks_the_registry_first() {
-        let (_folder, shelf) = shelf();
-        let one = keep(&shelf, "sha256:1", "a:1", "one");
-        assert_eq!(shelf.find("other", "a:1", None), None);
-        let named = shelf.name(&key("sha256:1", None), "other", "a:1", None).unwrap();
-        assert_eq!(named, Some(one.clone()));
-        assert_eq!(shelf.find("other", "a:1", None), Some(one));
-    }
-
-    #[test]
-    fn what_a_killed_pull_left_goes() {
-        let (folder, shelf) = shelf();
-        let pulling = shelf.begin().unwrap();
-        fs::write(pulling.path().join("image"), "half").unwrap();
-        std::mem::forget(pulling);
-        CacheDir::open(folder.path().join("images")).unwrap();
-        assert_eq!(fs::read_dir(folder.path().join("images")).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn images_go_when_nobody_has_used_them_for_long() {
-        let (_folder, shelf) = shelf();
-        keep(&shelf, "sha256:1", "a:1", "one");
-        keep(&shelf, "sha256:2", "b:1", "two");
-        let vmi = |phase: &str| {
-            json!({"status": {"phase": phase},
-                   "spec": {"volumes": [{"containerDisk": {"image": "a:1"}}]}})
-        };
-        let (running, over) = (vmi("Running"), vmi("Succeeded"));
-        let now = clock::now();
-        let later = now + SignedDuration::from_hours(48);
-        assert_eq!(Used::of([&over].into_iter()), Used::default());
-        let container = json!({"image": "k:1", "kernelPath": "/boot/vmlinuz"});
-        let kernel = json!({"spec": {"domain": {"firmware": {"kernelBoot": {
-            "container": container,
-        }}}}});
-        let files = BTreeSet::from([("k:1".to_owned(), Some("/boot/vmlinuz".to_owned()))]);
-        assert!(Used::of([&kernel].into_iter()).0.is_superset(&files));
-        let used = Used::of([&running].into_iter());
-        assert_eq!(shelf.collect(&used, now).unwrap(), Vec::<String>::new());
-        assert_eq!(shelf.collect(&used, later).unwrap(), ["sha256-2"]);
-        assert!(shelf.find("n", "a:1", None).is_some());
-    }
-
-    #[test]
-    fn the_same_digest_with_another_file_is_another_disk() {
-        assert_eq!(key("sha256:ab", None), "sha256-ab");
-        assert_ne!(key("sha256:ab", Some("/x")), key("sha256:ab", Some("/y")));
-    }
-}
+mod tests;

@@ -9,9 +9,10 @@ use super::{
     WrittenObject,
 };
 use crate::volume::fill::Job;
-use crate::volume::object::{Claim, FillProgress};
+use crate::volume::object::{Claim, FillProgress, VolumePlace};
 use crate::volume::plan::{LongAction, VolumeAction};
 use crate::volume::provision::{self, ProvisionError};
+use crate::volume::receive::{self, PendingCopy};
 use crate::volume::source::FillSource;
 use crate::volume::status_writer::ClaimStatusWriter;
 use crate::volume::upload::{PendingUpload, UploadError, upload};
@@ -53,6 +54,11 @@ impl VolumeController {
             VolumeAction::Release { volume } => {
                 self.spawn(volume, LongAction::Other, |volume| async move {
                     provision::release(&shared, &volume).await.map(|()| WrittenObject::Gone)
+                })
+            }
+            VolumeAction::Leave { volume } => {
+                self.spawn(volume, LongAction::Other, |volume| async move {
+                    provision::leave(&shared, &volume).await.map(|()| WrittenObject::Nothing)
                 })
             }
             VolumeAction::Discard { volume } => {
@@ -111,7 +117,8 @@ impl VolumeController {
     /// An upload begins if its claim waits for one.
     pub(super) fn receive(&mut self, arrival: PendingUpload) {
         let volume = arrival.volume.clone();
-        let owner = self.volumes.get(&volume).map(|volume| volume.owner.clone());
+        let here = self.volumes.get(&volume).filter(|volume| volume.place == VolumePlace::Here);
+        let owner = here.map(|volume| volume.owner.clone());
         let claim = owner.and_then(|owner| self.claims.get(&owner)).filter(|claim| {
             claim.source == Some(FillSource::Upload)
                 && claim.progress == FillProgress::Ready
@@ -128,15 +135,31 @@ impl VolumeController {
         let PendingUpload { body, answer, .. } = arrival;
         let shared = self.shared.clone();
         self.spawn(volume, LongAction::Filling, |volume| async move {
-            let mut teller = ClaimStatusWriter::new(shared.client.clone(), &claim);
-            let result = upload(&shared, &claim, &volume, body, &mut teller).await;
+            let mut writer = ClaimStatusWriter::new(shared.client.clone(), &claim);
+            let result = upload(&shared, &claim, &volume, body, &mut writer).await;
             let _ = answer.send(result);
-            Ok(WrittenObject::claim(teller.into_claim()))
+            Ok(WrittenObject::claim(writer.into_claim()))
         });
     }
 }
 
-/// `known` is what the claim was told already.
+impl VolumeController {
+    /// Makes a file for the data of a volume that a guest brings from another node.
+    pub(super) fn receive_copy(&mut self, copy: PendingCopy) {
+        if self.under_way.contains_key(&copy.copy.volume) {
+            self.waiting_copies.insert(copy.copy.volume.clone(), copy);
+            return;
+        }
+        let PendingCopy { copy, answer } = copy;
+        let shared = self.shared.clone();
+        self.spawn(copy.volume.clone(), LongAction::Other, |_| async move {
+            let _ = answer.send(receive::make(&shared, &copy).await);
+            Ok(WrittenObject::Nothing)
+        });
+    }
+}
+
+/// `known` is the last report in the claim.
 async fn make(
     shared: VolumeContext,
     claim: Claim,

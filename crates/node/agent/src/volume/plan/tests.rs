@@ -37,11 +37,13 @@ fn volume() -> LocalVolume {
         is_deleting: false,
         holds_finalizer: true,
         replicated: None,
+        place: VolumePlace::Here,
     }
 }
 
-const DISK: FoundVolume = FoundVolume { is_new: false, size: Some(GIB) };
-const NEW: FoundVolume = FoundVolume { is_new: true, size: Some(GIB) };
+const DISK: FoundVolume = FoundVolume { mark: None, size: Some(GIB) };
+const NEW: FoundVolume = FoundVolume { mark: Some(DirectoryMark::New), size: Some(GIB) };
+const COPY: FoundVolume = FoundVolume { mark: Some(DirectoryMark::Copy), size: Some(GIB) };
 
 struct Case {
     what: &'static str,
@@ -83,6 +85,7 @@ fn word(action: &VolumeAction) -> &'static str {
         VolumeAction::Grow { .. } => "grow",
         VolumeAction::Remove { .. } => "remove",
         VolumeAction::Release { .. } => "release",
+        VolumeAction::Leave { .. } => "leave",
         VolumeAction::Discard { .. } => "discard",
         VolumeAction::Cancel { .. } => "cancel",
     }
@@ -91,7 +94,7 @@ fn word(action: &VolumeAction) -> &'static str {
 #[test]
 fn a_volume_is_made_for_a_claim_of_this_node_once() {
     let elsewhere = Claim { wanted_on: Some("two".into()), ..claim() };
-    let nobody = Claim { wanted_on: None, ..claim() };
+    let unassigned = Claim { wanted_on: None, ..claim() };
     let deleted = Claim { is_deleting: true, ..claim() };
     let unclaimed = Case { volume: None, found: None, ..Case::default() };
     let case = |what, claim: Claim, expected| Case {
@@ -103,7 +106,7 @@ fn a_volume_is_made_for_a_claim_of_this_node_once() {
     check(vec![
         case("announced", claim(), &["provision"]),
         case("for another node", elsewhere, &[]),
-        case("waits for a consumer", nobody, &[]),
+        case("waits for a consumer", unassigned, &[]),
         case("deleted before its time", deleted, &[]),
         Case { found: Some(NEW), ..case("half made", claim(), &["provision"]) },
         Case { doing: Some(LongAction::Other), ..case("being made", claim(), &[]) },
@@ -177,7 +180,7 @@ fn files_go_only_with_their_volume_or_if_they_never_had_one() {
         },
         Case {
             what: "its disk is lost",
-            found: Some(FoundVolume { is_new: false, size: None }),
+            found: Some(FoundVolume { mark: None, size: None }),
             ..Case::default()
         },
     ]);
@@ -220,7 +223,7 @@ fn a_larger_request_grows_disk_volume_and_claim() {
         capacity: Some(capacity),
         ..bound()
     };
-    let grown = FoundVolume { is_new: false, size: Some(2 * GIB) };
+    let grown = FoundVolume { mark: None, size: Some(2 * GIB) };
     let large = || LocalVolume { capacity: 2 * GIB, ..volume() };
     check(vec![
         Case { what: "asked", claim: Some(larger(GIB)), expected: &["grow"], ..Case::default() },
@@ -275,6 +278,63 @@ fn a_replicated_volume_is_filled_and_otherwise_left_to_others() {
             claim: None,
             volume: replicated().map(|it| LocalVolume { phase: "Released".into(), ..it }),
             found: None,
+            ..Case::default()
+        },
+    ]);
+}
+
+#[test]
+fn a_volume_comes_and_goes_with_its_machine() {
+    let at = |place| Some(LocalVolume { place, ..volume() });
+    let released = || Some(LocalVolume { phase: "Released".into(), ..at(VolumePlace::Left)? });
+    let case = |what, place, found, expected| Case {
+        what,
+        volume: at(place),
+        found,
+        expected,
+        ..Case::default()
+    };
+    check(vec![
+        case("its data comes", VolumePlace::Arriving, Some(COPY), &[]),
+        case("its data does not come yet", VolumePlace::Arriving, None, &[]),
+        case("an old copy, until the new one is made", VolumePlace::Arriving, Some(DISK), &[]),
+        case("it has come", VolumePlace::Here, Some(COPY), &["settle"]),
+        Case {
+            what: "it does not come",
+            volume: None,
+            found: Some(COPY),
+            expected: &["discard"],
+            ..Case::default()
+        },
+        Case {
+            what: "a copy is being made",
+            volume: None,
+            found: Some(COPY),
+            doing: Some(LongAction::Other),
+            ..Case::default()
+        },
+        Case {
+            what: "it is another node's, and nobody knows why",
+            volume: None,
+            ..Case::default()
+        },
+        case("it has left", VolumePlace::Left, Some(DISK), &["leave"]),
+        case(
+            "it has left, and its copy does not come back",
+            VolumePlace::Left,
+            Some(COPY),
+            &["leave"],
+        ),
+        case("it has left, files gone", VolumePlace::Left, None, &[]),
+        Case {
+            doing: Some(LongAction::Other),
+            ..case("it is leaving", VolumePlace::Left, Some(DISK), &[])
+        },
+        Case {
+            what: "it has left and is released: its volume is for its node to delete",
+            claim: None,
+            volume: released(),
+            expected: &["leave"],
             ..Case::default()
         },
     ]);

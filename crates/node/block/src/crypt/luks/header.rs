@@ -70,7 +70,7 @@ impl Header {
         let first = disk.read(0, BINARY)?;
         let known = first.starts_with(b"LUKS\xba\xbe").then(|| be_u64(&first, 8));
         let usual = (14..=22).map(|shift| 1u64 << shift);
-        // Without the first copy nobody knows where the second is.
+        // Without the first copy it is not known where the second is.
         let seconds: Vec<u64> = match known {
             Some(size) if usual.clone().any(|it| it == size) => vec![size],
             _ => usual.collect(),
@@ -78,7 +78,7 @@ impl Header {
         for offset in std::iter::once(0).chain(seconds) {
             match Self::load_copy(disk, offset)? {
                 Ok(header) => found.push(header),
-                // One copy may be damaged to look like anything.
+                // One copy may be damaged to appear as anything.
                 Err(error) => why = why.max(error),
             }
         }

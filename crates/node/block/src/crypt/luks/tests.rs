@@ -123,7 +123,7 @@ fn a_change_that_is_cut_off_anywhere_leaves_a_passphrase_that_works() {
 }
 
 #[test]
-fn one_damaged_copy_costs_nothing_and_two_are_told_apart_from_none() {
+fn one_damaged_copy_costs_nothing_and_two_are_distinguished_from_none() {
     let disk = &mut Memory::new();
     let first = print_of(&format(disk, &word("a"), CHEAP).unwrap());
     for at in [0, 3, 100, 5000, 16384, 16390, 16384 + 4200] {
@@ -155,7 +155,7 @@ fn garbage_is_an_error_and_never_a_panic() {
             disk.bytes[16384 + at] = byte;
         }
         if round % 2 == 0 {
-            // As if somebody had written nonsense on purpose.
+            // As if a user had written nonsense on purpose.
             for start in [0, 16384] {
                 let sum = header::sum_for_tests(&disk.bytes[start..start + 16384]);
                 disk.bytes[start + 448..start + 480].copy_from_slice(&sum);

@@ -18,11 +18,11 @@ impl MemoryControl {
 
 impl ControlPlane for MemoryControl {
     fn read(&self) -> Result<Versioned, ControlError> {
-        Ok(self.state.lock().expect("nobody panics while holding it").clone())
+        Ok(self.state.lock().expect("no holder panics").clone())
     }
 
     fn compare_and_swap(&self, expect: Version, record: &Record) -> Result<Version, ControlError> {
-        let mut state = self.state.lock().expect("nobody panics while holding it");
+        let mut state = self.state.lock().expect("no holder panics");
         if state.version != expect {
             return Err(ControlError::Conflict(Box::new(state.clone())));
         }

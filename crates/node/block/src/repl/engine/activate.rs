@@ -2,7 +2,7 @@
 //!
 //! The engine takes the next generation in the record, asks every recorded in-sync replica for a
 //! promise, and waits a while for all of them. Those that promised and agree on the volume's shape
-//! become the in-sync set, by a second swap if they are fewer. If somebody did not promise, an old
+//! become the in-sync set, by a second swap if they are fewer. If a member did not promise, an old
 //! engine may still read from it until its lease is over; nothing is served before.
 //!
 //! Replicas outside of the recorded set are asked too, without a promise: one of them may prove
@@ -29,7 +29,7 @@ use crate::wire::{Refusal, Request, Witnessed};
 impl Engine {
     pub(super) fn claim(&mut self) {
         for slot in 0..self.members.len() {
-            self.hang_up(slot);
+            self.disconnect(slot);
             self.reroute(slot);
             if self.phase == Phase::Standby {
                 // The engine that has the volume may have rebuilt it since.
@@ -138,7 +138,7 @@ impl Engine {
         let lost =
             |slot: usize| self.members[slot].opened.as_ref().is_some_and(|it| it.lost_writes);
         if self.config.guest_survived && current.iter().all(lost) {
-            // A guest that lives on must find everything it was told is written.
+            // A guest that lives on must find every acknowledged write.
             if complete {
                 self.fault(Fault::LostWrites);
             }
@@ -180,7 +180,7 @@ impl Engine {
         for (slot, why) in promised.iter().zip(evidence::judge(&record, &claims, &others)) {
             let Some(why) = why.filter(|_| !skips!(self.sabotage, TrustStale)) else { continue };
             current.remove(slot);
-            // While somebody is still expected there may be more to know.
+            // While a member is still expected there may be more to know.
             if settled || !current.is_empty() {
                 self.found_stale(slot, why);
             }
@@ -213,12 +213,12 @@ impl Engine {
         self.head_parent = shape.head_parent;
         self.unreconciled = Pieces::none(self.region);
         // They are opened again when they can be rebuilt.
-        self.outsiders().iter().for_each(|slot| self.hang_up(slot));
+        self.outsiders().iter().for_each(|slot| self.disconnect(slot));
         for slot in candidates.iter() {
             let same = self.members[slot].shape() == self.members[source].shape();
             if !current.has(slot) || !same {
                 self.members[slot].role = Role::Outside;
-                self.hang_up(slot);
+                self.disconnect(slot);
             }
         }
         let wait = if promised == candidates { Time::ZERO } else { self.config.lease / 10 * 11 };
@@ -273,12 +273,12 @@ impl Engine {
         });
         if !salvaged.is_empty() {
             // Its missing writes were given up: its host starts a new count.
-            self.issue_each(Request::Reconciled, salvaged, Owner::Nobody);
+            self.issue_each(Request::Reconciled, salvaged, Owner::Unowned);
         }
         let flush = self.next_flush(Vec::new());
         self.issue_all(flush, Owner::Settling);
         self.settling_flush = true;
-        self.tell_epoch();
+        self.send_epoch();
     }
 
     pub(super) fn settled_flush(&mut self, result: Result<(), Refusal>) {

@@ -62,7 +62,7 @@ impl Engine {
     }
 }
 
-/// The newest flushes of replicas that nobody proves to be current, if any two replicas differ.
+/// The newest flushes of replicas that no member proves current, if any two replicas differ.
 fn unproven(ages: impl Iterator<Item = (ReplicaId, Age)>) -> BTreeMap<ReplicaId, FlushMark> {
     let ages: Vec<(ReplicaId, Age)> = ages.collect();
     let differ = ages.iter().any(|(_, age)| age.flushed != ages[0].1.flushed);
@@ -76,7 +76,7 @@ mod tests {
     use crate::ids::Generation;
 
     #[test]
-    fn flushes_are_recorded_where_replicas_differ_and_nobody_vouches_for_them() {
+    fn flushes_are_recorded_where_replicas_differ_and_no_member_vouches_for_them() {
         use Witnessed::{Intact, Unknown};
         let mark = |number| FlushMark { generation: Generation(2), number };
         let name = ReplicaId::from_u128;

@@ -75,8 +75,8 @@ impl Engine {
                 _ => barrier.step = BarrierStep::Draining,
             }
         }
-        let looks = self.scrub.as_ref().is_some_and(super::scrub::Scrub::looks_at_layers);
-        let idle = self.syncs.is_empty() && !looks && self.locks.nothing_changes();
+        let scrubs = self.scrub.as_ref().is_some_and(super::scrub::Scrub::checks_layers);
+        let idle = self.syncs.is_empty() && !scrubs && self.locks.nothing_changes();
         if barrier.step == BarrierStep::Draining && idle && self.unreconciled.is_empty() {
             barrier.step = BarrierStep::Sent;
             let request = barrier.request.clone();

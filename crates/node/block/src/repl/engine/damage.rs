@@ -1,4 +1,4 @@
-//! Damage in snapshots that a scrub found and could not repair: pure bookkeeping, bounded.
+//! Damage that a scrub found, in snapshots and in metadata: pure bookkeeping, bounded.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ReplicaId, SnapshotId};
 use crate::repl::control::ByteRange;
+use crate::wire::MetadataReport;
 
 /// Ranges that are named of one snapshot on one replica; of the others only the bytes count.
 const MAX_RANGES: usize = 16;
@@ -19,6 +20,18 @@ pub struct ScrubResult {
     /// Damage left in snapshots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<SnapshotDamage>,
+    /// Replicas with metadata that was damaged on disk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metadata: Vec<ReplicaMetadata>,
+}
+
+/// Metadata of a replica that was damaged on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaMetadata {
+    pub replica: ReplicaId,
+    #[serde(flatten)]
+    pub report: MetadataReport,
 }
 
 /// Blocks of a snapshot that are damaged on a replica, while no other replica that could be reached
@@ -63,6 +76,36 @@ impl DamageList {
                 ranges: ranges.clone(),
             };
         kept.map(damage).collect()
+    }
+}
+
+/// Damage of metadata by replica.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct MetadataList(BTreeMap<ReplicaId, MetadataReport>);
+
+impl MetadataList {
+    pub(super) fn add(&mut self, replica: ReplicaId, report: MetadataReport) {
+        if report == MetadataReport::default() {
+            return;
+        }
+        let all = self.0.entry(replica).or_default();
+        all.repaired += report.repaired;
+        all.lost_pages += report.lost_pages;
+        for damage in report.left {
+            if all.left.len() < MAX_RANGES && !all.left.contains(&damage) {
+                all.left.push(damage);
+            }
+        }
+    }
+
+    /// Of replicas that there still are.
+    pub(super) fn list(&self, exists: impl Fn(ReplicaId) -> bool) -> Vec<ReplicaMetadata> {
+        let kept = self.0.iter().filter(|(replica, _)| exists(**replica));
+        let of = |(replica, report): (&ReplicaId, &MetadataReport)| ReplicaMetadata {
+            replica: *replica,
+            report: report.clone(),
+        };
+        kept.map(of).collect()
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Config {
     pub lease: Duration,
     pub heartbeat: Duration,
     /// How old the newest proof of a member may be, on another node, that no other engine was
-    /// promised anything, before the guest must stand still: it may run elsewhere.
+    /// promised anything, before the guest must be paused: it may run elsewhere.
     pub proof_limit: Duration,
     /// How long a member may be away, or leave a call unanswered, before it is given up, when
     /// nothing else is known about it.
@@ -65,7 +65,7 @@ pub struct Config {
     pub slow_limit: Option<Duration>,
     /// Replicas outside of the in-sync set are rebuilt when they can be reached.
     pub rebuild: bool,
-    /// Nobody knows it who writes to the volume: blocks are compared by sums with a key made of it.
+    /// Writers of the volume do not know it: blocks are compared by sums with a key made of it.
     pub sum_secret: SumKey,
 }
 
@@ -147,7 +147,7 @@ pub enum Command {
     Scrub,
     /// The volume key of an encrypted volume, or why there is none: then the volume is not served.
     Unlock(Result<Cipher, LockFault>),
-    /// Finish what is under way, flush, and let go of the volume.
+    /// Finish what is under way, flush, and release the volume.
     Close,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Flush {
     /// Guest requests that the next flush completes.
     pub(super) queued: Vec<GuestId>,
     running: Option<Running>,
-    /// A flush is due although nobody waits for one.
+    /// A flush is due although no request waits for one.
     pub(super) due: bool,
     pub(super) regions: Regions,
     /// The number of the newest flush that was sent. A flush without new writes keeps the number

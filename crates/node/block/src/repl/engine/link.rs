@@ -24,7 +24,7 @@ impl Engine {
     }
 
     /// Ends the connection, if there is one, and does not count it as a loss.
-    pub(super) fn hang_up(&mut self, slot: usize) {
+    pub(super) fn disconnect(&mut self, slot: usize) {
         let member = &mut self.members[slot];
         if !matches!(member.link, Link::Down { .. }) {
             self.out.push(Action::Disconnect { replica: member.id, connection: member.connection });
@@ -71,7 +71,7 @@ impl Engine {
 
     /// The connection is gone. An in-sync member may come back and resume.
     pub(super) fn link_lost(&mut self, slot: usize) {
-        self.hang_up(slot);
+        self.disconnect(slot);
         match self.members[slot].role {
             Role::InSync => {
                 self.members[slot].away.get_or_insert(self.now);
@@ -155,7 +155,7 @@ impl Engine {
             && !skips!(self.sabotage, TrustStale)
         {
             // Before it is opened: that would make it promise what it lacks.
-            self.hang_up(slot);
+            self.disconnect(slot);
             return self.found_stale(slot, why);
         }
         let is_outside = matches!(self.members[slot].role, Role::Outside);
@@ -173,7 +173,7 @@ impl Engine {
                 Ok(mode) => mode,
                 Err(why) => {
                     self.members[slot].next_life = Some(life);
-                    self.hang_up(slot);
+                    self.disconnect(slot);
                     return match why {
                         Resumption::Left(why) => self.member_fault(slot, why),
                         Resumption::Lost => self.fault(Fault::LostWrites),
@@ -241,7 +241,7 @@ impl Engine {
                 return self.fault(Fault::LostWrites);
             }
             if lost {
-                self.hang_up(slot);
+                self.disconnect(slot);
                 return self.member_fault(slot, MemberFault::Restarted);
             }
             let complete = self.complete_mark();
@@ -254,7 +254,7 @@ impl Engine {
                 if alone {
                     return self.fault(Fault::Stale(why));
                 }
-                self.hang_up(slot);
+                self.disconnect(slot);
                 self.found_stale(slot, why);
                 return self.member_fault(slot, MemberFault::Stale(why));
             }
@@ -294,7 +294,7 @@ impl Engine {
         if self.may_rejoin(slot) {
             self.rejoin(slot);
         } else if self.barrier.is_some() || !self.unreconciled.is_empty() {
-            self.hang_up(slot);
+            self.disconnect(slot);
         } else {
             self.begin_learning(slot);
         }

@@ -8,8 +8,8 @@
 //!   └─────────────────┴── fault ─────────┴──────────── swapped ◄──────────────┘
 //! ```
 //!
-//! The fault of an in-sync member is only noted at first: while nobody else is well, it may come
-//! back and go on. It is leaving when its removal was proposed to the control plane.
+//! The fault of an in-sync member is only noted at first: while no other member is well, it may
+//! come back and go on. It is leaving when its removal was proposed to the control plane.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::wire::{Opened, Pong, SnapshotInfo};
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) id: ReplicaId,
-    /// Somebody wants it to be part of the volume.
+    /// The record or the owner wants it to be part of the volume.
     pub(super) wanted: bool,
     pub(super) role: Role,
     pub(super) link: Link,

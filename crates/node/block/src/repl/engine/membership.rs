@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// Looks at the record again after a while, unless something is under way.
+    /// Reads the record again after a while, unless something is under way.
     pub(super) fn reread_later(&mut self, after: Duration) {
         if self.control.is_idle() {
             self.control.retry = Some(self.now + after);
@@ -143,19 +143,19 @@ impl Engine {
         if changed {
             let isr: Vec<ReplicaId> = record.isr.iter().copied().collect();
             self.notice(Notice::IsrChanged { epoch: record.epoch, isr });
-            self.tell_epoch();
+            self.send_epoch();
             self.review_ops();
         }
     }
 
-    pub(super) fn tell_epoch(&mut self) {
+    pub(super) fn send_epoch(&mut self) {
         let Some(epoch) = self.control.record().map(|record| record.epoch) else { return };
         let members = self.readable();
         if members.is_empty() {
-            // Nobody would answer, and a close would wait for that.
+            // No member would answer, and a close would wait for that.
             return;
         }
-        self.issue_each(Request::SetEpoch(epoch), members, super::ops::Owner::Nobody);
+        self.issue_each(Request::SetEpoch(epoch), members, super::ops::Owner::Unowned);
     }
 
     /// The record names the members as they are.
@@ -179,7 +179,7 @@ impl Engine {
             _ => false,
         };
         let wanted = self.slots(stays);
-        // A set of which nobody can be reached would not help anybody.
+        // A set of which no member can be reached would not help.
         let well = wanted.iter().any(|slot| self.members[slot].is_up());
         let isr: BTreeSet<ReplicaId> = wanted.iter().map(|slot| self.members[slot].id).collect();
         if !well {
@@ -218,7 +218,7 @@ impl Engine {
         true
     }
 
-    /// Nobody is without fault. One that can be reached goes on: every member has everything
+    /// No member is without fault. One that can be reached goes on: every member has everything
     /// that was acknowledged, whatever else it refused.
     fn pardon(&mut self) {
         // The record is known for certain here: members that it still names have not left, and
@@ -229,8 +229,8 @@ impl Engine {
                 member.role = Role::InSync;
                 member.away = Some(self.now);
                 member.link = Link::Down { retry: self.now };
-                // Refused requests are sent again; without a connection they would be sent to
-                // nobody.
+                // Refused requests are sent again; without a connection they would not
+                // arrive.
                 if matches!(member.fault, Some(MemberFault::Refused(_))) {
                     member.fault = Some(MemberFault::Away);
                 }
@@ -276,15 +276,15 @@ impl Engine {
         member.strikes += u32::from(matches!(why, MemberFault::TimedOut | MemberFault::Slow));
         self.remember_missing(slot);
         self.members[slot].role = Role::Leaving;
-        self.hang_up(slot);
+        self.disconnect(slot);
     }
 
     /// The record no longer names the member.
     fn left(&mut self, slot: usize) {
         if matches!(self.members[slot].role, Role::InSync) {
-            // Somebody else took it out of the record.
+            // Another engine took it out of the record.
             self.remember_missing(slot);
-            self.hang_up(slot);
+            self.disconnect(slot);
         }
         let member = &mut self.members[slot];
         member.role = Role::Outside;
@@ -366,7 +366,7 @@ impl Engine {
         let Some(slot) = self.slot(replica) else { return };
         self.members[slot].wanted = false;
         match self.members[slot].role {
-            Role::Outside | Role::Candidate => self.hang_up(slot),
+            Role::Outside | Role::Candidate => self.disconnect(slot),
             _ => self.member_fault(slot, MemberFault::Removed),
         }
     }

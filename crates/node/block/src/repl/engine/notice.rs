@@ -6,7 +6,7 @@ use super::damage::ScrubResult;
 use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::control::ByteRange;
 pub use crate::repl::evidence::Stale;
-use crate::wire::{Pong, Refusal, SnapshotInfo};
+use crate::wire::{MetadataDamage, Pong, Refusal, SnapshotInfo};
 
 /// Something that a person or a controller may want to know.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +81,7 @@ pub enum Notice {
         offset: u64,
         length: u64,
     },
-    /// Members have different content with good checksums, and nothing tells who is right. Reads
+    /// Members have different content with good checksums, and nothing shows which is right. Reads
     /// fail until it is written again.
     Ambiguous {
         offset: u64,
@@ -94,6 +94,18 @@ pub enum Notice {
         snapshot: SnapshotId,
         offset: u64,
         length: u64,
+    },
+    /// Metadata of the replica was damaged on disk, or torn by a power cut, and is whole again;
+    /// blocks of lost pages are repaired from the others.
+    MetadataRepaired {
+        replica: ReplicaId,
+        repaired: u32,
+        lost_pages: u32,
+    },
+    /// A file of the only replica in sync has damage that is repaired only when another is.
+    MetadataDamaged {
+        replica: ReplicaId,
+        damage: MetadataDamage,
     },
     ScrubDone {
         bad_blocks: u64,
@@ -202,9 +214,9 @@ pub struct Status {
     pub disputed: Vec<ByteRange>,
     /// Blocks that no replica has as they were written.
     pub lost: Vec<ByteRange>,
-    /// Whether another engine may have taken the volume, as far as this one can tell.
+    /// Whether another engine may have taken the volume, as far as this one knows.
     pub unproven: bool,
-    /// Bytes that a scrub has looked at, and all that there are.
+    /// Bytes that a scrub has checked, and all that there are.
     pub scrub: Option<(u64, u64)>,
     /// Result of the last complete scrub of this engine.
     pub last_scrub: Option<ScrubResult>,

@@ -204,6 +204,7 @@ impl Engine {
             Some(Owner::Learn(slot)) => self.learner_stepped(slot, result),
             Some(Owner::SyncMap { sync, slot }) => self.sync_mapped(sync, slot, result),
             Some(Owner::SyncRead { sync, slot }) => self.sync_read(sync, slot, result),
+            Some(Owner::MetadataScrub(slot)) => self.metadata_scrubbed(slot, result),
             Some(Owner::LayerScrub(slot)) => self.layers_scrubbed(slot, result),
             Some(Owner::LayerRead) => self.layer_read(result),
             Some(Owner::LayerRepair { slot, span }) => self.layer_repaired(slot, span, result),
@@ -212,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Looks whether enough members have answered.
+    /// Checks whether enough members have answered.
     fn review(&mut self, id: u64) {
         let required = self.required();
         let sound = self.slots(|member| member.counts() && member.fault.is_none());
@@ -254,7 +255,7 @@ impl Engine {
         if let Some(owner) = ended {
             let result = if refused.is_empty() { Ok(()) } else { Err(why) };
             if let (true, Some(span), true) = (all_refused, span, must.len() > 1) {
-                // Nobody did it all, but some may have done a part.
+                // No member did it all, but some may have done a part.
                 self.unreconciled.insert(span);
             }
             if let (true, Some(span)) = (all_refused, span) {
@@ -338,7 +339,7 @@ impl Engine {
         }
     }
 
-    /// Asks somebody else what the member was asked alone.
+    /// Sends to another member the requests that only this one was sent.
     pub(super) fn reroute(&mut self, slot: usize) {
         let alone = |op: &Op| op.scope == Scope::One && op.waiting.has(slot);
         let ids: Vec<u64> =

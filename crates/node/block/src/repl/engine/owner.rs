@@ -8,7 +8,7 @@ use crate::wire::{Refusal, Reply};
 /// The members whose answers an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// The one member that was asked. If it goes away, the owner is told.
+    /// The one member that was asked. If it goes away, the owner is notified.
     One,
     /// Every member of the in-sync set (R3).
     All,
@@ -19,7 +19,8 @@ pub(super) enum Scope {
 /// The request that an operation belongs to.
 #[derive(Debug)]
 pub(super) enum Owner {
-    Nobody,
+    /// No operation waits for the reply.
+    Unowned,
     Change {
         waiting: Waiting,
         since: Time,
@@ -50,7 +51,9 @@ pub(super) enum Owner {
     SyncWrite {
         sync: u64,
     },
-    /// A member looks for damage in its snapshots.
+    /// A member verifies its metadata on disk.
+    MetadataScrub(usize),
+    /// A member checks for damage in its snapshots.
     LayerScrub(usize),
     /// A good copy of a block that is damaged on another member is read.
     LayerRead,

@@ -71,7 +71,7 @@ impl Throttle {
             (false, 0) => self.rate + self.rate / 8,
             // A guest that asks for something now and then must not find more than it left.
             (false, 1) => self.rate.saturating_mul(2),
-            // Nobody is there who could suffer.
+            // There is no guest that could be slowed down.
             (false, _) => self.rate.saturating_mul(8),
         };
         self.rate = self.rate.clamp(self.slowest, self.fastest);

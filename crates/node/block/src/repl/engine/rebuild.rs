@@ -257,7 +257,7 @@ impl Engine {
             opened.lost_writes = false;
             opened.marks = Some(FlushMarks { flushed, ..opened.marks.unwrap_or_default() });
         }
-        self.issue_each(Request::Reconciled, Slots::one(slot), Owner::Nobody);
+        self.issue_each(Request::Reconciled, Slots::one(slot), Owner::Unowned);
         self.issue_one(Request::Dirty, slot, Owner::Log(slot));
     }
 
@@ -291,7 +291,7 @@ impl Engine {
                 member.changed = missing;
             }
             Role::Joining { .. } => member.changed = missing,
-            // Between two heads: only a comparison can tell.
+            // Between two heads: only a comparison shows it.
             _ => member.tracked = false,
         }
         let may_be_member = self.control.proposed.has(slot);
@@ -305,7 +305,7 @@ impl Engine {
         }
         member.retry_learning = self.now + pause;
         self.notice(Notice::RebuildFailed { replica, why });
-        self.hang_up(slot);
+        self.disconnect(slot);
         if !may_be_member {
             self.forget_in_ops(slot);
         }

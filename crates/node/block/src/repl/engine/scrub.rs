@@ -6,19 +6,22 @@
 //! snapshot on another member.
 //!
 //! ```text
-//!  Head (a sync) ──► Looking ──all answered──► Reading ──whole──► Writing ──┐
-//!                                                 ▲    └─bad: somebody else  │
+//!  Metadata of some regions (`scrub_metadata`)
+//!     │
+//!  Head (a sync) ──► Scanning ─all answered──► Reading ──whole──► Writing ──┐
+//!                                                 ▲    └─bad: another member │
 //!                                                 └───────── next run ◄──────┘
 //! ```
 //!
-//! A snapshot cannot be deleted while its layers are looked at: the barrier waits.
+//! A snapshot cannot be deleted while its layers are being checked: the barrier waits.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::damage::DamageList;
+use super::damage::{DamageList, MetadataList};
 use super::guest::length;
 use super::notice::Notice;
 use super::ops::{OneResult, Owner};
+use super::scrub_metadata::MetadataScrub;
 use super::sync::SyncKind;
 use super::{Engine, Phase};
 use crate::ids::SnapshotId;
@@ -39,12 +42,16 @@ pub(super) struct Scrub {
     pub(super) bad: u64,
     /// Damage left in snapshots.
     damage: DamageList,
+    /// The metadata of regions before this one was verified.
+    pub(super) verified: u64,
+    pub(super) metadata: MetadataList,
 }
 
 #[derive(Debug, Default)]
 pub(super) enum ScrubStep {
     #[default]
     Idle,
+    Metadata(MetadataScrub),
     /// The heads of a region are compared.
     Head,
     /// That is done, and the snapshots follow.
@@ -54,7 +61,7 @@ pub(super) enum ScrubStep {
 
 impl Scrub {
     /// Snapshots must stay as they are.
-    pub(super) fn looks_at_layers(&self) -> bool {
+    pub(super) fn checks_layers(&self) -> bool {
         matches!(self.step, ScrubStep::Layers(_))
     }
 }
@@ -64,7 +71,7 @@ impl Scrub {
 pub(super) struct LayerScrub {
     span: Span,
     /// Members whose reply is missing.
-    asked: Slots,
+    pending: Slots,
     damage: BTreeMap<(usize, u64), Slots>,
     runs: VecDeque<DamagedRun>,
 }
@@ -124,23 +131,28 @@ impl Engine {
         match scrub.step {
             ScrubStep::Idle => {}
             ScrubStep::HeadDone(span) => return self.scrub_layers(span),
-            ScrubStep::Head | ScrubStep::Layers(_) => return,
+            ScrubStep::Metadata(_) | ScrubStep::Head | ScrubStep::Layers(_) => return,
         }
         let span = Span::new(scrub.next * self.region, self.region).clipped(self.size);
         if span.len() == 0 {
             let bad_blocks = scrub.bad;
-            self.last_scrub = Some((bad_blocks, std::mem::take(&mut scrub.damage)));
+            let (damage, metadata) = (&mut scrub.damage, &mut scrub.metadata);
+            let found = (std::mem::take(damage), std::mem::take(metadata));
+            self.last_scrub = Some((bad_blocks, found.0, found.1));
             self.scrub = None;
             return self.notice(Notice::ScrubDone { bad_blocks });
         }
-        if self.throttle.take(span.len()) {
+        if self.begin_metadata() || !self.throttle.take(span.len()) {
+            return;
+        }
+        if let Some(scrub) = &mut self.scrub {
             scrub.next += 1;
             scrub.step = ScrubStep::Head;
             self.begin_sync(SyncKind::Scrub, span, Verify::Deep);
         }
     }
 
-    /// The heads are the same now, or somebody left.
+    /// The heads are the same now, or a member left.
     pub(super) fn head_scrubbed(&mut self, span: Span) {
         if let Some(scrub) = &mut self.scrub {
             scrub.step = ScrubStep::HeadDone(span);
@@ -148,19 +160,19 @@ impl Engine {
     }
 
     fn scrub_layers(&mut self, span: Span) {
-        let asked = self.slots(|it| it.is_readable() && it.version >= SNAPSHOTS_SINCE);
+        let pending = self.slots(|it| it.is_readable() && it.version >= SNAPSHOTS_SINCE);
         let skips = skips!(self.sabotage, HeadScrub);
-        if self.snapshots.is_empty() || asked.is_empty() || skips {
+        if self.snapshots.is_empty() || pending.is_empty() || skips {
             return self.region_scrubbed();
         }
         if !self.throttle.take(span.len()) {
             return;
         }
-        let layers = LayerScrub { span, asked, damage: BTreeMap::new(), runs: VecDeque::new() };
+        let layers = LayerScrub { span, pending, damage: BTreeMap::new(), runs: VecDeque::new() };
         if let Some(scrub) = &mut self.scrub {
             scrub.step = ScrubStep::Layers(layers);
         }
-        for slot in asked.iter() {
+        for slot in pending.iter() {
             let request = Request::Scrub { offset: span.start, length: length(span) };
             self.issue_one(request, slot, Owner::LayerScrub(slot));
         }
@@ -179,11 +191,11 @@ impl Engine {
         }
     }
 
-    /// The member has looked at its layers. One that did not is left out.
+    /// The member has checked its layers. One that did not is left out.
     pub(super) fn layers_scrubbed(&mut self, slot: usize, result: OneResult) {
         let order: Vec<SnapshotId> = self.snapshots.iter().map(|info| info.id).collect();
         let Some(layers) = self.layers() else { return };
-        layers.asked.remove(slot);
+        layers.pending.remove(slot);
         if let Ok(Reply::Damage(blocks)) = result {
             for DamagedBlock { snapshot, offset } in blocks {
                 let known = order.iter().position(|id| *id == snapshot);
@@ -193,13 +205,13 @@ impl Engine {
                 }
             }
         }
-        if layers.asked.is_empty() {
+        if layers.pending.is_empty() {
             layers.runs = runs(&layers.damage, &order);
             self.repair_layers();
         }
     }
 
-    /// Asks somebody for the next run that is damaged elsewhere.
+    /// Asks a member for the next run that is damaged elsewhere.
     fn repair_layers(&mut self) {
         let readable = self.readable();
         loop {
@@ -223,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Nobody who can be reached has it, or it could not be written.
+    /// No member that can be reached has it, or it could not be written.
     fn left_damaged(&mut self, run: &DamagedRun, at: Slots) {
         let (snapshot, offset, length) = (run.snapshot, run.span.start, run.span.len());
         if let Some(scrub) = &mut self.scrub {

@@ -1,7 +1,7 @@
 //! Ready to take a volume over that another engine serves.
 //!
 //! For live migration: the target's QEMU opens its disk while the guest still runs elsewhere. A
-//! standby engine reads beside the other one, promising nothing to nobody; the first change, or
+//! standby engine reads beside the other one, without any promise; the first change, or
 //! an explicit switch when the guest has arrived, makes it claim the volume like any other.
 //! Reads must not claim: the target reads before the guest has stopped at the source.
 
@@ -41,7 +41,7 @@ impl Engine {
         let record = self.control.record();
         let stale = record.and_then(|record| evidence::judge(record, &[claim], &[])[0]);
         if let Some(why) = stale.filter(|_| !skips!(self.sabotage, TrustStale)) {
-            self.hang_up(slot);
+            self.disconnect(slot);
             return self.found_stale(slot, why);
         }
         let size = self.members[slot].opened.as_ref().map_or(0, |opened| opened.size);
@@ -53,7 +53,7 @@ impl Engine {
 
     /// The session has ended; the record may say why.
     pub(super) fn reader_lost(&mut self, slot: usize) {
-        self.hang_up(slot);
+        self.disconnect(slot);
         self.reroute(slot);
     }
 

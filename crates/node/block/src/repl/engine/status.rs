@@ -43,7 +43,7 @@ impl Engine {
     }
 
     fn last_scrub(&self) -> Option<ScrubResult> {
-        let (bad_blocks, found) = self.last_scrub.as_ref()?;
+        let (bad_blocks, found, metadata) = self.last_scrub.as_ref()?;
         let mut damage = found.list(|snapshot, replica| {
             self.snapshots.iter().any(|info| info.id == snapshot)
                 && self.members.iter().any(|it| it.id == replica && it.wanted)
@@ -51,7 +51,9 @@ impl Engine {
         for entry in &mut damage {
             entry.ranges = self.of_guest(std::mem::take(&mut entry.ranges));
         }
-        Some(ScrubResult { bad_blocks: *bad_blocks, damage })
+        let exists = |replica| self.members.iter().any(|it| it.id == replica && it.wanted);
+        let metadata = metadata.list(exists);
+        Some(ScrubResult { bad_blocks: *bad_blocks, damage, metadata })
     }
 
     /// Ranges as the guest counts: the header of an encrypted volume is not part of its disk.

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!  Locking ──range free──► Mapping ──all maps──► Moving ──all written──► done
-//!     ▲                       │ nobody has a block     │ a block read badly
+//!     ▲                       │ no member has a block  │ a block read badly
 //!     │                       ▼                        │
 //!     └──────answered───── Adopting                    │
-//!     └──────────────── looking more closely ◄─────────┘
+//!     └──────────────── checking every block ◄─────────┘
 //! ```
 //!
 //! The reason decides which members take part and which of them is believed: [`SyncKind`].
@@ -40,12 +40,12 @@ pub(super) struct Sync {
     pub(super) taking_part: Slots,
     pub(super) maps: BTreeMap<usize, Vec<BlockState>>,
     pub(super) runs: Vec<Run>,
-    /// The member that was told to accept its content as right, where it may be torn.
+    /// The member that was ordered to accept its content as right, where it may be torn.
     pub(super) adopted: Option<usize>,
     /// Something went wrong while moving: start over when nothing is under way any more. Copies
     /// of two attempts must not meet.
     pub(super) retry: Option<Verify>,
-    /// Nobody who takes part has it, but somebody who is away may: it waits for them.
+    /// No member that takes part has it, but one that is away may: it waits for that one.
     pub(super) patient: bool,
 }
 
@@ -125,7 +125,7 @@ impl Engine {
         if room == 0 {
             return;
         }
-        // First what somebody waits for, then the rest in order.
+        // First the ranges that requests wait for, then the rest in order.
         let mut wanted: Vec<u64> = Vec::new();
         for waiting in self.queue.iter().take(64) {
             let span = waiting.span();
@@ -219,7 +219,7 @@ impl Engine {
         let Some(sync) = self.syncs.get(&id) else { return };
         let Some((source, parties)) = self.parties(sync) else { return };
         let span = sync.span;
-        // The head of a learner that gets no changes is nobody else's business.
+        // The head of a learner that gets no changes does not concern the others.
         let alone = matches!(sync.kind, SyncKind::Rebuild { view: Some(_), .. });
         if !alone && !sync.locked && !self.locks.try_change(id, span) {
             return;
@@ -243,7 +243,7 @@ impl Engine {
     pub(super) fn sync_mapped(&mut self, id: u64, slot: usize, result: OneResult) {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
         if sync.step == SyncStep::Adopting {
-            // When the connection broke it may not have been told: then it is told again.
+            // When the connection broke it may not have received it: then it is sent again.
             if result == Err(None) {
                 sync.adopted = None;
             }
@@ -328,7 +328,7 @@ impl Engine {
             member.opened.iter_mut().for_each(|opened| opened.lost_writes = false);
         }
         let members = self.slots(Member::counts);
-        self.issue_each(Request::Reconciled, members, Owner::Nobody);
+        self.issue_each(Request::Reconciled, members, Owner::Unowned);
     }
 
     /// The learner is gone: so is the work on it. Returns what was not done.

@@ -19,7 +19,7 @@ impl Engine {
         let away = self.away();
         let Some(sync) = self.syncs.get_mut(&id) else { return };
         if !sync.taking_part.without(served).is_empty() {
-            // Somebody has left meanwhile; the others do without.
+            // A member has left meanwhile; the others go on without it.
             sync.step = SyncStep::Locking;
             return;
         }
@@ -89,7 +89,7 @@ impl Engine {
         self.move_runs(id, found.runs);
     }
 
-    /// Tells of what should not have been different.
+    /// Reports blocks that should not have been different.
     fn report(&mut self, id: u64, runs: &[Run]) {
         let Some(sync) = self.syncs.get(&id) else { return };
         if !matches!(sync.kind, SyncKind::Repair(_) | SyncKind::Scrub) {

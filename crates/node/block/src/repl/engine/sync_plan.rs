@@ -8,9 +8,9 @@
 //! 4. A single member whose newest flush is older than that of a member with a bad block is not
 //!    believed: the bad block may have been the only copy of what was flushed since ([`Age`]).
 //! 5. Where as many members have one content as another, the one of the best member: the order of
-//!    `trusted`. After an unclean stop that is right: a write that was under way is acknowledged by
-//!    nobody, and either version may stay. Where nothing was under way it would be a guess, and
-//!    nobody is right ([`Ties::Ambiguous`]).
+//!    `trusted`. After an unclean stop that is right: a write that was under way has no
+//!    acknowledgement, and either version may stay. Where nothing was under way it would be a
+//!    guess, and no version is right ([`Ties::Ambiguous`]).
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) struct Run {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SyncPlan {
     pub(super) runs: Vec<Run>,
-    /// Blocks that nobody who is trusted has as they were written.
+    /// Blocks that no trusted member has as they were written.
     pub(super) lost: Vec<usize>,
     /// Blocks that members have differently, without a reason to believe one of them.
     pub(super) ambiguous: Vec<usize>,
@@ -43,7 +43,7 @@ pub(super) struct SyncPlan {
 pub(super) enum Ties {
     /// A write was under way: the best member has one of the versions that may stay.
     BestMember,
-    /// Nothing was: somebody is wrong, and it is not known who.
+    /// Nothing was: a member is wrong, and it is not known which.
     Ambiguous,
 }
 

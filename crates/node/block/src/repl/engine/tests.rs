@@ -9,6 +9,7 @@ use crate::repl::control::{Record, Version, Versioned};
 use crate::wire::{Answer, Crcs, HelloReply, Opened, Pong, Refusal, Reply, Request, Witnessed};
 
 mod replicas;
+mod scrub;
 
 const SIZE: u64 = 1 << 20;
 
@@ -28,6 +29,11 @@ struct Bench {
     claims: BTreeMap<ReplicaId, (Epoch, Witnessed)>,
     /// Replicas that refuse to be read and compared.
     refusing: BTreeSet<ReplicaId>,
+    /// Replicas that stop when they verify their metadata, and the report of the others.
+    stopping: BTreeSet<ReplicaId>,
+    metadata: crate::wire::MetadataReport,
+    /// The version of the protocol that replicas speak.
+    version: u16,
 }
 
 fn replica(n: u128) -> ReplicaId {
@@ -49,6 +55,9 @@ impl Bench {
             calls: Vec::new(),
             claims: BTreeMap::new(),
             refusing: BTreeSet::new(),
+            stopping: BTreeSet::new(),
+            metadata: crate::wire::MetadataReport::default(),
+            version: 1,
         }
     }
 
@@ -75,6 +84,7 @@ impl Bench {
                 }
                 let mut reply = reply(&call.request);
                 if let Reply::Hello(hello) = &mut reply {
+                    hello.version = self.version;
                     // A replica outside of the set has promised an earlier generation.
                     let is_outside = self.engine.status().phase != "active"
                         && !self.record.record.isr.contains(&replica);
@@ -87,7 +97,13 @@ impl Bench {
                     (opened.epoch, opened.witnessed) = *claim;
                 }
                 let maps = matches!(call.request, Request::ReadMap { .. });
-                let result = match maps && self.refusing.contains(&replica) {
+                let verifies = matches!(call.request, Request::ScrubMetadata { .. });
+                if verifies {
+                    reply = Reply::Metadata(self.metadata.clone());
+                }
+                let refuses = (maps && self.refusing.contains(&replica))
+                    || (verifies && self.stopping.contains(&replica));
+                let result = match refuses {
                     true => Err(Refusal::Io),
                     false => Ok(reply),
                 };
@@ -221,7 +237,7 @@ fn a_guest_must_stand_still_when_its_volume_may_have_been_taken_over() {
     bench.silent.insert(replica(2));
     bench.pass(Duration::from_secs(20));
     assert!(!bench.notices.contains(&proof(false)), "{:?}", bench.notices);
-    // Nobody can say that it was left out: somebody else may have it.
+    // No member can say that it was left out: another engine may have it.
     let mut bench = Bench::new(2);
     bench.activate();
     bench.silent.insert(replica(2));

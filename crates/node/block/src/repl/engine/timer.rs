@@ -24,7 +24,7 @@ impl Engine {
             && self.members.iter().all(|member| member.fault.is_none());
         let period = if idle { self.config.heartbeat } else { self.config.heartbeat / 4 };
         if self.now > self.next_tick + self.config.suspect_after / 4 {
-            // This process did not run for a while: nobody can be blamed for that time.
+            // This process did not run for a while: no member is at fault for that time.
             self.resumed = self.now;
         }
         self.next_tick = self.now + period;
@@ -32,7 +32,7 @@ impl Engine {
         for slot in 0..self.members.len() {
             let rarely = match Some(self.members[slot].id) == self.local {
                 true => 10,
-                // Each of its answers proves that nobody has taken the volume.
+                // Each of its answers proves that no engine has taken the volume.
                 false => 2,
             };
             let heartbeat = self.config.heartbeat * if idle { rarely } else { 1 };
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// How long a member may be silent while others answer, given how long they take. None if
-    /// there is nobody to compare it with.
+    /// there is no member to compare it with.
     fn suspicion(&self, slot: usize) -> Option<Duration> {
         if !matches!(self.members[slot].role, Role::InSync) {
             return None;

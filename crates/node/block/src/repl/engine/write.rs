@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// The member went away; the write begins anew when somebody can be asked.
+    /// The member went away; the write begins anew when a member can be asked.
     fn requeue_fill(&mut self, id: u64) {
         if let Some(fill) = self.fills.remove(&id) {
             self.locks.change_done(id, fill.span);

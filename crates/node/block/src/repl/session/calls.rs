@@ -275,6 +275,9 @@ fn to_disk(request: Request) -> Option<DiskRequest> {
             DiskRequest::ReadMap { view, offset, length, verify }
         }
         Request::Scrub { offset, length } => DiskRequest::Scrub { offset, length },
+        Request::ScrubMetadata { offset, length, alone } => {
+            DiskRequest::ScrubMetadata { offset, length, alone }
+        }
         Request::Repair { snapshot, offset, data, crcs } => {
             DiskRequest::Repair { snapshot, offset, data, crcs }
         }
@@ -294,6 +297,7 @@ fn to_reply(reply: DiskReply) -> Reply {
         DiskReply::Map(map) => Reply::Map(map),
         DiskReply::Dirty(regions) => Reply::Dirty(regions),
         DiskReply::Damage(blocks) => Reply::Damage(blocks),
+        DiskReply::Metadata(report) => Reply::Metadata(report),
         DiskReply::Done | DiskReply::Description(_) => Reply::Done,
     }
 }

@@ -8,11 +8,12 @@ use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
 use crate::store::geometry::{BLOCK, REGION, Region};
 use crate::store::layer::WorkKind;
 use crate::store::{
-    BadBlock, BlockInfo, LayerRef, MapOf, Progress, ReadData, Replica, Reply, Request,
-    RequestError, Status, View, crc,
+    BadBlock, BlockInfo, LayerRef, MapOf, MetadataReport, Peers, Progress, ReadData, Replica,
+    Reply, Request, RequestError, Status, View, crc,
 };
 use crate::wire::{
-    BlockState, Crcs, DamagedBlock, Refusal, SnapshotInfo, Verify, Witnessed, Work, WorkProgress,
+    self, BlockState, Crcs, DamagedBlock, MetadataDamage, Refusal, SnapshotInfo, Verify, Witnessed,
+    Work, WorkProgress,
 };
 
 /// The most damaged blocks of a range that are reported. More are found when these are repaired.
@@ -21,12 +22,12 @@ const MAX_DAMAGE: usize = 1 << 16;
 /// The handling of a request.
 pub(super) enum RequestPlan {
     Answer(DiskResult),
-    Ask { asked: Asked, requests: Vec<Request> },
+    Submit { pending: StoreRequest, requests: Vec<Request> },
 }
 
 /// A request that the store works on.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum StoreRequest {
     /// Any success is the answer.
     Done {
         tolerant: Tolerant,
@@ -41,6 +42,7 @@ pub(super) enum Asked {
         offset: u64,
         end: u64,
     },
+    Metadata,
     /// The map, and the data to compare it with.
     Map {
         map: Option<Vec<BlockInfo>>,
@@ -63,7 +65,7 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
     let request = match request {
         DiskRequest::Read { view, offset, length } => {
             let request = Request::Read { view: view_of(view), offset, len: length.into() };
-            return RequestPlan::Ask { asked: Asked::Data, requests: vec![request] };
+            return RequestPlan::Submit { pending: StoreRequest::Data, requests: vec![request] };
         }
         DiskRequest::Write { offset, data, crcs, fua } => {
             Request::Write { offset, data, crcs: crcs.as_slice().to_vec(), fua }
@@ -100,16 +102,23 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
             return map(view, offset, length, deep, key);
         }
         DiskRequest::Scrub { offset, length } => {
-            let asked = Asked::Damage { offset, end: offset + u64::from(length) };
+            let pending = StoreRequest::Damage { offset, end: offset + u64::from(length) };
             let request = Request::ScrubSnapshots { region: Region::of(offset) };
-            return RequestPlan::Ask { asked, requests: vec![request] };
+            return RequestPlan::Submit { pending, requests: vec![request] };
+        }
+        DiskRequest::ScrubMetadata { offset, length, alone } => {
+            let requests = vec![metadata_request(offset, length, alone)];
+            return RequestPlan::Submit { pending: StoreRequest::Metadata, requests };
         }
         DiskRequest::Repair { snapshot, offset, data, crcs } => {
             let layer = LayerRef::Snapshot(snapshot);
             Request::Repair { layer, offset, data, crcs: crcs.as_slice().to_vec() }
         }
         DiskRequest::Dirty => {
-            return RequestPlan::Ask { asked: Asked::Dirty, requests: vec![Request::DirtyRegions] };
+            return RequestPlan::Submit {
+                pending: StoreRequest::Dirty,
+                requests: vec![Request::DirtyRegions],
+            };
         }
         DiskRequest::Settle { regions } => {
             Request::Settle { regions: regions.into_iter().map(Region).collect() }
@@ -120,7 +129,10 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
         }
         DiskRequest::Reconciled => Request::Reconciled { regions: inherited.to_vec() },
         DiskRequest::CloseClean => {
-            return RequestPlan::Ask { asked: Asked::Close, requests: vec![Request::CloseClean] };
+            return RequestPlan::Submit {
+                pending: StoreRequest::Close,
+                requests: vec![Request::CloseClean],
+            };
         }
         DiskRequest::Describe => {
             return RequestPlan::Answer(Ok(DiskReply::Description(Box::new(describe(store)))));
@@ -140,7 +152,10 @@ fn ask(request: Request, tolerant: Tolerant) -> RequestPlan {
             | Request::Revert { .. }
             | Request::Expand { .. }
     );
-    RequestPlan::Ask { asked: Asked::Done { tolerant, changes }, requests: vec![request] }
+    RequestPlan::Submit {
+        pending: StoreRequest::Done { tolerant, changes },
+        requests: vec![request],
+    }
 }
 
 fn view_of(view: Option<SnapshotId>) -> View {
@@ -159,7 +174,7 @@ fn empty(store: &Replica) -> RequestPlan {
 }
 
 /// A store sums blocks in suspect regions again by itself, and believes what it finds; only a
-/// deep look, and an image that has no checksums, need the data.
+/// deep check, and an image that has no checksums, need the data.
 fn map(
     view: Option<SnapshotId>,
     offset: u64,
@@ -172,10 +187,13 @@ fn map(
     if both {
         requests.push(Request::Peek { view, offset, len });
     }
-    RequestPlan::Ask { asked: Asked::Map { map: None, data: None, both, key }, requests }
+    RequestPlan::Submit {
+        pending: StoreRequest::Map { map: None, data: None, both, key },
+        requests,
+    }
 }
 
-impl Asked {
+impl StoreRequest {
     pub(super) fn is_change(&self) -> bool {
         matches!(self, Self::Done { changes: true, .. })
     }
@@ -201,6 +219,7 @@ impl Asked {
             (Self::Damage { offset, end }, Reply::Scrubbed(bad)) => {
                 DiskReply::Damage(damage(&bad, *offset..*end))
             }
+            (Self::Metadata, Reply::Metadata(report)) => DiskReply::Metadata(metadata(&report)),
             (Self::Map { map, data, both, key }, reply) => {
                 match reply {
                     Reply::Map(found) => *map = Some(found),
@@ -229,6 +248,24 @@ impl Asked {
             | (Tolerant::Stale, RequestError::StaleEpoch { .. }) => Ok(DiskReply::Done),
             _ => Err(refusal(error)),
         }
+    }
+}
+
+pub(crate) fn metadata_request(offset: u64, length: u32, alone: bool) -> Request {
+    let end = offset.saturating_add(length.into()).div_ceil(REGION);
+    let regions = Region::of(offset).0..u32::try_from(end).unwrap_or(u32::MAX);
+    let peers = if alone { Peers::Nobody } else { Peers::InSync };
+    Request::ScrubMetadata { regions, peers }
+}
+
+/// A store's report, with names instead of files.
+pub(crate) fn metadata(report: &MetadataReport) -> wire::MetadataReport {
+    let left = report.left.iter();
+    let left = left.map(|(file, fault)| MetadataDamage { file: file.to_string(), fault: *fault });
+    wire::MetadataReport {
+        repaired: report.repaired,
+        lost_pages: report.lost_pages,
+        left: left.collect(),
     }
 }
 
@@ -293,7 +330,7 @@ fn describe(store: &Replica) -> Description {
     }
 }
 
-/// How far background work is, as a heartbeat tells it.
+/// How far background work is, as a heartbeat reports it.
 pub(super) fn progress(work: &Progress) -> WorkProgress {
     WorkProgress {
         kind: match work.kind {

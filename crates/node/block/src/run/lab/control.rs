@@ -11,7 +11,7 @@ use super::{LabError, Shared};
 use crate::ids::ReplicaId;
 use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus};
 
-/// The longest request that anybody needs.
+/// The longest request that a client needs.
 const MAX_LINE: u64 = 1 << 20;
 
 /// Where the engine that has the volume is asked.
@@ -67,7 +67,7 @@ pub enum ClientError {
     NotRunning { dir: PathBuf },
     #[error("no standby engine in {dir}: --standby starts one")]
     NoStandby { dir: PathBuf },
-    #[error("the engine that stood by has not taken the volume yet: it is {phase}")]
+    #[error("the standby engine has not taken the volume yet: it is {phase}")]
     Unfinished { phase: String },
     #[error("cannot speak to the volume in {dir}")]
     Io { dir: PathBuf, source: io::Error },

@@ -43,11 +43,11 @@ impl Description {
         let found = Self::parse(&path, &bytes)?;
         let dir = dir.to_owned();
         match (size, replicas) {
-            (Some(asked), _) if asked != found.size => {
-                Err(LabError::OtherSize { dir, asked, found: found.size })
+            (Some(requested), _) if requested != found.size => {
+                Err(LabError::OtherSize { dir, requested, found: found.size })
             }
-            (_, Some(asked)) if asked != found.replicas.len() => {
-                Err(LabError::OtherReplicas { dir, asked, found: found.replicas.len() })
+            (_, Some(requested)) if requested != found.replicas.len() => {
+                Err(LabError::OtherReplicas { dir, requested, found: found.replicas.len() })
             }
             _ if found.encrypted && !encrypted => Err(LabError::NoPassphrase { dir }),
             _ if encrypted && !found.encrypted => Err(LabError::NotEncrypted { dir }),

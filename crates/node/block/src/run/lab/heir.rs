@@ -20,7 +20,7 @@ use super::control::{self, Listening, SOCKET, ask_over};
 use super::{ClientError, LabError, LabReply, LabRequest, Shared};
 use crate::run::{AdminRequest, chain};
 
-/// Where an engine that stands by is asked.
+/// Where an engine on standby listens.
 const STANDBY: &str = "standby.sock";
 
 /// How long a handover may take: a replica that cannot be reached is waited for.
@@ -90,7 +90,7 @@ impl Shared {
         matches!(*self.hold.lock().unwrap_or_else(PoisonError::into_inner), Hold::Held { .. })
     }
 
-    /// Waits until whoever has the directory has ended, and looks after it from then on.
+    /// Waits until the holder of the directory has ended, and serves it from then on.
     fn inherit(self: &Arc<Self>, sockets: &Sockets) -> Result<(), LabError> {
         let io = |source| LabError::Io { path: self.dir.clone(), source };
         let lock = File::open(&self.dir).map_err(io)?;
@@ -106,7 +106,7 @@ impl Shared {
     }
 }
 
-/// Lets the engine that stands by take the volume, and waits until it has.
+/// Lets the engine on standby take the volume, and waits until it has.
 pub fn handover(dir: &Path) -> Result<(), ClientError> {
     let ask = |request: &LabRequest| {
         let none = |_| ClientError::NoStandby { dir: dir.to_owned() };

@@ -55,7 +55,7 @@ pub enum ServeError {
     Shard { source: io::Error },
 }
 
-/// Serves a replica until the process is ended; `ready` is told where.
+/// Serves a replica until the process is ended; `ready` is called with its address.
 pub fn serve(
     options: &ServeOptions,
     ready: impl FnOnce(&Shard, &Address),
@@ -63,7 +63,7 @@ pub fn serve(
     let dir = &options.dir;
     let io = |source| ServeError::Io { dir: dir.clone(), source };
     let lock = std::fs::File::open(dir).map_err(io)?;
-    // A process that was killed lets go when all that it had asked of the kernel has ended.
+    // A process that was killed releases it when all that it had asked of the kernel has ended.
     let start = Instant::now();
     loop {
         match lock.try_lock() {
@@ -176,7 +176,7 @@ impl Shared {
         children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    /// Ends all processes of replicas; the engine has let go of them.
+    /// Ends all processes of replicas; the engine has released them.
     pub(super) fn stop_replicas(&self) {
         let count = self.description.lock().unwrap_or_else(PoisonError::into_inner).replicas.len();
         for index in 0..count {

@@ -192,6 +192,7 @@ mod tests {
             rebuilt_bytes: None,
             rebuild_bytes: None,
             latency_micros: 0,
+            address: None,
             free_bytes: 0,
             used_bytes: 0,
             work: None,

@@ -26,7 +26,7 @@ pub struct Salvaged {
     pub stale: Option<Stale>,
 }
 
-/// Makes the replica at a place the only one in sync of a volume that nobody serves. Others that
+/// Makes the replica at a place the only one in sync of a volume that no engine serves. Others that
 /// are in sync and can be read are given up with `force` only.
 pub fn salvage(dir: &Path, index: usize, force: bool) -> Result<Salvaged, LabError> {
     let io = |source| LabError::Io { path: dir.to_owned(), source };
@@ -36,7 +36,7 @@ pub fn salvage(dir: &Path, index: usize, force: bool) -> Result<Salvaged, LabErr
     let count = description.replicas.len();
     let found = description.replicas.get(index).copied();
     let kept = found.ok_or(LabError::NoReplica { index, count })?;
-    let claim = look(&dir, index, kept)?;
+    let claim = read_claim(&dir, index, kept)?;
     let control = open_record(&dir, &description)?;
     let fail = |source| LabError::Record { source };
     let now = control.read().map_err(fail)?;
@@ -44,13 +44,14 @@ pub fn salvage(dir: &Path, index: usize, force: bool) -> Result<Salvaged, LabErr
         now.record.isr.iter().copied().filter(|it| *it != kept).collect();
     let others = description.replicas.iter().enumerate();
     let others = others.filter(|(_, id)| **id != kept && !now.record.isr.contains(id));
-    let others: Vec<Claim> = others.filter_map(|(at, id)| look(&dir, at, *id).ok()).collect();
+    let others: Vec<Claim> = others.filter_map(|(at, id)| read_claim(&dir, at, *id).ok()).collect();
     let stale = evidence::judge(&now.record, &[claim], &others)[0];
     if given_up.is_empty() && now.record.isr.contains(&kept) && stale.is_none() {
         return Err(LabError::NothingToSalvage { index });
     }
-    let is_live =
-        |(at, id): &(usize, &ReplicaId)| given_up.contains(id) && look(&dir, *at, **id).is_ok();
+    let is_live = |(at, id): &(usize, &ReplicaId)| {
+        given_up.contains(id) && read_claim(&dir, *at, **id).is_ok()
+    };
     if let (Some((live, _)), false) = (description.replicas.iter().enumerate().find(is_live), force)
     {
         return Err(LabError::Live { live });
@@ -61,7 +62,7 @@ pub fn salvage(dir: &Path, index: usize, force: bool) -> Result<Salvaged, LabErr
 
 /// The state of the replica in a directory, if it is the expected one. After an unclean stop its
 /// log may have newer flushes.
-pub(super) fn look(dir: &Path, index: usize, expected: ReplicaId) -> Result<Claim, LabError> {
+pub(super) fn read_claim(dir: &Path, index: usize, expected: ReplicaId) -> Result<Claim, LabError> {
     let path = dir.join(format!("replica-{index}"));
     let fail = |source| LabError::Open { path: path.clone(), source };
     let meta = read_super(&mut Directory::read_only(&path)).map_err(fail)?;

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -186,8 +187,17 @@ fn carry_out(op: Op, created: &mut Option<File>) -> io::Result<Bytes> {
             _ => {}
         },
         Op::SyncDirectory { path } => File::open(path)?.sync_all()?,
+        Op::CheckName { file, path } => check_name(&file, &path)?,
     }
     Ok(Bytes::new())
+}
+
+fn check_name(file: &File, path: &Path) -> io::Result<()> {
+    let (named, ours) = (std::fs::metadata(path)?, file.metadata()?);
+    match (named.dev(), named.ino()) == (ours.dev(), ours.ino()) {
+        true => Ok(()),
+        false => Err(rustix::io::Errno::STALE.into()),
+    }
 }
 
 /// A file system without holes or reservations keeps or takes the space as it goes.

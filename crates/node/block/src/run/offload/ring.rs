@@ -78,7 +78,8 @@ impl Ring {
             | Op::Truncate { .. }
             | Op::Create { .. }
             | Op::Remove { .. }
-            | Op::SyncDirectory { .. } => {
+            | Op::SyncDirectory { .. }
+            | Op::CheckName { .. } => {
                 return Err(job);
             }
         };
@@ -193,7 +194,10 @@ impl Running {
             Op::Sync { file } | Op::Truncate { file, .. } => {
                 opcode::Fsync::new(fd(file)).flags(types::FsyncFlags::DATASYNC).build()
             }
-            Op::Create { .. } | Op::Remove { .. } | Op::SyncDirectory { .. } => {
+            Op::Create { .. }
+            | Op::Remove { .. }
+            | Op::SyncDirectory { .. }
+            | Op::CheckName { .. } => {
                 unreachable!("operations on names are not pushed")
             }
         }

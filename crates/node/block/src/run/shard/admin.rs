@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Shard;
 use super::client::Origin;
 use super::engine::{Place, VolumeKey};
-use super::member_state::{MemberFacts, MemberState};
+use super::member_state::{MemberFacts, MemberState, MemberStatus};
 use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::control::ByteRange;
 use crate::repl::engine::{
@@ -18,7 +18,7 @@ use crate::repl::engine::{
 use crate::run::host::{StoreResult, Wanted};
 use crate::run::poll::Waker;
 use crate::run::stream::Address;
-use crate::wire::{SnapshotInfo, WorkProgress};
+use crate::wire::SnapshotInfo;
 
 /// Something for a shard to do.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub enum AdminRequest {
     },
     /// Compares everything on all replicas, and repairs.
     Scrub,
-    /// An engine that stands by takes the volume.
+    /// An engine on standby takes the volume.
     Switch,
     /// Takes a replica out for good, and another in.
     Replace {
@@ -77,9 +77,16 @@ pub enum AdminRequest {
         replica: ReplicaId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Address>,
+        /// The node that has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
     },
     /// Takes a replica out for good.
     DropReplica {
+        replica: ReplicaId,
+    },
+    /// Connects to a replica again, at its present place. One that is connected there stays so.
+    Reconnect {
         replica: ReplicaId,
     },
 }
@@ -137,29 +144,6 @@ pub struct VolumeStatus {
     pub snapshots: Vec<SnapshotInfo>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MemberStatus {
-    pub id: ReplicaId,
-    pub state: MemberState,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rebuilt_bytes: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rebuild_bytes: Option<u64>,
-    pub latency_micros: u64,
-    /// Of its disk, and what it takes of it.
-    #[serde(default)]
-    pub free_bytes: u64,
-    #[serde(default)]
-    pub used_bytes: u64,
-    /// Merging of removed snapshots, or copying of a base.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<WorkProgress>,
-    /// Why it could not be rebuilt the last time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
 /// The sender of a request, and the reply it expects.
 #[derive(Debug)]
 pub(super) struct Answerer {
@@ -186,7 +170,7 @@ impl Handle {
         self.waker.wake();
     }
 
-    /// Lets go of everything, cleanly, and ends the shard.
+    /// Releases everything, cleanly, and ends the shard.
     pub fn stop(&self) {
         self.send(Message::Stop);
     }
@@ -199,7 +183,7 @@ impl Handle {
     }
 
     /// Does something in the thread of the shard; nothing if that has ended. It must not wait
-    /// for anything: nobody is served meanwhile.
+    /// for anything: no request is served meanwhile.
     pub fn with<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Shard) -> R + Send + 'static,
@@ -210,7 +194,7 @@ impl Handle {
         answered.recv().ok()
     }
 
-    /// Finishes what is under way, lets go of a volume, and waits for that.
+    /// Finishes what is under way, releases a volume, and waits for that.
     pub fn release(&self, volume: VolumeKey) {
         let (left, leaving) = mpsc::channel();
         self.with(move |shard| shard.release(volume, left));
@@ -280,13 +264,17 @@ impl Shard {
                 let commands = [Command::RemoveReplica(old), Command::AddReplica(new)];
                 return self.command(at, commands, &answer);
             }
-            AdminRequest::AddReplica { replica, at: place } => {
-                self.volumes[at].know_replica(replica, place.map_or(Place::Here, Place::At), now);
+            AdminRequest::AddReplica { replica, at: place, node } => {
+                self.volumes[at].know_replica(replica, Place::of(place, node), now);
                 return self.command(at, [Command::AddReplica(replica)], &answer);
             }
             AdminRequest::DropReplica { replica } => {
                 self.volumes[at].forget_replica(replica);
                 return self.command(at, [Command::RemoveReplica(replica)], &answer);
+            }
+            AdminRequest::Reconnect { replica } => {
+                self.reconnect(at, replica);
+                return self.command(at, [], &answer);
             }
         };
         let (request, reply) = match result {
@@ -372,6 +360,7 @@ impl Shard {
                 used_bytes: stats.map_or(0, |it| it.used_bytes),
                 work: stats.and_then(|it| it.work),
                 latency_micros: latency.map_or(0, |(_, it)| micros(*it)),
+                address: self.connected_address(at, *id).cloned(),
                 reason: fault.map(|(_, why)| why.to_string()),
             }
         };

@@ -32,7 +32,7 @@ pub(super) struct Client {
     /// Heads of replies that have not been handed to the stream.
     heads: BytesMut,
     /// Requests that were not answered, and the bytes that they hold.
-    asked: usize,
+    in_flight: usize,
     bytes: usize,
     /// Has said that it goes, once everything is answered.
     leaving: bool,
@@ -51,7 +51,7 @@ enum Phase {
 /// The step before an answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    Tell,
+    Answer,
     Flush,
     /// Only the first run of a map was asked for.
     First,
@@ -94,7 +94,7 @@ impl Client {
         !self.leaving
             && !self.closed
             && !self.held
-            && self.asked < MAX_REQUESTS
+            && self.in_flight < MAX_REQUESTS
             && self.bytes + self.stream.waiting() < MAX_BYTES
     }
 
@@ -112,7 +112,7 @@ impl Client {
     }
 
     fn is_done(&self) -> bool {
-        self.leaving && self.asked == 0 && self.stream.waiting() == 0 && self.heads.is_empty()
+        self.leaving && self.in_flight == 0 && self.stream.waiting() == 0 && self.heads.is_empty()
     }
 }
 
@@ -168,7 +168,7 @@ impl Shard {
             phase: Phase::Handshake(handshake),
             input: BytesMut::new(),
             heads,
-            asked: 0,
+            in_flight: 0,
             bytes: 0,
             leaving: false,
             held: false,
@@ -244,11 +244,11 @@ impl Shard {
         let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
         let Request { cookie, kind } = request;
         let (offset, bytes, then) = match &kind {
-            RequestKind::Read { offset, length } => (*offset, *length as usize, Then::Tell),
-            RequestKind::Write { data, .. } => (0, data.len(), Then::Tell),
+            RequestKind::Read { offset, length } => (*offset, *length as usize, Then::Answer),
+            RequestKind::Write { data, .. } => (0, data.len(), Then::Answer),
             RequestKind::Trim { fua: true, .. } => (0, 0, Then::Flush),
             RequestKind::BlockStatus { one: true, .. } => (0, 0, Then::First),
-            _ => (0, 0, Then::Tell),
+            _ => (0, 0, Then::Answer),
         };
         let request = match kind {
             RequestKind::Read { length: 0, .. } => {
@@ -275,7 +275,7 @@ impl Shard {
             }
             RequestKind::Bad(errno) => return client.put(cookie, Reply::Failed(errno)),
         };
-        client.asked += 1;
+        client.in_flight += 1;
         client.bytes += bytes;
         let origin = Origin::Client { token, cookie, offset, bytes, then };
         self.volumes[client.volume].ask(origin, request);
@@ -283,20 +283,21 @@ impl Shard {
 
     /// The engine has answered.
     pub(super) fn guest_answered(&mut self, at: usize, id: GuestId, result: GuestResult) {
-        if let Some(origin) = self.volumes[at].asked.remove(&id) {
-            self.tell(at, origin, result);
+        if let Some(origin) = self.volumes[at].in_flight.remove(&id) {
+            self.deliver(at, origin, result);
         }
     }
 
-    fn tell(&mut self, at: usize, origin: Origin, result: GuestResult) {
+    fn deliver(&mut self, at: usize, origin: Origin, result: GuestResult) {
         match origin {
             Origin::Client { token, cookie, offset, bytes, then } => {
                 if then == Then::Flush && result.is_ok() {
-                    let origin = Origin::Client { token, cookie, offset, bytes, then: Then::Tell };
+                    let origin =
+                        Origin::Client { token, cookie, offset, bytes, then: Then::Answer };
                     return self.volumes[at].ask(origin, GuestRequest::Flush);
                 }
                 let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
-                client.asked -= 1;
+                client.in_flight -= 1;
                 client.bytes -= bytes;
                 let mut reply = reply(offset, result);
                 if let (Then::First, Reply::Extents(extents)) = (then, &mut reply) {
@@ -305,13 +306,13 @@ impl Shard {
                 client.put(cookie, reply);
                 self.mark_dirty(token);
             }
-            Origin::Thread(waiter) => waiter.tell(result),
+            Origin::Thread(waiter) => waiter.send(result),
             Origin::Admin(answerer) => self.admin_answered(at, answerer, result),
             Origin::Ring { token, head } => self.ring_answered(token, head, result),
             Origin::Part { whole, index } => {
                 if let Some((origin, result)) = self.volumes[at].part_answered(whole, index, result)
                 {
-                    self.tell(at, origin, result);
+                    self.deliver(at, origin, result);
                 }
             }
         }
@@ -328,7 +329,7 @@ impl Shard {
         self.set_interest(token);
     }
 
-    /// Listens again to those for whom there is room now, and lets go who wanted to.
+    /// Listens again to those for whom there is room now, and closes clients that are leaving.
     pub(super) fn resume(&mut self) {
         for token in std::mem::take(&mut self.paused) {
             if let Some(Source::Ring(_)) = self.sources.get(token) {
@@ -357,7 +358,7 @@ impl Shard {
 
     /// A client disconnected. Its requests are carried out all the same.
     pub(super) fn client_lost(&mut self, client: &Client) {
-        tracing::debug!(asked = client.asked, "a client is gone");
+        tracing::debug!(in_flight = client.in_flight, "a client is gone");
     }
 
     /// The volume has another size.

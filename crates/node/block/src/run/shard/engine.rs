@@ -27,6 +27,19 @@ pub enum Place {
     /// In this shard.
     Here,
     At(Address),
+    /// At the node of this name, which its certificate has to show.
+    OfNode(Address, String),
+}
+
+impl Place {
+    /// Nothing for a replica in this shard.
+    pub fn of(at: Option<Address>, node: Option<String>) -> Self {
+        match (at, node) {
+            (None, _) => Self::Here,
+            (Some(address), None) => Self::At(address),
+            (Some(address), Some(node)) => Self::OfNode(address, node),
+        }
+    }
 }
 
 /// A volume that a shard is to serve.
@@ -45,7 +58,7 @@ pub struct VolumeOptions {
     /// Leaves the volume to the engine that has it until the first write, or
     /// [`AdminRequest::Switch`](super::AdminRequest::Switch).
     pub standby: bool,
-    /// Is told what happens to the volume.
+    /// Is called with each event of the volume.
     pub notices: Box<dyn FnMut(&Notice) + Send>,
 }
 
@@ -91,7 +104,7 @@ pub(super) struct Volume {
     waiting_guests: Vec<Listener>,
     encryption: Option<Encryption>,
     /// The origin of each request.
-    pub(super) asked: BTreeMap<GuestId, Origin>,
+    pub(super) in_flight: BTreeMap<GuestId, Origin>,
     /// Requests that were cut.
     pub(super) wholes: BTreeMap<u64, Whole>,
     next_guest: GuestId,
@@ -142,7 +155,7 @@ impl Shard {
             waiting: listeners,
             waiting_guests: guests,
             encryption,
-            asked: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             wholes: BTreeMap::new(),
             next_guest: 1,
             notices,
@@ -160,7 +173,7 @@ impl Shard {
         (volume.life == key.life && !volume.gone).then_some(key.at)
     }
 
-    /// Finishes what is under way, lets go of a volume and forgets it; `left` is told then.
+    /// Finishes what is under way, releases a volume and forgets it; `left` is notified then.
     pub(super) fn release(&mut self, key: VolumeKey, left: mpsc::Sender<()>) {
         let Some(at) = self.place(key) else { return };
         self.volumes[at].leaving = Some(left);
@@ -185,9 +198,9 @@ impl Shard {
         volume.events.push_back(Event::Command(Command::Close));
     }
 
-    /// Hangs up on NBD clients. Those that connect again ask again for what was not answered, and
+    /// Disconnects NBD clients. Those that connect again ask again for what was not answered, and
     /// learn how large the volume is now.
-    pub fn hang_up_clients(&mut self, key: VolumeKey) {
+    pub fn disconnect_clients(&mut self, key: VolumeKey) {
         let Some(at) = self.place(key) else { return };
         for token in self.sources_of(at) {
             if matches!(self.sources.get_mut(token), Some(Source::Client(_))) {
@@ -204,7 +217,7 @@ impl Shard {
                 continue;
             }
             volume.gone = true;
-            volume.asked.clear();
+            volume.in_flight.clear();
             volume.wholes.clear();
             volume.events.clear();
             let left = volume.leaving.take();
@@ -256,14 +269,17 @@ impl Shard {
                 let link = Link { volume: at, replica, connection };
                 match place.map(|(_, place)| place.clone()) {
                     Some(Place::Here) => self.connect(link, None),
-                    Some(Place::At(address)) => self.connect(link, Some(address)),
+                    Some(Place::At(address)) => self.connect(link, Some((address, None))),
+                    Some(Place::OfNode(address, node)) => {
+                        self.connect(link, Some((address, Some(node))));
+                    }
                     None => self.disconnected(link),
                 }
             }
             Action::Disconnect { replica, connection } => {
                 if let Some(to) = self.volumes[at].link(replica, connection) {
                     self.volumes[at].links.remove(&replica);
-                    self.hang_up(to, replica);
+                    self.disconnect(to, replica);
                 }
             }
             Action::ReadRecord => self.ask_control(at, Ask::Read),
@@ -347,9 +363,14 @@ fn answer(control: &dyn ControlPlane, ask: &Ask) -> ControlAnswer {
 impl Volume {
     /// The engine is to connect to a replica from now on.
     pub(super) fn know_replica(&mut self, replica: ReplicaId, place: Place, now: Duration) {
+        // Only the place of a connected one may have changed.
+        let is_absent =
+            self.absent_since.contains_key(&replica) || !self.links.contains_key(&replica);
         self.forget_replica(replica);
         self.replicas.push((replica, place));
-        self.absent_since.insert(replica, now);
+        if is_absent {
+            self.absent_since.insert(replica, now);
+        }
     }
 
     pub(super) fn forget_replica(&mut self, replica: ReplicaId) {

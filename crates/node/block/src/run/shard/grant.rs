@@ -2,7 +2,7 @@
 //! refused.
 //!
 //! ```text
-//!  HELLO ──granted──► session          another grant arrives ──► looked at again
+//!  HELLO ──granted──► session          another grant arrives ──► checked again
 //!    └──not granted──► held ───────────┤
 //!                                      └ GRANT_TIMEOUT ──► refused, with a reason in the log
 //! ```
@@ -64,7 +64,7 @@ impl Default for GrantState {
 }
 
 impl Shard {
-    /// Replaces what is granted. Engines that wait are looked at again.
+    /// Replaces what is granted. Engines that wait are checked again.
     pub fn set_grants(&mut self, grants: ReplicaGrants) {
         self.granted.grants = grants;
         for token in self.engines_where(|inbound| inbound.held.is_some()) {
@@ -156,7 +156,7 @@ impl Shard {
         }
     }
 
-    /// Answers a call with a refusal; the engine may hang up, or is closed for its silence.
+    /// Answers a call with a refusal; the engine may disconnect, or is closed for its silence.
     fn refuse(&mut self, token: Token, id: u64, op: Op, refusal: Refusal, denial: &GrantDenial) {
         self.granted.refused += 1;
         tracing::warn!(reason = %denial, "engine of another node refused");

@@ -131,7 +131,7 @@ impl Shard {
         self.guests.iter().filter(|(_, guest)| guest.volume == at).map(|(id, _)| *id).collect()
     }
 
-    /// Tells the guests of a volume that it has another size.
+    /// Notifies the guests of a volume that it has another size.
     pub(super) fn guests_grow(&self, at: usize) {
         let guests = self.guests.values().filter(|guest| guest.volume == at);
         guests.filter_map(|guest| guest.notice.as_ref()).for_each(Notice::config_changed);
@@ -187,31 +187,33 @@ impl Shard {
                 GuestRequest::WriteZeroes { offset, length, fua: durable }
             }
             Kind::Discard { .. } | Kind::WriteZeroes { .. } => {
-                return self.ring_tells(token, head, &[], Status::Ok);
+                return self.complete_in_ring(token, head, &[], Status::Ok);
             }
             Kind::Name => {
                 source.ring.answer_name(head);
                 return self.rung.push(token);
             }
-            Kind::Unsupported => return self.ring_tells(token, head, &[], Status::Unsupported),
-            Kind::Bad => return self.ring_tells(token, head, &[], Status::IoError),
+            Kind::Unsupported => {
+                return self.complete_in_ring(token, head, &[], Status::Unsupported);
+            }
+            Kind::Bad => return self.complete_in_ring(token, head, &[], Status::IoError),
         };
         self.volumes[at].ask(Origin::Ring { token, head }, request);
     }
 
     pub(super) fn ring_answered(&mut self, token: Token, head: u16, result: GuestResult) {
         match result {
-            Ok(GuestReply::Data(data)) => self.ring_tells(token, head, &data, Status::Ok),
+            Ok(GuestReply::Data(data)) => self.complete_in_ring(token, head, &data, Status::Ok),
             Ok(GuestReply::Done | GuestReply::Map(_)) => {
-                self.ring_tells(token, head, &[], Status::Ok);
+                self.complete_in_ring(token, head, &[], Status::Ok);
             }
             // Stays in flight: the next process that serves the volume gets the request again.
             Err(GuestError::Shutdown) => {}
-            Err(_) => self.ring_tells(token, head, &[], Status::IoError),
+            Err(_) => self.complete_in_ring(token, head, &[], Status::IoError),
         }
     }
 
-    fn ring_tells(&mut self, token: Token, head: u16, data: &[u8], status: Status) {
+    fn complete_in_ring(&mut self, token: Token, head: u16, data: &[u8], status: Status) {
         let Some(Source::Ring(source)) = self.sources.get_mut(token) else { return };
         if source.ring.answer(head, data, status) {
             self.rung.push(token);
@@ -231,7 +233,7 @@ impl Shard {
         }
     }
 
-    /// Tells guests about their answers, once for all of a turn.
+    /// Notifies guests of their answers, once for all of a turn.
     pub(super) fn ring_guests(&mut self) {
         for token in std::mem::take(&mut self.rung) {
             if let Some(Source::Ring(source)) = self.sources.get_mut(token) {

@@ -2,11 +2,15 @@
 //!
 //! A replica that is not connected is not given up at once: the engine connects again by itself,
 //! and brings a short absence up to date by a delta rebuild. It is `away` only after
-//! [`CONNECT_TIMEOUT`], and controllers look for another replica then.
+//! [`CONNECT_TIMEOUT`], and controllers create another replica then.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::ids::ReplicaId;
+use crate::run::stream::Address;
+use crate::wire::WorkProgress;
 
 /// How long the engine tries to connect before a replica counts as away: more than a replica's
 /// node takes to learn that the engine may connect.
@@ -27,6 +31,33 @@ pub enum MemberState {
     Connecting,
     #[serde(rename = "away", other)]
     Away,
+}
+
+/// A replica of a volume that is served.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    pub id: ReplicaId,
+    pub state: MemberState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuilt_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild_bytes: Option<u64>,
+    pub latency_micros: u64,
+    /// Where it is connected, if it is on another node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
+    /// Of its disk, and what it takes of it.
+    #[serde(default)]
+    pub free_bytes: u64,
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// Merging of removed snapshots, or copying of a base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkProgress>,
+    /// Why it could not be rebuilt the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The facts that decide.

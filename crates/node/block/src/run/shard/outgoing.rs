@@ -29,7 +29,7 @@ impl Shard {
         self.set_interest(token);
     }
 
-    /// Tells the poll what is wanted of a socket now.
+    /// Sets the events that the poll waits for on a socket.
     pub(super) fn set_interest(&mut self, token: Token) {
         let gathering = self.sources.dirty(token).is_some_and(|dirty| *dirty);
         let Some(source) = self.sources.get_mut(token) else { return };

@@ -47,7 +47,7 @@ impl Volume {
 
     fn ask_one(&mut self, origin: Origin, request: GuestRequest) {
         let id = self.guest_id();
-        self.asked.insert(id, origin);
+        self.in_flight.insert(id, origin);
         self.events.push_back(Event::Guest { id, request });
     }
 

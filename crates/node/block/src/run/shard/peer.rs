@@ -39,7 +39,7 @@ pub(super) struct Inbound {
     pub(super) replica: Option<ReplicaId>,
     /// When it connected, and when it last sent a whole call.
     pub(super) since: Duration,
-    pub(super) heard: Duration,
+    pub(super) last_received: Duration,
     /// Its identity; known after its greeting.
     pub(super) peer: Peer,
     /// Its greeting, while its node has no grant for the replica.
@@ -55,7 +55,7 @@ impl Inbound {
             decoder: Decoder::default(),
             replica: None,
             since: now,
-            heard: now,
+            last_received: now,
             peer: Peer::Unknown,
             held: None,
             revoked: None,
@@ -73,6 +73,7 @@ pub(super) struct Outbound {
     pub(super) stream: Stream,
     decoder: Decoder,
     pub(super) link: Link,
+    pub(super) address: Address,
     connecting: bool,
     /// Calls without an answer.
     pub(super) unanswered: u32,
@@ -81,10 +82,10 @@ pub(super) struct Outbound {
 }
 
 impl Shard {
-    /// Connects an engine to one of its replicas.
-    pub(super) fn connect(&mut self, link: Link, address: Option<Address>) {
-        let Some(address) = address else { return self.connect_inside(link) };
-        let stream = match self.connect_to(&address) {
+    /// Connects an engine to one of its replicas: to an address, where the named node has to be; inside of the shard without one.
+    pub(super) fn connect(&mut self, link: Link, place: Option<(Address, Option<String>)>) {
+        let Some((address, node)) = place else { return self.connect_inside(link) };
+        let stream = match self.connect_to(&address, node.as_deref()) {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::debug!(replica = %link.replica, %address, %error, "cannot connect");
@@ -94,7 +95,7 @@ impl Shard {
         let connecting = matches!(address, Address::Tcp(_));
         let decoder = Decoder::default();
         let outbound =
-            Outbound { stream, decoder, link, connecting, unanswered: 0, awaited: false };
+            Outbound { stream, decoder, link, address, connecting, unanswered: 0, awaited: false };
         let token = self.sources.insert(Source::Replica(Box::new(outbound)));
         let interest = PollInterest { read: true, write: connecting };
         let Some(Source::Replica(outbound)) = self.sources.get_mut(token) else { return };
@@ -109,9 +110,9 @@ impl Shard {
     }
 
     /// Data that leaves the machine must be encrypted.
-    fn connect_to(&mut self, address: &Address) -> std::io::Result<Stream> {
+    fn connect_to(&mut self, address: &Address, node: Option<&str>) -> std::io::Result<Stream> {
         let session = match (&mut self.tls, address) {
-            (Some(tls), Address::Tcp(_)) => Some(tls.current().connect()?),
+            (Some(tls), Address::Tcp(_)) => Some(tls.current().connect(node)?),
             (None, address) if !address.is_local() => {
                 let text = "this node has no certificate for replicas of other nodes";
                 return Err(std::io::Error::other(text));
@@ -160,7 +161,7 @@ impl Shard {
     }
 
     /// An engine here ends a connection.
-    pub(super) fn hang_up(&mut self, to: ConnectionId, replica: ReplicaId) {
+    pub(super) fn disconnect(&mut self, to: ConnectionId, replica: ReplicaId) {
         if self.local.remove(&to).is_some() {
             self.session_event(replica, SessionEvent::Closed { connection: to });
         } else {
@@ -199,7 +200,7 @@ impl Shard {
         }
     }
 
-    /// A replica has begun another life: nobody may go on as if nothing had been.
+    /// A replica has begun another life: no connection may continue as if it had not.
     pub(super) fn drop_connections_to(&mut self, replica: ReplicaId) {
         let local: Vec<ConnectionId> = self
             .local
@@ -277,7 +278,7 @@ impl Shard {
                     return false;
                 }
             };
-            inbound.heard = now;
+            inbound.last_received = now;
             if !self.may_call(token, &call) {
                 continue;
             }

@@ -53,7 +53,7 @@ impl Shard {
                 (now >= inbound.since + limit).then_some((token, "it did not say what it wants"))
             }
             Source::Engine(inbound) => {
-                (now >= inbound.heard + SILENCE).then_some((token, "it was silent"))
+                (now >= inbound.last_received + SILENCE).then_some((token, "it was silent"))
             }
             _ => None,
         };

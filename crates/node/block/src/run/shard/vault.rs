@@ -150,12 +150,12 @@ impl HeaderDisk for Remote {
     }
 }
 
-/// Somebody in another thread waits for a request.
+/// Another thread waits for a request.
 #[derive(Debug)]
 pub(super) struct Waiter(mpsc::Sender<GuestResult>);
 
 impl Waiter {
-    pub(super) fn tell(self, result: GuestResult) {
+    pub(super) fn send(self, result: GuestResult) {
         let _ = self.0.send(result);
     }
 }

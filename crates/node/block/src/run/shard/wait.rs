@@ -46,7 +46,7 @@ impl Shard {
         }
     }
 
-    /// The socket to sleep on while several replicas have not answered and nobody else waits.
+    /// The socket to sleep on while several replicas have not answered and no other request waits.
     fn last_of_a_lone_request(&mut self) -> Option<Token> {
         let sources = &mut self.sources;
         self.awaited.retain(|token| match sources.get_mut(*token) {
@@ -56,7 +56,7 @@ impl Shard {
             }
             _ => false,
         });
-        let requests: usize = self.volumes.iter().map(|volume| volume.asked.len()).sum();
+        let requests: usize = self.volumes.iter().map(|volume| volume.in_flight.len()).sum();
         if self.awaited.len() < 2 || requests != 1 {
             return None;
         }

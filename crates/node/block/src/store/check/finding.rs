@@ -58,7 +58,7 @@ pub enum Problem {
     #[error("recent: {damage}; writes that were not flushed before the kill may be lost")]
     Recent { damage: RecentDamage },
     #[error(
-        "answered is missing or damaged: whether the directory is an older copy of itself is told \
+        "answered is missing or damaged: whether the directory is an older copy of itself is shown \
          by its flushes only; the next start counts anew"
     )]
     Answered,

@@ -6,9 +6,7 @@ use crate::store::files::{FileId, Files, Place};
 use crate::store::geometry::{BLOCK, Region, region_count};
 use crate::store::index::{Entry, LayerIndex};
 use crate::store::layer::Layer;
-use crate::store::map::{
-    self, Crcs, MapPage, Owner, PAGE, PAIR, Pair, Presence, Slot, decode_pair, decode_slot, no_crcs,
-};
+use crate::store::map::{self, Crcs, MapPage, Owner, PAIR, Pair, Presence, decode_pair, no_crcs};
 use crate::store::open::Sum;
 use crate::store::super_block::SuperBlock;
 
@@ -26,7 +24,7 @@ pub(super) struct LayerCheck<'a> {
     pub(super) depth: Depth,
 }
 
-/// Looks at every region of a layer. Gives the number of its blocks.
+/// Checks every region of a layer. Gives the number of its blocks.
 pub(super) fn check_layer(
     check: &mut LayerCheck<'_>,
     files: &mut dyn Files,
@@ -135,14 +133,8 @@ impl LayerCheck<'_> {
         let Some(page) = found else {
             return entry.map_or(Page::Blank, |_| Page::Damaged { older: None });
         };
-        let (first, second) = pair.split_at(PAGE);
-        let slots = [decode_slot(first, owner), decode_slot(second, owner)];
-        let damaged = slots.iter().any(|slot| match slot {
-            Slot::Valid(other) => other.seq < page.seq.saturating_sub(1),
-            Slot::Blank => page.seq > 1,
-            Slot::Invalid => true,
-        });
-        if damaged && !in_log {
+        let damaged = map::damaged_slots(pair, owner, page.seq);
+        if damaged.contains(&true) && !in_log {
             let file = FileId::Map(Place::Own, owner.file);
             let unclean = self.meta.body.clean.is_none();
             report.add(Problem::DamagedCopy { file, region: owner.region, unclean });

@@ -92,7 +92,7 @@ impl Files for Directory {
         let file = self.file(file).map_err(fault)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(file, flags, offset, len) {
-            // A file system without holes keeps the space; nobody reads what is there.
+            // A file system without holes keeps the space; what is there is not read.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(errno) => Err(fault(errno.into())),
         }

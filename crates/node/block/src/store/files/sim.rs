@@ -15,7 +15,7 @@ use crate::store::request::IoFault;
 const SECTOR: usize = 512;
 const PAGE: u64 = 4096;
 
-/// A small generator of numbers that look random and are the same for the same seed.
+/// A small generator of numbers that appear random and are the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 

@@ -90,7 +90,7 @@ pub(crate) fn load(
     if index.digest == loading.root.digest || is_left_out(Check::Root) {
         return Ok((index, health));
     }
-    // A file that is too short, of zeroes, an older copy or of somebody else.
+    // A file that is too short, of zeroes, an older copy or of another replica.
     let mut index = LayerIndex::default();
     for number in 0..pages {
         let page = from_map(files, &loading, number, 1)?;
@@ -180,8 +180,8 @@ fn each_pair(
 
 /// Makes the index of a map of the first format, which had none.
 ///
-/// A page of zeroes looks there like one that was never written. The count of the layer's blocks,
-/// which the super block or the log has, tells them apart: `blocks` is what the pages must add up
+/// A page of zeroes appears there like one that was never written. The count of the layer's blocks,
+/// which the super block or the log has, distinguishes them: `blocks` is what the pages must add up
 /// to. Where damaged pages leave it open how many blocks are missing, every blank region is lost
 /// with them, because any of them may have held some.
 pub(crate) fn build(

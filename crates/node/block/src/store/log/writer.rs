@@ -113,6 +113,16 @@ impl LogWriter {
         self.durable_next
     }
 
+    /// The pages that a replay would need: none of them is written while no checkpoint ends.
+    pub(crate) fn live(&self) -> std::ops::Range<u64> {
+        self.durable_tail..self.durable_next
+    }
+
+    /// Pages of the ring.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
+    }
+
     /// Whether it is time for a checkpoint.
     pub(crate) fn is_half_full(&self) -> bool {
         self.next - self.durable_tail >= self.pages / 2

@@ -78,7 +78,7 @@ fn image_len(files: &mut dyn Files, path: &str) -> Result<u64, BaseError> {
     found.ok_or_else(|| BaseError::Missing { path: path.to_owned() })
 }
 
-/// Blocks of an image that are looked at: another image differs in one of them, or it is a copy.
+/// Blocks of an image that are compared: another image differs in one of them, or it is a copy.
 const SAMPLES: u64 = 64;
 
 fn identify(files: &mut dyn Files, path: &str, bytes: u64) -> Result<ImageIdentity, BaseError> {

@@ -137,7 +137,7 @@ pub(super) fn renew(files: &mut dyn Files, before: &SuperBlock, boot: BootId, le
 
 type ChangedPage = (PageKey, Option<crate::store::map::MapPage>, Presence);
 
-/// The page that a record is about, if the map on disk says something else.
+/// The page that a record concerns, if the map on disk says something else.
 fn changed_page(
     files: &mut dyn Files,
     meta: &SuperBlock,

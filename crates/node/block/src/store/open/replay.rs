@@ -201,7 +201,7 @@ fn mend_maps(
             other => other?,
         };
         // A page that a killed process wrote is right, but perhaps in the kernel's cache only;
-        // nobody writes it again, and the log will soon forget it.
+        // it is not written again, and the log will soon forget it.
         if mended || end == End::Killed {
             touched.insert(file);
         }

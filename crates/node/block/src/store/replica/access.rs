@@ -97,7 +97,7 @@ impl Replica {
         if let FileId::Map(Place::Own, file) = key.file
             && self.meta.body.layers.by_file(file).is_none()
         {
-            // The layer was dropped meanwhile: operations that waited for the page look elsewhere
+            // The layer was dropped meanwhile: operations that waited for the page read elsewhere
             // now.
             self.ready.extend(waiting);
             return;
@@ -172,7 +172,7 @@ impl Replica {
         Ok((active && allocated).then_some(index))
     }
 
-    /// Whether the checksums of a region can be believed; if not, they are looked at.
+    /// Whether the checksums of a region can be believed; if not, they are checked.
     pub(super) fn ready_to_read(&mut self, parking: &mut Parking, region: Region) -> bool {
         if !self.regions.is_suspect(region) {
             return true;
@@ -253,7 +253,7 @@ impl Replica {
     pub(super) fn page_allocated(&mut self, key: PageKey, part: Part, result: IoResult) {
         let waiting = self.allocating.remove(&key).unwrap_or_default();
         let Known::Cached(at) = self.cache.known(key) else {
-            // The layer was dropped meanwhile; its writers look again.
+            // The layer was dropped meanwhile; its writers check again.
             self.ready.extend(waiting);
             return;
         };
@@ -303,7 +303,7 @@ impl Replica {
         }
     }
 
-    /// Lets everybody who waits for a region look again.
+    /// Wakes the operations that wait for a region, to check it again.
     pub(super) fn wake_region(&mut self, region: Region) {
         let entry = self.regions.entry(region);
         entry.wanted = false;

@@ -72,6 +72,16 @@ enum CleanerState {
     Copying,
 }
 
+impl Clean {
+    pub(super) fn is_idle(&self) -> bool {
+        self.state == CleanerState::Idle
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+}
+
 impl Replica {
     /// Asks for a clean that begins from now on. It has ended when `ended` is the number given.
     pub(super) fn want_clean(&mut self, eager: Eager) -> u64 {
@@ -81,6 +91,7 @@ impl Replica {
 
     pub(super) fn advance_clean(&mut self) {
         match self.clean.state {
+            CleanerState::Idle if self.verifying.holds_cleans() => {}
             CleanerState::Idle => {
                 if let Some(eager) = self.clean.wanted.take() {
                     self.clean.begun += 1;
@@ -192,7 +203,7 @@ impl Replica {
         }
     }
 
-    /// The slots that were written hold versions nobody counts on; the next clean writes them
+    /// The slots that were written hold versions that are not used; the next clean writes them
     /// again.
     fn give_up_clean(&mut self) {
         for written in std::mem::take(&mut self.clean.pages) {
@@ -205,6 +216,7 @@ impl Replica {
         self.fail_ops(waiting, &RequestError::NoSpace);
         self.clean.ended = self.clean.begun;
         self.clean.state = CleanerState::Idle;
+        self.clean_has_ended();
     }
 
     fn sync_maps(&mut self) {
@@ -233,10 +245,12 @@ impl Replica {
     }
 
     fn maps_are_durable(&mut self) {
+        let clean = self.index.next_clean();
         for written in &self.clean.pages {
             let page = self.cache.page_mut(written.index);
             page.pins -= 1;
             page.seq += 1;
+            page.clean = clean;
             page.written = written.version;
         }
         for file in self.index.commit() {
@@ -300,6 +314,7 @@ impl Replica {
     fn end_clean(&mut self) {
         self.clean.state = CleanerState::Idle;
         self.clean.ended = self.clean.begun;
+        self.clean_has_ended();
         if self.regions.has_room() {
             let waiting = std::mem::take(&mut self.room_waiters);
             self.ready.extend(waiting);
@@ -308,7 +323,7 @@ impl Replica {
         }
     }
 
-    /// Somebody waits for a region to become inactive. If only the caller can bring that about,
+    /// A request waits for a region to become inactive. If only the caller can bring that about,
     /// by saying that a region is settled, there is nothing to do until then.
     pub(super) fn want_room(&mut self) {
         if !self.room_waiters.is_empty() && self.regions.may_become_inactive() {

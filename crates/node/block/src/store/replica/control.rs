@@ -63,6 +63,8 @@ pub(super) enum Change {
     ForgetLoss,
     /// Snapshots that were cut become durable.
     Seal,
+    /// The same once more: a slot is damaged.
+    Rewrite,
 }
 
 #[derive(Debug)]
@@ -114,6 +116,22 @@ impl Control {
 
     pub(super) fn is_idle(&self) -> bool {
         self.running.is_none() && self.queue.is_empty()
+    }
+
+    /// Whether both slots are as they should be.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.is_idle() && self.first == 0
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.plan.closes)
+    }
+
+    /// Has both slots written again while they are at rest, a damaged one first.
+    pub(super) fn write_again(&mut self, damaged: [bool; 2]) {
+        debug_assert!(self.is_at_rest());
+        self.first = usize::from(!damaged[0]);
+        self.enqueue_own(Change::Rewrite);
     }
 
     /// Whether a change waits for background work to pause.
@@ -243,7 +261,7 @@ impl Replica {
     }
 
     /// Whether the clean with this number has ended, and how.
-    fn cleaned(&self, ticket: u64) -> Option<Result<(), RequestError>> {
+    pub(super) fn cleaned(&self, ticket: u64) -> Option<Result<(), RequestError>> {
         let starved = self.clean.starved == self.clean.ended;
         let outcome = if starved { Err(RequestError::NoSpace) } else { Ok(()) };
         (self.clean.ended >= ticket).then_some(outcome)
@@ -282,7 +300,7 @@ impl Replica {
             work.cursor = self.work.cursor();
         }
         if let Some(file) = self.leaving_file(&running.change) {
-            // Nobody reads what it holds once the change is durable, and until then the layers
+            // Its content is not read once the change is durable, and until then the layers
             // are as they were: there is nothing to sync or to give back.
             self.unsynced.remove(&file);
             self.to_punch.retain(|(of, _)| *of != file);
@@ -325,7 +343,7 @@ impl Replica {
         }
         self.release();
         if self.meta.body.layers.is_sealed() {
-            self.tell_sealers(&Ok(Reply::Done));
+            self.answer_sealers(&Ok(Reply::Done));
         }
         if let Some(id) = running.id {
             self.reply(id, Ok(Reply::Done));
@@ -341,8 +359,11 @@ impl Replica {
             self.trash.throw(file);
         }
         self.release();
+        if matches!(running.change, Change::Rewrite) {
+            self.control.first = 0;
+        }
         if matches!(running.change, Change::Seal) {
-            self.tell_sealers(&Err(error.clone()));
+            self.answer_sealers(&Err(error.clone()));
         }
         self.work.stall(&running.change, &error);
         if let Some(id) = running.id {

@@ -121,7 +121,7 @@ impl Replica {
 
     pub(super) fn flush_synced(&mut self, file: FileId, result: IoResult) {
         if let Err(fault) = result {
-            // The kernel may have dropped what it could not write: nobody knows what is on disk.
+            // The kernel may have dropped what it could not write: it is not known what is on disk.
             self.cannot_sync(file, fault);
             return;
         }

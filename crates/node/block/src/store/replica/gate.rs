@@ -1,6 +1,6 @@
-//! Which reads may still look at the files of a layer that is being dropped.
+//! Which reads may still use the files of a layer that is being dropped.
 
-/// Knows when every read that may still look at a file has ended, while others go on.
+/// Knows when every read that may still use a file has ended, while others go on.
 ///
 /// Reads enter on the open side. To wait, the sides are changed when the other one is empty;
 /// then the side that was open runs empty.

@@ -12,8 +12,20 @@ pub(super) struct LogMark {
     writing: bool,
 }
 
+impl LogMark {
+    /// The mark in the file, unless there is none or it is being written.
+    pub(super) fn at_rest(&self) -> Option<u64> {
+        (self.next > 0 && !self.writing).then_some(self.next)
+    }
+
+    /// The file was made anew, without it.
+    pub(super) fn forget(&mut self) {
+        self.next = 0;
+    }
+}
+
 impl Replica {
-    /// Leaves a mark of how far the log is durable. Nobody waits for it.
+    /// Leaves a mark of how far the log is durable. No request waits for it.
     pub(super) fn mark_log(&mut self) {
         let next = self.log.durable_next();
         if !self.log_mark.writing && self.log_mark.next < next {

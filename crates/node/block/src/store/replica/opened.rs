@@ -7,6 +7,7 @@ use super::control::{Change, Control};
 use super::flush::Flush;
 use super::gate::Gate;
 use super::mark::LogMark;
+use super::metadata::Verifying;
 use super::trash::Trash;
 use super::work::WorkState;
 use super::{Life, Limits, Replica};
@@ -97,6 +98,7 @@ impl Replica {
             to_punch: BTreeSet::new(),
             punching: false,
             writes_in_flight: 0,
+            verifying: Verifying::default(),
             ops: Slab::default(),
             ios: Slab::default(),
             ready: VecDeque::new(),

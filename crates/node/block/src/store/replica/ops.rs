@@ -1,7 +1,8 @@
 //! Operations: how they are started, driven, and ended.
 
 use super::Replica;
-use super::look::{MapOp, ScrubOp};
+use super::inspect::{MapOp, ScrubOp};
+use super::metadata::MetadataOp;
 use super::read::ReadOp;
 use super::repair::RepairOp;
 use super::verify::{PunchOp, VerifyOp};
@@ -26,6 +27,7 @@ pub(super) enum OpKind {
     Zero(ZeroOp),
     Map(MapOp),
     Scrub(ScrubOp),
+    Metadata(MetadataOp),
     Repair(RepairOp),
     Verify(VerifyOp),
     Punch(PunchOp),
@@ -35,7 +37,7 @@ pub(super) enum OpKind {
 /// Whether an operation goes on.
 #[derive(Debug)]
 pub(super) enum OpStep {
-    /// Somebody puts it on the ready list.
+    /// An event puts it on the ready list.
     Wait,
     /// It goes to the end of the ready list by itself.
     Again,
@@ -48,7 +50,7 @@ impl Replica {
         self.drive(key);
     }
 
-    /// Lets an operation look at the world again.
+    /// Lets an operation check its conditions again.
     pub(super) fn drive(&mut self, key: Key) {
         let Some(mut op) = self.ops.lend(key) else { return };
         let step = match &mut op.kind {
@@ -57,6 +59,7 @@ impl Replica {
             OpKind::Zero(zero) => self.step_zero(key, zero),
             OpKind::Map(map) => self.step_map(key, map),
             OpKind::Scrub(scrub) => self.step_scrub(key, scrub),
+            OpKind::Metadata(metadata) => self.step_metadata(key, metadata),
             OpKind::Repair(repair) => self.step_repair(key, repair),
             OpKind::Verify(verify) => self.step_verify(key, verify),
             OpKind::Punch(punch) => self.step_punch(key, punch),
@@ -71,6 +74,7 @@ impl Replica {
             OpKind::Read(read) => self.read_io(read, part, result),
             OpKind::Write(write) => self.write_io(key, write, result),
             OpKind::Scrub(scrub) => self.scrub_io(scrub, result),
+            OpKind::Metadata(metadata) => self.metadata_io(key, metadata, result),
             OpKind::Repair(repair) => self.repair_io(repair, result),
             OpKind::Verify(verify) => self.verify_io(key, verify, result),
             OpKind::Punch(punch) => self.punch_io(punch, result),
@@ -105,6 +109,7 @@ impl Replica {
                     OpKind::Punch(punch) => self.abandon_punch(punch),
                     OpKind::Batch(batch) => self.abandon_batch(batch, error),
                     OpKind::Scrub(scrub) => self.end_scrub(scrub),
+                    OpKind::Metadata(metadata) => self.end_metadata(key, metadata),
                     OpKind::Repair(repair) => self.abandon_repair(repair),
                     OpKind::Read(read) => self.leave(read),
                     OpKind::Write(_) | OpKind::Zero(_) | OpKind::Map(_) => {}

@@ -75,11 +75,14 @@ impl Replica {
 
     /// Writes the next record if there is one.
     pub(super) fn pump_records(&mut self) {
+        if self.verifying.holds_records() {
+            return;
+        }
         let Some(Due { page, ticket, offset }) = self.recent.next_due() else { return };
         let (file, region) = page;
         let presence = match self.cache.known(PageKey { file: own_map(file), region }) {
             Known::Cached(index) => self.cache.page(index).current,
-            // The layer is gone; nobody asks for its number again.
+            // The layer is gone; its number is not requested again.
             _ => crate::store::map::Presence::default(),
         };
         let record = Record { ticket, page, presence };

@@ -1,6 +1,7 @@
 //! Which requests are refused before anything happens, and which operation carries out the others.
 
-use super::look::{self, MapOp, ScrubOp, ScrubScope};
+use super::inspect::{self, MapOp, ScrubOp, ScrubScope};
+use super::metadata::MetadataOp;
 use super::read::ReadOp;
 use super::repair::RepairOp;
 use super::write::WriteOp;
@@ -38,7 +39,7 @@ impl Replica {
             Request::WriteZeroes { offset, len, .. }
             | Request::Discard { offset, len }
             | Request::FillZeroes { offset, len, .. } => self.bad_range(*offset, *len, u64::MAX),
-            Request::ReadMap { offset, len, .. } => self.bad_range(*offset, *len, look::MAX_MAP),
+            Request::ReadMap { offset, len, .. } => self.bad_range(*offset, *len, inspect::MAX_MAP),
             Request::Scrub { region } | Request::ScrubSnapshots { region } => {
                 self.bad_range(region.start(), 0, 0)
             }
@@ -114,6 +115,9 @@ impl OpKind {
             }
             Request::ScrubSnapshots { region } => {
                 Self::Scrub(ScrubOp::new(replica, region, ScrubScope::Snapshots))
+            }
+            Request::ScrubMetadata { regions, peers } => {
+                Self::Metadata(MetadataOp::new(replica, &regions, peers))
             }
             other => return Err(other),
         })

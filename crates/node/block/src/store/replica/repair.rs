@@ -122,7 +122,7 @@ impl Replica {
         };
         let lost = self.lost_blocks(index, repair, span)?;
         if !lost.is_empty() {
-            // The page will be written: its region is one of those that a clean looks at.
+            // The page will be written: its region is one of those that a clean checks.
             let Some(index) = self.ready_to_change(&mut parking, file, span.region)? else {
                 return Ok(());
             };

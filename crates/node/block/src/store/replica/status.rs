@@ -123,7 +123,7 @@ impl Replica {
     }
 
     /// Whether writes that were answered before an unclean stop may be missing: a kernel stopped,
-    /// not only a process, and nobody has reconciled the regions with the peers since.
+    /// not only a process, and the regions were not reconciled with the peers since.
     pub fn has_lost_writes(&self) -> bool {
         self.meta.body.lost && self.regions.inherited() > 0
     }

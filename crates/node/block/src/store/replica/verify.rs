@@ -25,7 +25,7 @@ const MIN_PUNCH: u32 = 16;
 #[derive(Debug)]
 pub(super) struct VerifyOp {
     region: Region,
-    /// The files that may have been written in the region; the last is looked at first.
+    /// The files that may have been written in the region; the last is read first.
     files: Vec<FileNo>,
     reading: Option<Span>,
 }
@@ -42,7 +42,7 @@ impl Replica {
         self.ready.push_back(key);
     }
 
-    /// Verifies what nobody has asked for yet, one region at a time: only then can it become
+    /// Verifies regions that no request needed yet, one region at a time: only then can it become
     /// inactive, and a snapshot be used as a base.
     pub(super) fn advance_verify(&mut self) {
         if self.work.verifying == 0

@@ -36,7 +36,7 @@ use self::todo::{Piece, Todo};
 
 /// Regions in one batch.
 const BATCH: usize = 4;
-/// Regions that are looked at in one go.
+/// Regions that are checked in one go.
 const SCAN: usize = 64;
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl WorkState {
 
     /// A step of the work was refused: try again when there is a new grant.
     pub(super) fn stall(&mut self, change: &Change, error: &RequestError) {
-        if !matches!(change, Change::Request(_) | Change::Seal) {
+        if !matches!(change, Change::Request(_) | Change::Seal | Change::Rewrite) {
             self.stalled = Some(error.clone());
         }
     }

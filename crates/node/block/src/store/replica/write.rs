@@ -203,7 +203,7 @@ impl Replica {
         }
     }
 
-    /// Records what has been written, and lets go of pages and regions.
+    /// Records what has been written, and releases pages and regions.
     fn finish_write(&mut self, write: &WriteOp, written: bool) -> Safe {
         let mut safe = Safe::Now;
         let mut crcs = write.crcs.as_slice();

@@ -140,7 +140,7 @@ impl Replica {
         if layer != LayerRef::Head {
             return Ok(Some(false));
         }
-        // A look at the own page; it is needed in any case.
+        // The own page is read; it is needed in any case.
         let own = PageKey { file: super::own_map(file), region: span.region };
         match self.look_up(parking, own)? {
             Lookup::Wait => return Ok(None),

@@ -1,4 +1,4 @@
-//! Requests one by one, over files that do as they are told.
+//! Requests one by one, over files without faults.
 
 use std::collections::BTreeMap;
 
@@ -315,7 +315,7 @@ fn a_clone_shows_its_base_until_it_has_a_copy_of_its_own() {
     assert_eq!(layers(&replica), 5, "the clone may need all of the snapshot");
     replica.request(Request::Unpin { replica: pin().replica }).unwrap();
     replica.work();
-    assert_eq!(layers(&replica), 4, "nobody needs what was overwritten");
+    assert_eq!(layers(&replica), 4, "overwritten data is not needed");
     assert_eq!((0..4).map(|b| head(&mut replica, b)).collect::<Vec<u8>>(), [2, 1, 1, 1]);
     drop(replica);
     remove(&mut source).unwrap();
@@ -445,7 +445,7 @@ fn the_map_says_what_layers_and_views_hold() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_work_goes_on_when_there_is_room() {
+fn a_full_disk_is_reported_and_work_goes_on_when_there_is_room() {
     let mut files = fresh();
     // Two slots of the map and of the index, the mark of the log, and five blocks.
     files.capacity = Some(files.used() + 11);

@@ -87,7 +87,7 @@ pub(super) fn survey(mut files: SimFiles, trusted: bool) -> Result<usize, OpenEr
     }
     // A request for damaged data does not stop the others.
     driven.request(write(0)).map(drop).unwrap_or(());
-    // A check does not look at data that was being written.
+    // A check does not read data that was being written.
     if bad > 0 && !trusted {
         assert!(!report.is_healthy(), "{bad} blocks are bad but the check said {report}");
     }
@@ -248,7 +248,7 @@ fn a_map_of_zeroes_is_damage() {
 }
 
 #[test]
-fn a_failed_sync_stops_the_replica_and_reopening_tells_the_truth() {
+fn a_failed_sync_stops_the_replica_and_reopening_reports_the_truth() {
     let mut files = sample(Stop::Clean);
     let mut replica = reopen(&mut files).unwrap();
     replica.submit(RequestId(1), write(3));

@@ -1,4 +1,4 @@
-//! Damage in the layers of snapshots, which nobody writes any more.
+//! Damage in the layers of snapshots, which are not written any more.
 
 use super::basic::{at, bytes, driven, fresh, head, id, snapshot, write};
 use crate::store::drive::Driven;

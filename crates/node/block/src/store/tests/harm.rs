@@ -327,7 +327,7 @@ fn scrub(driven: &mut Driven<'_>) -> bool {
     })
 }
 
-/// Damages one replica in one or a few ways, and looks at it.
+/// Damages one replica in one or a few ways, and checks it.
 fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), String> {
     let mut done = Vec::new();
     for _ in 0..if rng.one_in(3) { 2 } else { 1 } {
@@ -341,7 +341,7 @@ fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), S
     judge(group, at, stop, &done)
 }
 
-/// Looks at a replica after damage: no read is wrong, a check finds what is lost and says what to
+/// Checks a replica after damage: no read is wrong, a check finds what is lost and says what to
 /// do, and what is put right stays so.
 fn judge(
     group: &mut Group,
@@ -362,7 +362,7 @@ fn judge(
     };
     let mut driven = Driven::new(replica, files);
     let bad = survey(&mut driven, &expected).map_err(context)?;
-    // A check does not look at data that was being written; a scrub does.
+    // A check does not read data that was being written; a scrub does.
     if !bad.is_empty() && report.is_healthy() && (stop == Stop::Clean || !scrub(&mut driven)) {
         return Err(context(format!("blocks {bad:?} are bad")));
     }

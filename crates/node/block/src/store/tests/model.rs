@@ -45,7 +45,7 @@ impl BlockModel {
 pub(super) struct Model {
     blocks: BTreeMap<u64, BlockModel>,
     pub(super) snapshots: BTreeMap<SnapshotId, BTreeMap<u64, Value>>,
-    /// Blocks of writes that failed: old or new, until somebody looks.
+    /// Blocks of writes that failed: old or new, until they are read.
     pub(super) uncertain: BTreeSet<u64>,
     next: u32,
 }

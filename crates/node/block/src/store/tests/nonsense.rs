@@ -1,4 +1,4 @@
-//! Metadata whose checksums are right and whose content is not: somebody wrote it on purpose, or
+//! Metadata whose checksums are right and whose content is not: a user wrote it on purpose, or
 //! a version of this program had a mistake. It may be refused, and must never end in a panic.
 
 use super::damage::{Stop, sample};
@@ -19,7 +19,7 @@ fn rounds() -> u64 {
     std::env::var("STORE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(120)
 }
 
-/// Looks at the directory in every way that there is.
+/// Opens and checks the directory in every way that there is.
 fn use_it(mut files: SimFiles) {
     drop(check(&mut files, Depth::Data, &mut |_| {}).to_string());
     let options =

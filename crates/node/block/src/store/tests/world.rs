@@ -12,8 +12,8 @@ use crate::store::geometry::{BLOCK, REGION_BLOCKS};
 use crate::store::layer::LayerNo;
 use crate::store::{
     Action, CreateOptions, Depth, Finding, Io, IoFault, IoOp, Limits, NoBases, OpenError,
-    OpenOptions, Problem, Replica, Reply, Request, RequestError, RequestId, Severity, View, check,
-    crc, create, open, read_super,
+    OpenOptions, Peers, Problem, Replica, Reply, Request, RequestError, RequestId, Severity, View,
+    check, crc, create, open, read_super,
 };
 
 pub(super) const REGIONS: u64 = 16;
@@ -63,6 +63,10 @@ pub(super) struct World {
     pub(super) size: u64,
     /// Whether requests may fail for lack of space.
     pub(super) tight: bool,
+    /// Metadata on disk is verified beside everything else.
+    pub(super) verifies: bool,
+    /// Pieces of metadata that a verification repaired.
+    pub(super) repaired: u32,
     pub(super) failures: u64,
     pub(super) steps: u64,
 }
@@ -102,6 +106,8 @@ impl World {
             cut: None,
             size: options().size,
             tight: false,
+            verifies: false,
+            repaired: 0,
             failures: 0,
             steps: 0,
         }
@@ -149,6 +155,11 @@ impl World {
             37 if self.size < 24 * u64::from(REGION_BLOCKS) * BLOCK && !self.is_changing() => {
                 self.size += BLOCK * (1 + self.rng.below(600));
                 self.submit(Request::Expand { size: self.size }, Asked::Expand);
+            }
+            38..=39 if self.verifies && self.rng.one_in(2) => {
+                let first = self.rng.below(2) as u32 * 8;
+                let (regions, peers) = (first..first + 16, Peers::Nobody);
+                self.submit(Request::ScrubMetadata { regions, peers }, Asked::Other);
             }
             38 => {
                 let regions = (0..24).map(crate::store::geometry::Region).collect();
@@ -387,13 +398,16 @@ impl World {
                 self.model.become_certain(&content);
             }
             Asked::Expand => {}
-            Asked::Other => {
-                if let Reply::Scrubbed(bad) = reply
-                    && !bad.is_empty()
-                {
+            Asked::Other => match reply {
+                Reply::Scrubbed(bad) if !bad.is_empty() => {
                     return Err(format!("scrub found {bad:?}"));
                 }
-            }
+                Reply::Metadata(report) if report.lost_pages > 0 || !report.left.is_empty() => {
+                    return Err(format!("verification found {report:?}"));
+                }
+                Reply::Metadata(report) => self.repaired += report.repaired,
+                _ => {}
+            },
         }
         Ok(())
     }
@@ -479,6 +493,8 @@ impl World {
             cut: self.cut.clone(),
             size: self.size,
             tight: self.tight,
+            verifies: self.verifies,
+            repaired: self.repaired,
             failures: self.failures,
             steps: 0,
         };

@@ -322,7 +322,7 @@ fn carry_out(
         }
         kernel.apply(step).unwrap_or_else(|refused| panic!("{step:?}: {}", refused.0));
         let mut now = others(kernel);
-        // Guests' taps may lose the default VLAN of a bridge that somebody opened.
+        // Guests' taps may lose the default VLAN of a bridge that had no VLAN filter.
         if matches!(step, UplinkStep::FilterVlans { .. }) {
             now.extend(untouched.iter().map(|(name, link)| (name.clone(), link.clone())));
         }

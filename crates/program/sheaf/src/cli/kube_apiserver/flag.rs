@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_remembered_with_its_value() {
+    fn unknown_flags_are_remembered_and_their_values_skipped() {
         let parsed = parse("--new-thing=1 --other value --switch --v 2 --feature-gates=A=true");
         assert_eq!(parsed.unknown, ["new-thing", "other", "switch"]);
         assert_eq!(parsed.text("v"), Some("2"));

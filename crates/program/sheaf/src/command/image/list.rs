@@ -25,8 +25,8 @@ fn table(images: &[Value], everywhere: bool) -> String {
     let mut rows = vec![head.iter().skip(skip).map(|cell| (*cell).to_owned()).collect()];
     for image in images {
         let bytes = |pointer: &str| {
-            let told = image.pointer(pointer).and_then(Value::as_i64).filter(|bytes| *bytes > 0);
-            told.map(size).unwrap_or_default()
+            let count = image.pointer(pointer).and_then(Value::as_i64).filter(|bytes| *bytes > 0);
+            count.map(size).unwrap_or_default()
         };
         let (word, why) = match state(image) {
             ImageState::Ready if is_encrypted(image) => ("ready, encrypted".to_owned(), None),
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_state_sizes_and_class() {
+    fn a_line_has_state_sizes_and_class() {
         let ready = json!({"metadata": {"namespace": "default"}, "spec": {"displayName": "debian"},
             "status": {"size": 3_i64 << 29, "virtualSize": 2_i64 << 30, "storageClassName": "lh-1",
                 "conditions": [{"type": "Imported", "status": "True"}]}});

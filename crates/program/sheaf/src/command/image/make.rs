@@ -152,8 +152,8 @@ async fn push_once(
     furthest: &mut u64,
     tries: &mut u32,
 ) -> Result<()> {
-    let told = link.find(path).await?.unwrap_or_default();
-    let at = told["offset"].as_u64().unwrap_or(0).min(length);
+    let status = link.find(path).await?.unwrap_or_default();
+    let at = status["offset"].as_u64().unwrap_or(0).min(length);
     if at > *furthest {
         (*furthest, *tries) = (at, 0);
     }
@@ -200,7 +200,7 @@ async fn fetch(
     file: &Path,
 ) -> Result<u64> {
     let (namespace, name) = (text(image, "/metadata/namespace"), text(image, "/metadata/name"));
-    let request = Request::get(format!("{UPLOAD}/{namespace}/{name}/download"))
+    let request = Request::get(format!("{UPLOAD}/{namespace}/{name}/download?format=raw"))
         .body(Empty::new().map_err(|never| match never {}).boxed_unsync())
         .context("cannot build a request")?;
     let answer = open(link, request).await.context("the download failed")?;
@@ -284,7 +284,7 @@ async fn until_imported(link: &ClusterClient, image: &Value) -> Result<()> {
     let (name, shown) = (text(image, "/metadata/name"), text(image, "/spec/displayName"));
     let path = format!("{}/{name}", images(link));
     let visible = std::io::stderr().is_terminal();
-    let (mut told, mut trouble) = (-1, None);
+    let (mut shown_percent, mut trouble) = (-1, None);
     loop {
         let Some(now) = link.find(&path).await? else { bail!("{shown} was deleted") };
         match state(&now) {
@@ -305,8 +305,8 @@ async fn until_imported(link: &ClusterClient, image: &Value) -> Result<()> {
             ),
             ImageState::Going => bail!("{shown} is being deleted"),
             ImageState::Coming(percent, held_up) => {
-                if visible && percent != told {
-                    told = percent;
+                if visible && percent != shown_percent {
+                    shown_percent = percent;
                     eprint!("\rimporting {shown}: {percent:3} %");
                 }
                 if held_up.is_some() && held_up != trouble {
@@ -330,11 +330,20 @@ pub(super) async fn delete(image: &Image, no_wait: bool) -> Result<()> {
     if no_wait {
         return print(&format!("{} is being deleted\n", image.name));
     }
+    let name = &image.name;
+    let continues = format!(
+        "{name} is still being deleted in the cluster; `sheaf image list` shows it until it is gone"
+    );
+    interrupt::or_report(until_deleted(&link, &path, uid), continues).await?;
+    print(&format!("{name} is deleted\n"))
+}
+
+async fn until_deleted(link: &ClusterClient, path: &str, uid: &str) -> Result<()> {
     let is_there = |now: Option<Value>| now.is_some_and(|now| text(&now, "/metadata/uid") == uid);
-    while is_there(link.find(&path).await?) {
+    while is_there(link.find(path).await?) {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    print(&format!("{} is deleted\n", image.name))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -355,12 +364,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().display().to_string();
         for url in [path.clone(), format!("file://{path}")] {
-            let told = check_url("debian", &url).unwrap_err().to_string();
+            let refusal = check_url("debian", &url).unwrap_err().to_string();
             let hint = format!("upload it with: sheaf image upload debian {path}");
-            assert!(told.ends_with(&hint), "{told}");
+            assert!(refusal.ends_with(&hint), "{refusal}");
         }
-        let told = check_url("debian", "debian.qcow2").unwrap_err().to_string();
-        assert!(told.contains("sheaf image upload"), "{told}");
+        let refusal = check_url("debian", "debian.qcow2").unwrap_err().to_string();
+        assert!(refusal.contains("sheaf image upload"), "{refusal}");
         for url in ["http://x/i", "HTTPS://x/i"] {
             check_url("debian", url).unwrap();
         }

@@ -45,7 +45,7 @@ pub(super) async fn join(
     let files = NodeFiles::open(&layout.pki()).context("cannot set up the key of this node")?;
     let bearer = token.bearer();
     let client = connection::client(&url, &ca_pem, Credential::Token(&bearer)).await?;
-    let facts = look(&client, token, node, &files.key_pin()).await?;
+    let facts = read_facts(&client, token, node, &files.key_pin()).await?;
     let problems = plan::problems(&facts);
     if !problems.is_empty() {
         let list: String = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
@@ -71,7 +71,12 @@ pub(super) async fn join(
 }
 
 /// Collects the facts for the checks.
-async fn look(client: &Client, token: &JoinToken, node: &str, key: &str) -> Result<JoinFacts> {
+async fn read_facts(
+    client: &Client,
+    token: &JoinToken,
+    node: &str,
+    key: &str,
+) -> Result<JoinFacts> {
     let request = Request::get("/version").body(kube::client::Body::empty());
     let answer = client.send(request.context("cannot build a request")?).await;
     let answer = answer.context("cannot speak to the server")?;
@@ -138,7 +143,7 @@ pub(super) async fn certificate(
     let decided = tokio::time::timeout(DECISION_TIMEOUT, decided).await.map_err(|_| {
         anyhow!(
             "the cluster has not decided about the certificate request {name} within {} s; \
-             `kubectl describe csr {name}` tells more. Run the same command again to go on",
+             `kubectl describe csr {name}` shows more. Run the same command again to go on",
             DECISION_TIMEOUT.as_secs()
         )
     })?;

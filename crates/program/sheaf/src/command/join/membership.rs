@@ -40,6 +40,10 @@ impl Membership {
         Self { cluster, node, role: NodeRole::Management.word().to_owned(), urls }
     }
 
+    pub(in crate::command) fn set_role(&mut self, role: NodeRole) {
+        role.word().clone_into(&mut self.role);
+    }
+
     pub(in crate::command) fn is_witness(&self) -> bool {
         self.role == NodeRole::Witness.word()
     }

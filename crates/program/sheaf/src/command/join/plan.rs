@@ -11,7 +11,7 @@ const MAX_CLOCK_SKEW_SECONDS: i64 = 30;
 pub(super) struct JoinFacts {
     pub(super) node: String,
     pub(super) now: Timestamp,
-    /// The clock of the server, if it told.
+    /// The clock of the server, if it reported it.
     pub(super) server_time: Option<Timestamp>,
     pub(super) own_version: String,
     /// Sheaf's version of the server, if it is one.
@@ -86,7 +86,7 @@ fn series(version: &str) -> (&str, &str) {
     (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }
 
-/// Sheaf's version in the version of the API that a server tells.
+/// Sheaf's version in the version of the API that a server reports.
 pub(super) fn sheaf_version(git_version: &str) -> Option<&str> {
     git_version.split_once("+sheaf-").map(|(_, version)| version)
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told_together() {
+    fn all_problems_are_reported_together() {
         let facts = JoinFacts {
             server_time: Some(at("2026-06-03T12:00:00Z")),
             name: NameState::Unknown,

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::super::node_tls::NodeTls;
 use super::{connection, enroll};
 
-/// Certificates live for months; looking once an hour is plenty.
+/// Certificates live for months; a check once an hour is enough.
 const CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 /// While one is missing or could not be renewed.
 const RETRY_DELAY: Duration = Duration::from_secs(10);

@@ -51,8 +51,8 @@ impl ServerFollower {
     }
 }
 
-/// The servers of now. In a cluster with one server no node tells where it is, and what was known
-/// stays. Servers that were known keep their place, so that nobody leaves one that works.
+/// The current servers. In a cluster with one server no node reports its address, and what was
+/// known stays. Servers that were known keep their place, so that no client leaves one that works.
 fn merged(known: &[String], now: Vec<String>) -> Vec<String> {
     if now.is_empty() {
         return known.to_vec();

@@ -71,7 +71,7 @@ pub(in crate::command) fn run(args: &WitnessArgs) -> Result<()> {
         Some(ProcessEnd::Upgrade) => program::begin_trial(&layout),
         Some(ProcessEnd::Restart) => management::restart(),
         Some(ProcessEnd::StandBy) => management::stand_by_and_restart(&layout),
-        Some(ProcessEnd::Removed) => bail!(
+        Some(ProcessEnd::Removed | ProcessEnd::Demoted | ProcessEnd::Promoted) => bail!(
             "this witness was removed from the cluster; to let it in again, remove its data \
              directory and create a token: sheaf token create --role witness"
         ),
@@ -192,7 +192,7 @@ impl WitnessMember {
     async fn vote(&self) {
         let layout = &self.join.layout;
         // One that votes is started at once: the API may wait for its vote.
-        if !management::is_voter(layout).unwrap_or(false) {
+        if !management::is_server(layout).unwrap_or(false) {
             self.join.resume();
             self.certificate.until_good().await;
             self.join.until_voter().await;
@@ -235,6 +235,7 @@ fn agent_config(args: &WitnessArgs, layout: &Layout, node: &str, address: IpAddr
         annotations: Vec::new(),
         wire: agent::NodeWire::default(),
         host_disk_paths: Vec::new(),
+        max_image_size: 0,
         report: Arc::new(node_report::OwnFiles),
     }
 }

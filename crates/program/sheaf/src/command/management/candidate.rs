@@ -43,6 +43,11 @@ impl Candidate {
             is_reported = true;
             tokio::time::sleep(backoff.delay()).await;
             self.member.resume();
+            // It has the keys by then: nothing of etcd is started without them.
+            if self.member.is_promoted().await {
+                info!("this node votes in etcd; restarting as a server");
+                return self.end.request(ProcessEnd::Restart);
+            }
         }
         info!("this node has the keys of the cluster; waiting for etcd");
         self.member.until_voter().await;
@@ -50,7 +55,7 @@ impl Candidate {
         self.end.request(ProcessEnd::Restart);
     }
 
-    /// Takes the keys over, and looks whether etcd can be started here.
+    /// Takes the keys over, and checks whether etcd can be started here.
     async fn prepare(&self) -> Result<()> {
         warn_if_outdated(find_etcd()?);
         let keys = ManagementKeys::fetch(&self.member.client).await?;

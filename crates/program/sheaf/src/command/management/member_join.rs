@@ -14,7 +14,7 @@ use quorum::{
 };
 use tracing::{debug, info, warn};
 
-use super::standby::{Standing, standing};
+use super::standby::{Standing, current_nodes};
 use super::{NodeFeed, plan};
 use crate::data_dir::Layout;
 
@@ -51,15 +51,43 @@ impl MemberJoin {
         }
     }
 
+    /// Whether this node votes, as reported by its own member, which has a majority. The servers
+    /// that would report it may have been lost just after the promotion. `etcd.json` says so when
+    /// this returns.
+    pub(in crate::command) async fn is_promoted(&self) -> bool {
+        let asked = async {
+            let Some(mut record) = super::record(&self.layout)? else { return Ok(false) };
+            let process = super::etcd_process(&self.layout, &record)?;
+            let own = [record.client_url()];
+            let Some((_, listed)) = confirmed_members(&own, &process.spec().tls).await else {
+                return Ok(false);
+            };
+            let is_done = self.view(&record, &process, Some(&listed), &[], true) == JoinStep::Done;
+            if is_done {
+                record.advance(PhaseEvent::Promoted, &self.layout.etcd_record())?;
+            }
+            anyhow::Ok(is_done)
+        };
+        asked.await.unwrap_or_else(|failure| {
+            warn!(error = %Chain(&*failure), "cannot read the members of etcd");
+            false
+        })
+    }
+
     /// Resolves when this node votes, and `etcd.json` says so.
     pub(in crate::command) async fn until_voter(&self) {
         let mut backoff = Backoff::new(FIRST_DELAY, LONGEST_DELAY);
-        // Servers tell where etcd is, and all nodes that could vote decide who does.
+        // Servers report where etcd is, and all nodes that could vote decide who does.
         let mut feed = NodeFeed::all(self.client.clone());
         let mut nodes = loop {
             tokio::select! {
                 nodes = feed.changed() => break nodes,
-                () = tokio::time::sleep(LONGEST_DELAY) => self.resume(),
+                () = tokio::time::sleep(LONGEST_DELAY) => {
+                    self.resume();
+                    if self.is_promoted().await {
+                        return;
+                    }
+                }
             }
         };
         let mut last = None;
@@ -87,7 +115,7 @@ impl MemberJoin {
         }
     }
 
-    /// Takes the next step, and tells which it was.
+    /// Takes the next step, and returns which it was.
     async fn step(&self, nodes: &[Node]) -> Result<JoinStep> {
         let others = plan::etcd_urls(nodes, &self.node);
         if others.is_empty() {
@@ -114,6 +142,12 @@ impl MemberJoin {
             _ => false,
         };
         let step = self.view(&record, &process, listed, nodes, answers);
+        if matches!(step, JoinStep::Add | JoinStep::Promote { .. }) {
+            let current = self.admission(&record).await?;
+            if self.view(&record, &process, listed, &current, answers) != step {
+                bail!("the nodes of the cluster have changed");
+            }
+        }
         let members = found.map(|(members, _)| members);
         self.carry_out(&step, &mut record, &process, members.as_ref()).await?;
         Ok(step)
@@ -138,14 +172,18 @@ impl MemberJoin {
         })
     }
 
-    /// Whether the Node of this node is there, as a server says. A node that was removed does not
-    /// become a member with what it remembers of the cluster.
-    async fn is_admitted(&self, record: &EtcdRecord) -> bool {
-        let found = standing(&self.layout, record).await;
+    /// The Nodes of now, if that of this node is among them. A node that was removed does not become a
+    /// member with what it remembers of the cluster, and none takes a seat by what it remembers of
+    /// the others.
+    async fn admission(&self, record: &EtcdRecord) -> Result<Vec<Node>> {
+        let (found, nodes) = current_nodes(&self.layout, record).await;
         if found == Standing::Removed {
             warn!("this node was removed from the cluster, and does not join etcd");
         }
-        found == Standing::Replaced
+        match found {
+            Standing::Replaced => Ok(nodes),
+            _ => bail!("no server confirms that this node is part of the cluster"),
+        }
     }
 
     async fn carry_out(
@@ -157,9 +195,6 @@ impl MemberJoin {
     ) -> Result<()> {
         let path = self.layout.etcd_record();
         match (step, members) {
-            (JoinStep::Add | JoinStep::Promote { .. }, _) if !self.is_admitted(record).await => {
-                bail!("no server confirms that this node is part of the cluster");
-            }
             (JoinStep::Add, Some(members)) => members.add_learner(&record.peer_url()).await?,
             (JoinStep::Start { cluster }, _) => {
                 process.ensure(&InitialCluster::Existing(cluster.clone()))?;

@@ -37,7 +37,7 @@ impl MoveWatch {
                 () = tokio::time::sleep(RECHECK_INTERVAL) => {}
                 () = stop.requested() => return,
             }
-            match self.look(&nodes) {
+            match self.move_if_due(&nodes) {
                 Ok(true) => return,
                 Ok(false) => is_reported = false,
                 Err(failure) => {
@@ -51,7 +51,7 @@ impl MoveWatch {
     }
 
     /// Whether the move has begun.
-    fn look(&self, nodes: &[Node]) -> Result<bool> {
+    fn move_if_due(&self, nodes: &[Node]) -> Result<bool> {
         let record = super::record(&self.layout)?;
         let phase = record.as_ref().map(|record| &record.phase);
         if !plan::is_move_due(&self.node, nodes, phase, clock::now()) {

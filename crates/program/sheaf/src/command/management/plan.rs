@@ -1,10 +1,12 @@
-//! When the objects of a single node move into etcd, and which nodes tell where etcd and API
+//! When the objects of a single node move into etcd, and which nodes report where etcd and API
 //! servers are. Pure.
 
-use hci::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, MANAGEMENT_ROLE, WITNESS_ROLE};
+use hci::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, MANAGEMENT_ROLE, WITNESS_ROLE, WORKER_ROLE};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use quorum::{MemberInfo, Phase, VoterCandidate, node_of};
+use quorum::{ManagementNode, MemberInfo, Phase, VoterCandidate, node_of};
+
+use super::standby::REMOVAL;
 
 /// Where a node is, as administrators label it.
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -47,11 +49,15 @@ pub(super) fn is_ready(node: &Node) -> bool {
     conditions.into_iter().any(|own| own.type_ == "Ready" && own.status == "True")
 }
 
-/// The nodes that can vote: those that run the control plane, are to, or are witnesses.
+/// The nodes that can vote: those that run the control plane, are to, or are witnesses. One that does
+/// not serve gets no seat if its removal was begun, or if it is a worker now.
 pub(super) fn voter_candidates(nodes: &[Node]) -> Vec<VoterCandidate<'_>> {
     let can_vote = |node: &&Node| {
         let roles = [CONTROL_PLANE, MANAGEMENT_ROLE, WITNESS_ROLE];
-        node.metadata.deletion_timestamp.is_none() && roles.iter().any(|role| has_label(node, role))
+        let is_marked = annotation(node, REMOVAL).is_some() || has_label(node, WORKER_ROLE);
+        let is_leaving = node.metadata.deletion_timestamp.is_some()
+            || is_marked && !has_label(node, CONTROL_PLANE);
+        !is_leaving && roles.iter().any(|role| has_label(node, role))
     };
     nodes.iter().filter(can_vote).map(voter_candidate).collect()
 }
@@ -60,13 +66,26 @@ fn voter_candidate(node: &Node) -> VoterCandidate<'_> {
     let labels = node.metadata.labels.as_ref();
     let created = node.metadata.creation_timestamp.as_ref();
     VoterCandidate {
-        node: node.metadata.name.as_deref().unwrap_or_default(),
+        node: name(node),
         zone: labels.and_then(|labels| labels.get(ZONE)).map(String::as_str),
         is_witness: has_label(node, WITNESS_ROLE),
         is_ready: is_ready(node),
         is_server: has_label(node, CONTROL_PLANE),
         created: created.map_or(i64::MAX, |time| time.0.as_second()),
     }
+}
+
+/// The nodes that are more than workers.
+pub(in crate::command) fn management_nodes(nodes: &[Node]) -> Vec<ManagementNode<'_>> {
+    let roles = [CONTROL_PLANE, MANAGEMENT_ROLE, WITNESS_ROLE];
+    let manages = |node: &&Node| roles.iter().any(|role| has_label(node, role));
+    let manager =
+        |node| ManagementNode { node: name(node), is_witness: has_label(node, WITNESS_ROLE) };
+    nodes.iter().filter(manages).map(manager).collect()
+}
+
+fn name(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// Nodes that say that they serve the API with a member of etcd, and have none: their seats were
@@ -152,7 +171,11 @@ mod tests {
             node("n2", MANAGEMENT_ROLE, "Unknown"),
             node("x1", WITNESS_ROLE, "True"),
             node("w1", "worker", "True"),
+            node("n9", MANAGEMENT_ROLE, "True"),
         ];
+        // Its removal was begun.
+        let annotations = nodes[4].metadata.annotations.get_or_insert_default();
+        annotations.insert(REMOVAL.to_owned(), "member".to_owned());
         let labels = nodes[0].metadata.labels.get_or_insert_default();
         labels.insert(ZONE.to_owned(), "a".to_owned());
         let found = voter_candidates(&nodes);
@@ -181,7 +204,7 @@ mod tests {
         for (members, expected) in [
             (vec![one.clone(), two.clone()], &[][..]),
             (vec![one.clone()], &["n2"]),
-            // Somebody is joining.
+            // A node is joining.
             (vec![one, member("")], &[]),
         ] {
             assert_eq!(former_servers(&nodes, &members), expected, "{}", members.len());
@@ -189,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nodes_of_the_control_plane_tell_where_servers_are() {
+    fn only_nodes_of_the_control_plane_report_where_servers_are() {
         let nodes = [
             node("n1", CONTROL_PLANE, "Unknown"),
             node("n2", CONTROL_PLANE, "True"),

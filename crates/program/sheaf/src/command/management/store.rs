@@ -16,13 +16,14 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::standby::{Standing, stand_by, standing};
+use super::{role, sqlite_return};
 use crate::data_dir::Layout;
 
 const PREFIX: &str = "/registry";
 /// How long an etcd of one member may take to answer.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(60);
-pub(super) const LOOK_DELAY: Duration = Duration::from_millis(250);
-/// How long a member may take to tell its state.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a member may take to report its status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a start that waits for a majority says so.
 const REPORT_INTERVAL: Duration = Duration::from_secs(15);
@@ -56,9 +57,18 @@ impl ManagedEtcd {
                 Err(failure) if Instant::now() > deadline => {
                     return Err(failure).context("etcd does not answer");
                 }
-                Err(_) => tokio::time::sleep(LOOK_DELAY).await,
+                Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
+    }
+
+    /// The same after a read that needs a majority: a member that lags behind lists others than there
+    /// are, and a voter would be removed that the others need.
+    pub(in crate::command) async fn confirmed_states(
+        &self,
+    ) -> Result<(Vec<MemberInfo>, Vec<Option<MemberStatus>>), MemberError> {
+        self.members().await?.has_quorum().await?;
+        self.states().await
     }
 
     /// All members, and the state of each that answers.
@@ -123,23 +133,21 @@ pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEt
             layout.etcd_record().display()
         ),
         Phase::Moving => {
-            let path = layout.etcd_record();
-            if let Err(failure) = Box::pin(move_into_etcd(layout, &record)).await {
-                let reason = Chain(&*failure).to_string();
-                warn!(error = reason, "cannot move objects into etcd; SQLite is used as before");
-                undo(layout, &record).await?;
-                record.advance(PhaseEvent::CopyFailed { at: clock::now(), reason }, &path)?;
+            if !Box::pin(complete_move(layout, &mut record)).await? {
                 return Ok(None);
             }
-            // From here on the file is history.
-            record.advance(PhaseEvent::Copied, &path)?;
+        }
+        Phase::Returning | Phase::Returned => {
+            if Box::pin(sqlite_return::complete(layout, &mut record)).await? {
+                return Ok(None);
+            }
         }
         Phase::Voter => {}
     }
     retire_file(layout)?;
     let process = super::etcd_process(layout, &record)?;
     let mut managed = ManagedEtcd { record, process };
-    managed.process.ensure(&InitialCluster::New)?;
+    managed.process.ensure(&InitialCluster::Known)?;
     match Box::pin(wait_for_majority(layout, &managed)).await? {
         Majority::Reached => {
             Box::pin(managed.raise_revisions(layout)).await?;
@@ -150,7 +158,27 @@ pub(in crate::command) async fn open(layout: &Layout) -> Result<Option<ManagedEt
             super::restart()?;
             Ok(None)
         }
+        Majority::Demoted => {
+            role::become_worker(layout).await?;
+            super::restart()?;
+            Ok(None)
+        }
     }
+}
+
+/// Whether the objects are in etcd now.
+async fn complete_move(layout: &Layout, record: &mut EtcdRecord) -> Result<bool> {
+    let path = layout.etcd_record();
+    let Err(failure) = move_into_etcd(layout, record).await else {
+        // From here on the file is history.
+        record.advance(PhaseEvent::Copied, &path)?;
+        return Ok(true);
+    };
+    let reason = Chain(&*failure).to_string();
+    warn!(error = reason, "cannot move objects into etcd; still using SQLite");
+    undo(layout, record).await?;
+    record.advance(PhaseEvent::CopyFailed { at: clock::now(), reason }, &path)?;
+    Ok(false)
 }
 
 /// Copies the file into an etcd of one member. The result of an earlier attempt is discarded: it
@@ -206,6 +234,8 @@ enum Majority {
     Reached,
     /// Another node votes in place of this one.
     Replaced,
+    /// This node is a worker.
+    Demoted,
 }
 
 /// Waits for as long as it takes: without a majority there is nothing to serve. A node that was
@@ -223,14 +253,15 @@ async fn wait_for_majority(layout: &Layout, managed: &ManagedEtcd) -> Result<Maj
             match standing(layout, &managed.record).await {
                 Standing::Removed => bail!(super::REMOVED),
                 Standing::Replaced => return Ok(Majority::Replaced),
+                Standing::Demoted => return Ok(Majority::Demoted),
                 // The others decide; they do not answer at the moment.
                 Standing::Unknown => {}
             }
         }
         // The process may have ended at once, for example because its port is in use.
-        if let Err(failure) = managed.process.ensure(&InitialCluster::New) {
+        if let Err(failure) = managed.process.ensure(&InitialCluster::Known) {
             warn!(error = %Chain(&failure), "cannot start etcd");
         }
-        tokio::time::sleep(LOOK_DELAY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

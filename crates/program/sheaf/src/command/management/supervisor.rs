@@ -35,7 +35,7 @@ impl EtcdSupervisor {
     pub(in crate::command) async fn keep_running(&self) {
         let mut backoff = Backoff::new(FIRST_DELAY, LONGEST_DELAY);
         loop {
-            match self.process.ensure(&InitialCluster::New) {
+            match self.process.ensure(&InitialCluster::Known) {
                 Ok(running) => {
                     running.ended().await;
                     warn!(pid = running.pid, "etcd process exited");
@@ -50,7 +50,7 @@ impl EtcdSupervisor {
         }
     }
 
-    /// Why this node is not a member any more; nothing if it is, or if nobody can tell.
+    /// Why this node is no longer a member; nothing if it is one, or if no server knows.
     async fn end_of_membership(&self) -> Option<ProcessEnd> {
         if !super::is_removed(&self.layout, &self.process).await {
             return None;
@@ -64,6 +64,10 @@ impl EtcdSupervisor {
             Standing::Replaced => {
                 warn!("another node votes in place of this one");
                 Some(ProcessEnd::StandBy)
+            }
+            Standing::Demoted => {
+                warn!("this node was made a worker");
+                Some(ProcessEnd::Demoted)
             }
             Standing::Unknown => None,
         }

@@ -8,7 +8,10 @@ use crate::command::table;
 
 pub(in crate::command) const STORE_PATH: &str = "/sheaf/v1/etcd";
 /// A member is removed by DELETE of this and the name of its node.
+/// A POST to it makes a worker of the node.
 pub(in crate::command) const MEMBERS_PATH: &str = "/sheaf/v1/etcd/members/";
+/// A POST begins the return of the objects to SQLite.
+pub(in crate::command) const RETURN_PATH: &str = "/sheaf/v1/etcd/return";
 
 /// Where the objects of the cluster are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,10 +19,26 @@ pub(in crate::command) const MEMBERS_PATH: &str = "/sheaf/v1/etcd/members/";
 pub(in crate::command) enum StoreView {
     /// One file on the only management node.
     Sqlite,
-    /// An etcd that somebody else looks after.
+    /// An etcd that others operate.
     ExternalEtcd,
     /// An etcd whose members are management nodes.
-    Etcd { members: Vec<MemberView> },
+    #[serde(rename_all = "camelCase")]
+    Etcd {
+        /// The node that reports this.
+        #[serde(default)]
+        node: String,
+        members: Vec<MemberView>,
+        /// Why the last return to SQLite failed.
+        #[serde(default)]
+        return_failure: Option<String>,
+    },
+}
+
+/// A request for the return to SQLite.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::command) struct ReturnRequest {
+    /// The node that the request is meant for: it stays the only management node.
+    pub(in crate::command) keep: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +56,7 @@ pub(in crate::command) struct MemberView {
 impl StoreView {
     /// How many vote when the member of this node does not; none without etcd.
     pub(in crate::command) fn voters_without(&self, node: &str) -> usize {
-        let Self::Etcd { members } = self else { return 0 };
+        let Self::Etcd { members, .. } = self else { return 0 };
         members.iter().filter(|member| !member.is_learner && member.node != node).count()
     }
 
@@ -46,7 +65,7 @@ impl StoreView {
         let members = match self {
             Self::Sqlite => return "store      SQLite, on one management node\n".to_owned(),
             Self::ExternalEtcd => return "store      etcd, not managed by Sheaf\n".to_owned(),
-            Self::Etcd { members } => members,
+            Self::Etcd { members, .. } => members,
         };
         let voters = members.iter().filter(|member| !member.is_learner).count();
         let healthy = members.iter().filter(|member| member.db_size.is_some()).count();
@@ -91,7 +110,7 @@ mod tests {
             member("n2", false, false, None),
             member("n3", false, true, Some(1 << 20)),
         ];
-        let view = StoreView::Etcd { members };
+        let view = StoreView::Etcd { node: "n1".into(), members, return_failure: None };
         assert_eq!((view.voters_without("n2"), view.voters_without("w1")), (1, 2));
         let text = view.describe();
         for part in [

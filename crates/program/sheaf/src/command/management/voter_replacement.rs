@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use base::{Chain, Stop};
-use hci::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, MANAGEMENT_ROLE};
+use hci::cluster::{API_URL, CONTROL_PLANE, ETCD_URL, MANAGEMENT_ROLE, WORKER_ROLE};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -34,28 +34,28 @@ impl VoterReplacer {
         let mut feed = NodeFeed::all(self.client.clone());
         let mut nodes = None;
         let (mut watch, began) = (VoterWatch::default(), Instant::now());
-        let mut looks = tokio::time::interval(RECHECK_INTERVAL.min(self.replace_after / 4));
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = tokio::time::interval(RECHECK_INTERVAL.min(self.replace_after / 4));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 changed = feed.changed() => {
                     nodes = Some(changed);
                     continue;
                 }
-                _ = looks.tick() => {}
+                _ = ticks.tick() => {}
                 () = stop.requested() => return,
             }
             let Some(nodes) = &nodes else { continue };
-            if let Err(failure) = Box::pin(self.look(nodes, &mut watch, began.elapsed())).await {
-                debug!(error = %Chain(&*failure), "cannot look at the members of etcd");
+            if let Err(failure) = Box::pin(self.check(nodes, &mut watch, began.elapsed())).await {
+                debug!(error = %Chain(&*failure), "cannot read the members of etcd");
             }
         }
     }
 
-    async fn look(&self, nodes: &[Node], watch: &mut VoterWatch, now: Duration) -> Result<()> {
+    async fn check(&self, nodes: &[Node], watch: &mut VoterWatch, now: Duration) -> Result<()> {
         let members = self.managed.members().await?;
         let own = members.status().await?;
-        let (listed, states) = self.managed.states().await?;
+        let (listed, states) = self.managed.confirmed_states().await?;
         let healthy: Vec<u64> = states.iter().flatten().map(|state| state.id).collect();
         let step = watch.step(&VoterView {
             own: own.id,
@@ -90,19 +90,26 @@ impl VoterReplacer {
             VoterStep::Nothing => {}
         }
         for node in plan::former_servers(nodes, &listed) {
-            let patch = Patch::Merge(standby_patch());
+            let own = nodes.iter().find(|own| own.metadata.name.as_deref() == Some(node));
+            let is_worker = own.is_some_and(|own| plan::has_label(own, WORKER_ROLE));
+            let patch = Patch::Merge(no_server_patch(!is_worker));
             let api = Api::<Node>::all(self.client.clone());
             api.patch(node, &PatchParams::default(), &patch).await?;
-            info!(node, "management node without a seat stands by");
+            info!(
+                node,
+                is_worker, "node is no member of etcd; marked as a node without API server"
+            );
         }
         Ok(())
     }
 }
 
-/// The patch of the Node of a former voter: it serves no API, and may become a voter again.
-fn standby_patch() -> Value {
+/// The patch of the Node of a former voter: it serves no API. Unless it is a worker now, it may become
+/// a voter again.
+pub(in crate::command) fn no_server_patch(may_vote: bool) -> Value {
+    let role = if may_vote { json!("true") } else { Value::Null };
     json!({"metadata": {
-        "labels": {CONTROL_PLANE: null, MANAGEMENT_ROLE: "true"},
+        "labels": {CONTROL_PLANE: null, MANAGEMENT_ROLE: role},
         "annotations": {API_URL: null, ETCD_URL: null},
     }})
 }

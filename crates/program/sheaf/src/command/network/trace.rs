@@ -24,12 +24,16 @@ pub(super) async fn run(wanted: &TraceArgs) -> Result<()> {
     }
     let objects = TraceObjects {
         policies: cluster.items("/apis/networking.k8s.io/v1/networkpolicies").await?,
+        cluster_policies: cluster
+            .items("/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies")
+            .await?,
         namespaces: cluster.items("/api/v1/namespaces").await?,
         pods: cluster.items("/api/v1/pods").await?,
         instances: cluster.items(super::INSTANCES).await?,
         services: cluster.items("/api/v1/services").await?,
         slices: cluster.items("/apis/discovery.k8s.io/v1/endpointslices").await?,
         nodes: cluster.items(super::NODES).await?,
+        leases: cluster.items("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases").await?,
     };
     let to = resolve(&objects, &wanted.to.host, namespace)?;
     let protocol = match wanted.protocol {
@@ -46,7 +50,7 @@ pub(super) async fn run(wanted: &TraceArgs) -> Result<()> {
     Ok(())
 }
 
-/// The address that a name stands for: that of a service, or else of a machine.
+/// The address that a name resolves to: that of a service, or else of a machine.
 fn resolve(objects: &TraceObjects, host: &DestinationHost, own: &str) -> Result<Ipv4Addr> {
     let (name, namespace) = match host {
         DestinationHost::Address(address) => return Ok(*address),

@@ -144,7 +144,7 @@ struct MaintenanceReport {
 }
 
 impl MaintenanceReport {
-    /// Nothing while the request waits: an older report is about earlier maintenance.
+    /// Nothing while the request waits: an older report concerns earlier maintenance.
     fn of(node: &Node) -> Option<Self> {
         let notes = node.metadata.annotations.as_ref();
         let has = |key: &str| notes.is_some_and(|notes| notes.contains_key(key));

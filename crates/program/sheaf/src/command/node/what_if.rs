@@ -14,10 +14,10 @@ use crate::command::{print, table};
 pub(super) async fn show(place: &ClusterScope, name: &str) -> Result<()> {
     let cluster = ClusterClient::to(place).await?;
     find(&cluster, name).await?;
-    let Some(told) = cluster.find(&format!("{WHAT_IF_NODES}{name}")).await? else {
-        bail!("this server cannot tell: it does not serve {WHAT_IF_NODES}");
+    let Some(reply) = cluster.find(&format!("{WHAT_IF_NODES}{name}")).await? else {
+        bail!("this server cannot answer: it does not serve {WHAT_IF_NODES}");
     };
-    let loss: NodeLoss = serde_json::from_value(told).context("cannot read the answer")?;
+    let loss: NodeLoss = serde_json::from_value(reply).context("cannot read the answer")?;
     print(&describe(&loss, store(&cluster).await?.as_ref()))
 }
 
@@ -63,7 +63,7 @@ fn describe(loss: &NodeLoss, store: Option<&StoreView>) -> String {
 
 /// The effect on the API, if the node has a part in its store.
 fn store_without(store: &StoreView, node: &str) -> Option<String> {
-    let StoreView::Etcd { members } = store else { return None };
+    let StoreView::Etcd { members, .. } = store else { return None };
     let voters: Vec<_> = members.iter().filter(|own| !own.is_learner).collect();
     voters.iter().find(|own| own.node == node)?;
     let healthy = voters.iter().filter(|own| own.node != node && own.db_size.is_some()).count();
@@ -135,12 +135,14 @@ mod tests {
         ] {
             let members = ["n1", "n2", "n3"].iter().zip(healthy);
             let members = members.map(|(name, healthy)| member(name, healthy)).collect();
-            let told = store_without(&StoreView::Etcd { members }, node);
+            let (own, return_failure) = ("n1".to_owned(), None);
+            let view = StoreView::Etcd { node: own, members, return_failure };
+            let text = store_without(&view, node);
             let is_right = match expected {
-                Some(part) => told.as_ref().is_some_and(|told| told.starts_with(part)),
-                None => told.is_none(),
+                Some(part) => text.as_ref().is_some_and(|text| text.starts_with(part)),
+                None => text.is_none(),
             };
-            assert!(is_right, "{node}: {told:?}");
+            assert!(is_right, "{node}: {text:?}");
         }
         assert_eq!(store_without(&StoreView::Sqlite, "n1"), None);
     }

@@ -47,15 +47,23 @@ pub(super) async fn fetch(
     }
     let url = request.url.as_deref().filter(|url| !url.starts_with(UPLOADED));
     let Some(url) = url else {
-        bail!(
-            "no API server has the program {}; upload it again: sheaf upgrade --binary FILE ({})",
-            wanted.short(),
-            failures.join("; ")
-        );
+        bail!(absent(wanted.short(), &failures));
     };
     from_url(client, &store, url, wanted).await.with_context(|| format!("cannot fetch {url}"))?;
     info!(program = wanted.short(), %url, "program fetched");
     Ok(())
+}
+
+/// The complaint that the program is nowhere, with the answers of other servers if there are any.
+fn absent(program: &str, failures: &[String]) -> String {
+    let advice = "upload it again: sheaf upgrade --binary FILE";
+    match failures.is_empty() {
+        true => format!("no API server has the program {program}; {advice}"),
+        false => {
+            let answers = failures.join("; ");
+            format!("no API server has the program {program} ({answers}); {advice}")
+        }
+    }
 }
 
 /// The API servers that this node knows of.
@@ -109,7 +117,7 @@ async fn from_url(
 }
 
 fn check_space(dir: &Path) -> Result<()> {
-    let stat = rustix::fs::statvfs(dir).context("cannot tell the free space")?;
+    let stat = rustix::fs::statvfs(dir).context("cannot read the free space")?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     if free < FREE_SPACE {
         bail!(
@@ -120,4 +128,22 @@ fn check_space(dir: &Path) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_program_is_reported_with_the_answers_of_servers() {
+        let advice = "upload it again: sheaf upgrade --binary FILE";
+        assert_eq!(absent("ab", &[]), format!("no API server has the program ab; {advice}"));
+        let answers = ["https://a: refused".to_owned(), "https://b: 404".to_owned()];
+        assert_eq!(
+            absent("ab", &answers),
+            format!(
+                "no API server has the program ab (https://a: refused; https://b: 404); {advice}"
+            )
+        );
+    }
 }

@@ -20,7 +20,7 @@ use super::launch::TRIAL;
 /// The line that ends a trial.
 pub(super) const HEALTHY: &str = "healthy";
 const NODE_LEASES: &str = "kube-node-lease";
-/// Between two looks: a start takes seconds, and nothing tells its end.
+/// Between two checks: a start takes seconds, and no event reports its end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The connection of a program on trial to the process that tries it.

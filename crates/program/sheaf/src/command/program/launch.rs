@@ -85,14 +85,14 @@ pub(super) fn file_of(layout: &Layout, state: &ProgramState, digest: &ProgramDig
 }
 
 /// The digest that a process of this program is given, if it is not the installed one.
-pub(super) fn told(state: &ProgramState, digest: &ProgramDigest) -> Option<ProgramDigest> {
+pub(super) fn passed_digest(state: &ProgramState, digest: &ProgramDigest) -> Option<ProgramDigest> {
     let is_installed = state.installed.as_ref().is_some_and(|file| file.digest == *digest);
     (!is_installed).then(|| digest.clone())
 }
 
 /// Makes a command start a program under its digest.
-pub(super) fn name(command: &mut Command, told: Option<&ProgramDigest>) {
-    match told {
+pub(super) fn name(command: &mut Command, passed: Option<&ProgramDigest>) {
+    match passed {
         Some(digest) => command.env(PROGRAM, digest.as_str()),
         None => command.env_remove(PROGRAM),
     };
@@ -101,18 +101,18 @@ pub(super) fn name(command: &mut Command, told: Option<&ProgramDigest>) {
 /// Replaces this process; returns only on failure.
 pub(super) fn replace(
     path: &Path,
-    told: Option<&ProgramDigest>,
+    passed: Option<&ProgramDigest>,
     words: impl Iterator<Item = OsString>,
 ) -> io::Error {
     let mut command = Command::new(path);
     command.arg0("sheaf").args(words).env_remove(TRIAL);
-    name(&mut command, told);
+    name(&mut command, passed);
     command.exec()
 }
 
 /// Replaces this process by one of the same program that tries another one.
 pub(in crate::command) fn begin_trial(layout: &Layout) -> Result<()> {
-    let root = std::path::absolute(&layout.root).context("cannot tell the data directory")?;
+    let root = std::path::absolute(&layout.root).context("cannot resolve the data directory")?;
     let failure = Command::new(OWN_FILE)
         .arg0("sheaf")
         .arg("upgrade-trial")

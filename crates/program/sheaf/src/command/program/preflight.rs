@@ -1,4 +1,4 @@
-//! `sheaf preflight`: a program that is to take over a node looks at what the one before has
+//! `sheaf preflight`: a program that is to take over a node reads what the one before has
 //! written, and changes nothing but a backup of the store that it makes.
 
 use std::path::{Path, PathBuf};

@@ -28,7 +28,7 @@ pub(super) struct ProgramState {
     pub(super) selected: Option<ProgramDigest>,
     /// The program that ran before this one.
     pub(super) previous: Option<ProgramDigest>,
-    /// A program that is verified and has looked at the data of this node.
+    /// A program that is verified and has read the data of this node.
     pub(super) prepared: Option<ProgramDigest>,
     pub(super) trial: Option<Trial>,
     pub(super) failure: Option<ProgramFailure>,

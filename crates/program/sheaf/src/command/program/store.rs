@@ -2,7 +2,7 @@
 //! its name only when all of it is there and its sum is right.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -21,13 +21,25 @@ const MAX_SIZE: u64 = 2 << 30;
 #[derive(Debug, thiserror::Error)]
 pub(in crate::command) enum StoreError {
     #[error("cannot write the program to {}", path.display())]
-    Write { path: PathBuf, source: std::io::Error },
+    Write { path: PathBuf, source: io::Error },
     #[error("cannot read the program")]
     Read(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the program has the SHA-512 sum {found}, not {wanted}")]
     Sum { found: ProgramDigest, wanted: ProgramDigest },
     #[error("the program is larger than {} MiB", MAX_SIZE >> 20)]
     Size,
+}
+
+/// Fails for a file that is no program by its kind or size, and would only be refused by the nodes.
+pub(in crate::command) fn check_file(path: &Path) -> io::Result<()> {
+    let file = fs::metadata(path)?;
+    let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    match file.len() {
+        _ if !file.is_file() => refused("it is not a file".to_owned()),
+        0 => refused("it is empty".to_owned()),
+        size if size > MAX_SIZE => refused(format!("it is larger than {} MiB", MAX_SIZE >> 20)),
+        _ => Ok(()),
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -70,7 +82,7 @@ impl ProgramStore {
         done
     }
 
-    /// Removes files that nobody needs, those of interrupted downloads included.
+    /// Removes files that are not needed, those of interrupted downloads included.
     pub(super) fn prune(&self, state: &ProgramState) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -125,7 +137,7 @@ fn digest(sum: Sha512) -> ProgramDigest {
 }
 
 /// The sum of a file; takes a while.
-pub(in crate::command) fn digest_of(path: &Path) -> std::io::Result<ProgramDigest> {
+pub(in crate::command) fn digest_of(path: &Path) -> io::Result<ProgramDigest> {
     let mut file = File::open(path)?;
     let mut sum = Sha512::new();
     let mut buffer = vec![0; 1 << 20];
@@ -140,6 +152,21 @@ pub(in crate::command) fn digest_of(path: &Path) -> std::io::Result<ProgramDiges
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn invalid_files_are_refused_before_they_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("program");
+        let check = |path: &Path| check_file(path).map_err(|error| error.to_string());
+        assert_eq!(check(dir.path()), Err("it is not a file".to_owned()));
+        assert_eq!(check(Path::new("/dev/zero")), Err("it is not a file".to_owned()));
+        File::create(&file).unwrap();
+        assert_eq!(check(&file), Err("it is empty".to_owned()));
+        File::create(&file).unwrap().set_len(1).unwrap();
+        assert_eq!(check(&file), Ok(()));
+        File::create(&file).unwrap().set_len(MAX_SIZE + 1).unwrap();
+        assert_eq!(check(&file), Err("it is larger than 2048 MiB".to_owned()));
+    }
 
     #[tokio::test]
     async fn only_a_program_with_the_right_sum_gets_its_name() {

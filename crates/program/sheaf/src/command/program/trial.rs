@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 
 use super::super::server::StopSignals;
 use super::health::HEALTHY;
-use super::launch::{self, TRIAL, file_of, told};
+use super::launch::{self, TRIAL, file_of, passed_digest};
 use super::state::{ProgramEvent, ProgramState, Trial};
 use crate::cli::{Cli, Command as Subcommand, LogFormat, TrialArgs};
 use crate::data_dir::Layout;
@@ -61,8 +61,8 @@ pub(in crate::command) fn run(args: &TrialArgs) -> Result<()> {
             let state = state.after(ProgramEvent::TrialPassed);
             state.save(&layout)?;
             let path = file_of(&layout, &state, &trial.digest);
-            let told = told(&state, &trial.digest);
-            launch::replace(&path, told.as_ref(), args.words.iter().cloned())
+            let passed = passed_digest(&state, &trial.digest);
+            launch::replace(&path, passed.as_ref(), args.words.iter().cloned())
         }
         TrialOutcome::Failed(message) => {
             error!(program = trial.digest.short(), "trial of the new program failed: {message}");
@@ -94,7 +94,7 @@ async fn attempt(
     let path = file_of(layout, state, &trial.digest);
     info!(program = trial.digest.short(), "trying the new program");
     let mut command = std::process::Command::new(&path);
-    launch::name(&mut command, told(state, &trial.digest).as_ref());
+    launch::name(&mut command, passed_digest(state, &trial.digest).as_ref());
     // It reports on its standard input, which a server does not use, and ends with this process.
     command.args(words).env(TRIAL, "1").stdin(Stdio::from(OwnedFd::from(theirs)));
     let mut child = Command::from(command)
@@ -114,7 +114,7 @@ async fn attempt(
                     info!("new program: {line}");
                     last = line;
                 }
-                // It has closed its end, and is about to end itself.
+                // It has closed its end, and will end itself next.
                 _ => break TrialOutcome::Failed(ended(child.wait().await, &last)),
             },
             status = child.wait() => break TrialOutcome::Failed(ended(status, &last)),

@@ -10,13 +10,14 @@ use base::Tasks;
 use tokio::net::TcpListener;
 use tracing::warn;
 
-use super::{listen, listen_within, names};
+use super::listen::{listen, listen_within};
+use super::names;
 use crate::cli::{DashboardListen, ServerArgs, default_dashboard_address};
 
-/// How long to wait for a port that nobody chose.
+/// How long to wait for a default port.
 const UNCHOSEN_PORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Opens the port, if there is to be one. One that nobody chose may be taken by somebody else:
+/// Opens the port, if there is to be one. A default port may be taken by another process:
 /// the rest of the server does without.
 pub(super) async fn open(args: &ServerArgs) -> Result<Option<TcpListener>> {
     match args.dashboard_listen {
@@ -36,7 +37,7 @@ pub(super) async fn open(args: &ServerArgs) -> Result<Option<TcpListener>> {
     }
 }
 
-/// Serves browsers, and returns the URL to tell their users.
+/// Serves browsers, and returns the URL to show to their users.
 pub(super) fn serve(
     listener: TcpListener,
     args: &ServerArgs,
@@ -45,7 +46,7 @@ pub(super) fn serve(
     tasks: &Tasks,
 ) -> Result<String> {
     let listening: SocketAddr =
-        listener.local_addr().context("cannot tell the dashboard's port")?;
+        listener.local_addr().context("cannot read the port of the dashboard")?;
     let url = names::url(names::advertised(listening, args.advertise_address));
     let serving = apiserver::serve_browsers(api, listener, tls, tasks.clone(), ui::ROOT);
     tasks.spawn("dashboard", serving);

@@ -7,6 +7,7 @@ mod node;
 mod pages;
 mod programs;
 mod rest;
+mod revocations;
 mod root_ca;
 mod rules;
 mod what_if;
@@ -24,11 +25,10 @@ use auth::User;
 use bytes::Bytes;
 use client::Caller;
 use futures_util::future::BoxFuture;
-use gateway::{Gateway, Nodes};
+use gateway::Gateway;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http_body_util::{BodyExt as _, Full};
-use kube::Client;
 use serde_json::{Value, json};
 
 pub(super) use management::{ManagementFacts, ManagementHandle, StoreKindInUse};
@@ -38,45 +38,26 @@ pub(super) use rest::RestHandle;
 pub(super) use root_ca::RootCa;
 pub(super) use what_if::WhatIfHandle;
 
+const UPLOADS: &[gateway::Row] =
+    &[gateway::Row { name: "uploadtokenrequests", namespaced: true, verbs: &["create"] }];
+
 /// The additions, and the places where their clients are put once there is a server to be a
 /// client of. `ui_dir` has the dashboard's pages if they are not the built-in ones.
 pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
     let handles = ExtensionHandles::default();
-    let ExtensionHandles { door, rest, root_ca, management, what_if, programs } = handles.clone();
-    let machines: Arc<dyn Group> = Arc::new(ExtensionHandler {
-        door: door.clone(),
-        name: gateway::GROUP,
-        versions: gateway::VERSIONS,
-        resources: rows(gateway::RESOURCES),
-    });
-    let uploads: Arc<dyn Group> = Arc::new(ExtensionHandler {
-        door: door.clone(),
-        name: gateway::UPLOAD_GROUP,
-        versions: &["v1beta1"],
-        resources: rows(&[gateway::Row {
-            name: "uploadtokenrequests",
-            namespaced: true,
-            verbs: &["create"],
-        }]),
-    });
-    let metrics: Arc<dyn Group> = Arc::new(ExtensionHandler {
-        door: door.clone(),
-        name: gateway::METRICS_GROUP,
-        versions: &["v1beta1"],
-        resources: rows(gateway::METRICS_RESOURCES),
-    });
-    let series: Arc<dyn Group> = Arc::new(ExtensionHandler {
-        door: door.clone(),
-        name: gateway::SERIES_GROUP,
-        versions: &["v1"],
-        resources: rows(gateway::SERIES_RESOURCES),
-    });
-    let templates: Arc<dyn Group> = Arc::new(ExtensionHandler {
-        door: door.clone(),
-        name: gateway::TEMPLATE_GROUP,
-        versions: gateway::TEMPLATE_VERSIONS,
-        resources: rows(gateway::TEMPLATE_RESOURCES),
-    });
+    let ExtensionHandles { gateway, rest, root_ca, management, what_if, programs } =
+        handles.clone();
+    let group = |name, versions, rows_of| -> Arc<dyn Group> {
+        let gateway = gateway.clone();
+        Arc::new(ExtensionHandler { gateway, name, versions, resources: rows(rows_of) })
+    };
+    let groups = vec![
+        group(gateway::GROUP, gateway::VERSIONS, gateway::RESOURCES),
+        group(gateway::UPLOAD_GROUP, &["v1beta1"], UPLOADS),
+        group(gateway::METRICS_GROUP, &["v1beta1"], gateway::METRICS_RESOURCES),
+        group(gateway::SERIES_GROUP, &["v1"], gateway::SERIES_RESOURCES),
+        group(gateway::TEMPLATE_GROUP, gateway::TEMPLATE_VERSIONS, gateway::TEMPLATE_RESOURCES),
+    ];
     let extensions = Extensions {
         definitions: Some(|| virt::definitions().chain(hci::definitions()).collect()),
         objects: Some(|| {
@@ -91,12 +72,13 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
             Arc::new(rules::Appliance),
             Arc::new(rules::Inactive),
             Arc::new(node::NodeRestriction),
+            Arc::new(revocations::RevocationRules),
         ],
-        groups: vec![machines, uploads, metrics, series, templates],
+        groups,
         paths: vec![
-            Arc::new(Proxy { door: door.clone() }),
-            Arc::new(ImageData { door: door.clone() }),
-            Arc::new(Exports { door: door.clone() }),
+            Arc::new(Proxy { gateway: gateway.clone() }),
+            Arc::new(ImageData { gateway: gateway.clone() }),
+            Arc::new(Exports { gateway: gateway.clone() }),
             Arc::new(rest),
             Arc::new(root_ca),
             Arc::new(management),
@@ -106,7 +88,7 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
         ],
         credentials: vec![Arc::new(rest::LocalUsers)],
         nodes: Some(Arc::new(node::PlatformNodes)),
-        evictions: vec![Arc::new(LauncherEvictions { door: door.clone() })],
+        evictions: vec![Arc::new(LauncherEvictions { gateway: gateway.clone() })],
         loads: base::Workloads::default(),
     };
     (extensions, handles)
@@ -115,7 +97,7 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
 /// Where the additions get what exists only when the server does.
 #[derive(Clone, Default)]
 pub(super) struct ExtensionHandles {
-    pub(super) door: GatewayHandle,
+    pub(super) gateway: GatewayHandle,
     pub(super) rest: RestHandle,
     pub(super) root_ca: RootCa,
     pub(super) management: ManagementHandle,
@@ -128,10 +110,10 @@ pub(super) struct ExtensionHandles {
 pub(super) struct GatewayHandle(Arc<OnceLock<Gateway>>);
 
 impl GatewayHandle {
-    /// From here on requests are answered. `impersonator` may act as any user.
-    pub(super) fn open(&self, client: Client, impersonator: Client, nodes: Arc<dyn Nodes>) {
+    /// From here on requests are answered.
+    pub(super) fn open(&self, gateway: Gateway) {
         // Opened twice would be a mistake of ours, and the first remains good.
-        let _ = self.0.set(Gateway::new(client, impersonator, nodes));
+        let _ = self.0.set(gateway);
     }
 
     fn pass(&self, asked: AuthorizedRequest, to: GatewayPart) -> BoxFuture<'_, HttpReply> {
@@ -189,7 +171,7 @@ enum GatewayPart {
 }
 
 struct ExtensionHandler {
-    door: GatewayHandle,
+    gateway: GatewayHandle,
     name: &'static str,
     versions: &'static [&'static str],
     resources: Vec<ExtensionResource>,
@@ -213,12 +195,12 @@ impl Group for ExtensionHandler {
     }
 
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
-        self.door.pass(asked, GatewayPart::Api)
+        self.gateway.pass(asked, GatewayPart::Api)
     }
 }
 
 struct Proxy {
-    door: GatewayHandle,
+    gateway: GatewayHandle,
 }
 
 impl Paths for Proxy {
@@ -227,13 +209,13 @@ impl Paths for Proxy {
     }
 
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
-        self.door.pass(asked, GatewayPart::Upload)
+        self.gateway.pass(asked, GatewayPart::Upload)
     }
 }
 
 /// Downloads of exported disks, for those who have the token of the export.
 struct Exports {
-    door: GatewayHandle,
+    gateway: GatewayHandle,
 }
 
 impl Paths for Exports {
@@ -242,13 +224,13 @@ impl Paths for Exports {
     }
 
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
-        self.door.pass(asked, GatewayPart::Export)
+        self.gateway.pass(asked, GatewayPart::Export)
     }
 }
 
 /// The data of Harvester's images, for those who may change them.
 struct ImageData {
-    door: GatewayHandle,
+    gateway: GatewayHandle,
 }
 
 impl Paths for ImageData {
@@ -271,13 +253,13 @@ impl Paths for ImageData {
     }
 
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
-        self.door.pass(asked, GatewayPart::Image)
+        self.gateway.pass(asked, GatewayPart::Image)
     }
 }
 
 /// Evictions of launcher pods, which KubeVirt answers with a webhook.
 struct LauncherEvictions {
-    door: GatewayHandle,
+    gateway: GatewayHandle,
 }
 
 impl EvictionReview for LauncherEvictions {
@@ -288,15 +270,15 @@ impl EvictionReview for LauncherEvictions {
         mode: EvictionMode,
     ) -> BoxFuture<'a, Result<(), Denial>> {
         Box::pin(async move {
-            let Some(gateway) = self.door.0.get() else { return Ok(()) };
+            let Some(gateway) = self.gateway.0.get() else { return Ok(()) };
             let mode = match mode {
                 EvictionMode::Real => gateway::EvictionMode::Real,
                 EvictionMode::DryRun => gateway::EvictionMode::DryRun,
             };
-            gateway.review_eviction(pod, eviction, mode).await.map_err(|message| Denial {
+            gateway.review_eviction(pod, eviction, mode).await.map_err(|error| Denial {
                 code: 429,
                 reason: "TooManyRequests",
-                message,
+                message: error.to_string(),
                 causes: Vec::new(),
             })
         })

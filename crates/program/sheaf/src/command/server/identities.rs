@@ -6,14 +6,43 @@
 
 use auth::User;
 use auth::user::{
-    API_SERVER, AUTHENTICATED, GATEWAY, MANAGEMENT_NODES, MASTERS, NODES, PLATFORM, REST,
+    API_SERVER, AUTHENTICATED, CONTROLLER_USERS, CONTROLLERS, GATEWAY, MANAGEMENT_NODES, MASTERS,
+    NODES, PLATFORM, REST,
 };
+use controllers::ControllerGroup;
 
-const CONTROLLERS: &str = "system:sheaf-controllers";
 const NODE_PREFIX: &str = "system:node:";
 
+/// The server where it keeps records that no other user may write: keys of tokens and revoked
+/// certificates.
+pub(super) fn api_server() -> User {
+    User::api_server()
+}
+
+/// The server where it marks Nodes, and what all controllers share.
 pub(super) fn controllers() -> User {
-    User::new(CONTROLLERS, [MASTERS, AUTHENTICATED])
+    controller(ControllerGroup::Shared)
+}
+
+/// A group of controllers. Its rights are those of the ClusterRole of its name.
+pub(super) fn controller(group: ControllerGroup) -> User {
+    let suffix = match group {
+        ControllerGroup::Shared => return User::new(CONTROLLERS, [PLATFORM, AUTHENTICATED]),
+        ControllerGroup::Alarms => "alarms",
+        ControllerGroup::Autoscaling => "autoscaling",
+        ControllerGroup::Certificates => "certificates",
+        ControllerGroup::Cluster => "cluster",
+        ControllerGroup::Garbage => "garbage",
+        ControllerGroup::Machines => "machines",
+        ControllerGroup::Namespaces => "namespaces",
+        ControllerGroup::Operations => "operations",
+        ControllerGroup::Projects => "projects",
+        ControllerGroup::Quotas => "quotas",
+        ControllerGroup::Roles => "roles",
+        ControllerGroup::Storage => "storage",
+        ControllerGroup::Tokens => "tokens",
+    };
+    User::new(format!("system:sheaf-controller:{suffix}"), [PLATFORM, AUTHENTICATED])
 }
 
 /// Acts on machines for users whom the server has authorized. Its rights are those of the
@@ -38,17 +67,31 @@ pub(super) fn node(name: &str) -> User {
 /// agent of a node.
 pub(super) fn is_component(user: &User) -> bool {
     let name = user.name.as_str();
-    let is_ours = [API_SERVER, CONTROLLERS].contains(&name) && user.is_in(MASTERS);
-    let is_gateway = name == GATEWAY && user.is_in(PLATFORM);
+    let is_server = name == API_SERVER && user.is_in(MASTERS);
+    let is_platform = name == GATEWAY || CONTROLLER_USERS.contains(&name);
     // As the Node authorizer: the certificate of a node carries both.
     let is_node =
         user.is_in(NODES) && name.strip_prefix(NODE_PREFIX).is_some_and(|node| !node.is_empty());
-    is_ours || is_gateway || is_node
+    is_server || is_platform && user.is_in(PLATFORM) || is_node
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_group_of_controllers_is_a_user_with_a_role() {
+        let mut names: Vec<String> =
+            ControllerGroup::ALL.into_iter().map(|group| controller(group).name).collect();
+        names.sort();
+        let mut known = CONTROLLER_USERS;
+        known.sort_unstable();
+        assert_eq!(names, known);
+        for group in ControllerGroup::ALL {
+            assert!(is_component(&controller(group)), "{group:?}");
+            assert!(!controller(group).is_in(MASTERS), "{group:?}");
+        }
+    }
 
     #[test]
     fn parts_of_the_cluster_are_known_by_name_and_group() {
@@ -61,6 +104,9 @@ mod tests {
             User::new("system:sheaf-other", [MASTERS]),
             User::new("system:apiserver2", [MASTERS]),
             User::new(CONTROLLERS, [AUTHENTICATED]),
+            User::new(CONTROLLERS, [MASTERS]),
+            User::new("system:sheaf-controller:machines", [MASTERS, AUTHENTICATED]),
+            User::new("system:sheaf-controller:other", [PLATFORM]),
             User::new(API_SERVER, [AUTHENTICATED]),
             User::new(GATEWAY, [AUTHENTICATED]),
             User::new("system:sheaf-other", [PLATFORM]),

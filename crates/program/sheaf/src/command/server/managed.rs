@@ -4,21 +4,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use apiserver::Api;
-use base::{Chain, Tasks};
-use hci::cluster::{API_URL, ETCD_URL};
+use base::Chain;
+use hci::cluster::{AGENT_GRANTS, API_URL, ETCD_URL};
 use quorum::node_of;
 use tracing::error;
 
 use super::extensions::{ManagementFacts, ManagementHandle, StoreKindInUse};
+use super::stages::StartingServer;
 use super::{identities, names};
 use crate::cli::{ServerArgs, StoreKind};
 use crate::command::join::Membership;
 use crate::command::management::{
-    EndRequest, EtcdSupervisor, ManagedEtcd, MoveWatch, PeerFollower, ProcessEnd, VoterReplacer,
+    EtcdSupervisor, ManagedEtcd, MoveWatch, PeerFollower, ProcessEnd, VoterReplacer,
 };
 use crate::data_dir::Layout;
-use crate::in_process;
 
 /// How long a server that could not start waits before it begins anew.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -43,25 +42,22 @@ pub(super) fn annotations(
     managed: Option<&ManagedEtcd>,
     advertise: SocketAddr,
 ) -> Vec<(String, String)> {
-    let Some(managed) = managed else { return Vec::new() };
-    vec![
-        (API_URL.to_owned(), names::url(advertise)),
-        (ETCD_URL.to_owned(), managed.record.client_url()),
-    ]
+    let mut annotations = vec![(AGENT_GRANTS.to_owned(), "true".to_owned())];
+    if let Some(managed) = managed {
+        annotations.push((API_URL.to_owned(), names::url(advertise)));
+        annotations.push((ETCD_URL.to_owned(), managed.record.client_url()));
+    }
+    annotations
 }
 
 /// Provides the server's state and keys to other nodes.
-pub(super) fn open(
-    handle: &ManagementHandle,
-    args: &ServerArgs,
-    layout: &Layout,
-    api: &Api,
-    managed: Option<&ManagedEtcd>,
-) {
+pub(super) fn open(handle: &ManagementHandle, server: &StartingServer<'_>) {
+    let StartingServer { args, layout, managed, .. } = server;
     let own = args.encryption.encryption_key_file.clone();
     handle.open(ManagementFacts {
-        client: in_process::client(api.clone(), identities::controllers()),
-        layout: layout.clone(),
+        client: server.client(identities::controllers()),
+        layout: Layout::clone(layout),
+        end: server.end.clone(),
         pki: layout.pki(),
         encryption_keys: own.unwrap_or_else(|| layout.encryption_keys()),
         service_range: args.service_cluster_ip_range.clone(),
@@ -74,27 +70,19 @@ pub(super) fn open(
 }
 
 /// Keeps etcd running and follows the other servers; with SQLite, waits until there are some.
-pub(super) fn start(
-    args: &ServerArgs,
-    layout: &Layout,
-    advertise: SocketAddr,
-    api: &Api,
-    (own, managed): (Option<&str>, Option<&ManagedEtcd>),
-    tasks: &Tasks,
-) -> EndRequest {
-    let end = EndRequest::new();
+pub(super) fn start(server: &StartingServer<'_>) {
+    let StartingServer { args, layout, managed, own, advertise, end, tasks, .. } = server;
     // A server without an agent votes under the name of the node that it was.
-    let Some(node) = own.or(managed.map(|managed| node_of(&managed.record.member))) else {
-        return end;
-    };
-    let client = in_process::client(api.clone(), identities::node(node));
-    let (layout, node) = (layout.clone(), node.to_owned());
+    let voter = managed.as_ref().map(|managed| node_of(&managed.record.member));
+    let Some(node) = own.as_deref().or(voter) else { return };
+    let client = server.client(identities::node(node));
+    let (layout, node) = (Layout::clone(layout), node.to_owned());
     if let Some(managed) = managed {
         let process = managed.process.clone();
         let supervisor = EtcdSupervisor { layout: layout.clone(), process, end: end.clone() };
         tasks.spawn("etcd supervisor", supervisor.run(tasks.stop_signal()));
         let replacer = VoterReplacer {
-            client: in_process::client(api.clone(), identities::controllers()),
+            client: server.client(identities::controllers()),
             managed: managed.clone(),
             replace_after: args.replace_voter_after.unsigned_abs(),
         };
@@ -106,7 +94,6 @@ pub(super) fn start(
         let watch = MoveWatch { client, layout, node, address, end };
         tasks.spawn("move watch", watch.run(tasks.stop_signal()));
     }
-    end
 }
 
 /// A server that cannot start on etcd begins anew: its member may have lost the majority again.
@@ -124,5 +111,7 @@ pub(super) fn finish(end: Option<ProcessEnd>, layout: &Layout) -> Result<()> {
         Some(ProcessEnd::Restart) => crate::command::management::restart(),
         Some(ProcessEnd::Removed) => anyhow::bail!(crate::command::management::REMOVED),
         Some(ProcessEnd::StandBy) => crate::command::management::stand_by_and_restart(layout),
+        Some(ProcessEnd::Demoted) => crate::command::management::demote_and_restart(layout),
+        Some(ProcessEnd::Promoted) => crate::command::management::promote_and_restart(layout),
     }
 }

@@ -8,7 +8,7 @@ use auth::pki::ServingNames;
 
 use crate::cli::ServerArgs;
 
-/// The address that clients are told: the given one, or the one listened on.
+/// The address that is announced to clients: the given one, or the one listened on.
 pub(in crate::command) fn advertised(listening: SocketAddr, given: Option<IpAddr>) -> SocketAddr {
     let ip = given.unwrap_or_else(|| match listening.ip() {
         // "All addresses" is nowhere to connect to; on this machine loopback always works.
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_told_to_connect_to_everywhere() {
+    fn the_unspecified_address_is_not_announced() {
         let all: SocketAddr = "0.0.0.0:6443".parse().unwrap();
         assert_eq!(advertised(all, None).to_string(), "127.0.0.1:6443");
         let given = Some("10.0.0.5".parse().unwrap());

@@ -15,8 +15,8 @@ use steve::{NodeReport, NodeReports};
 use super::nodes::ClusterNodes;
 use crate::logging;
 
-/// How long a node may take to tell of itself.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a node that is not ready may take to send its report: it may have no agent that answers.
+const UNREADY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Title of a section and the file that it shows.
 const FILES: &[(&str, &str)] = &[
@@ -59,12 +59,17 @@ pub(super) struct ClusterReports {
 }
 
 impl ClusterReports {
-    async fn of(&self, node: String) -> NodeReport {
+    async fn of(&self, node: &Node, limit: Option<Duration>) -> NodeReport {
+        let (limit, node) = (limit_for(node, limit), node.name_any());
         let asked = gateway::report(&*self.nodes, &node);
-        let files = match tokio::time::timeout(REPORT_TIMEOUT, asked).await {
+        let answer = match limit {
+            Some(limit) => tokio::time::timeout(limit, asked).await,
+            None => Ok(asked.await),
+        };
+        let files = match answer {
             Ok(Ok(files)) => files,
-            Ok(Err(error)) => vec![("error.txt".to_owned(), error)],
-            Err(_) => vec![("error.txt".to_owned(), "the node does not answer".to_owned())],
+            Ok(Err(error)) => vec![(steve::NODE_ERROR.to_owned(), error.to_string())],
+            Err(_) => vec![(steve::NODE_ERROR.to_owned(), cut_off(limit.unwrap_or_default()))],
         };
         let files = files.into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
         NodeReport { node, files }
@@ -72,13 +77,33 @@ impl ClusterReports {
 }
 
 impl NodeReports for ClusterReports {
-    fn collect(&self) -> BoxFuture<'_, Result<Vec<NodeReport>, String>> {
+    fn collect(
+        &self,
+        limit: Option<Duration>,
+    ) -> BoxFuture<'_, Result<Vec<NodeReport>, client::Fault>> {
         Box::pin(async move {
             let nodes = Api::<Node>::all(self.client.clone()).list(&Default::default()).await;
-            let nodes = nodes.map_err(|error| client::Fault(error).to_string())?;
-            Ok(join_all(nodes.items.iter().map(|node| self.of(node.name_any()))).await)
+            let nodes = nodes.map_err(client::Fault)?;
+            Ok(join_all(nodes.items.iter().map(|node| self.of(node, limit))).await)
         })
     }
+}
+
+/// The limit for the part of one node.
+fn limit_for(node: &Node, limit: Option<Duration>) -> Option<Duration> {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut conditions = conditions.into_iter();
+    let is_ready = conditions.any(|own| own.type_ == "Ready" && own.status == "True");
+    if is_ready { limit } else { Some(limit.unwrap_or(UNREADY_TIMEOUT).min(UNREADY_TIMEOUT)) }
+}
+
+fn cut_off(limit: Duration) -> String {
+    format!(
+        "the node did not send its part within {} s, so the part is missing \
+         (setting support-bundle-node-collection-timeout; {} s for nodes that are not ready)",
+        limit.as_secs(),
+        UNREADY_TIMEOUT.as_secs()
+    )
 }
 
 fn hardware() -> String {
@@ -126,5 +151,20 @@ mod tests {
             assert!(text.contains(part), "{part} is missing");
         }
         assert!(text.contains("MemTotal"));
+    }
+
+    #[test]
+    fn a_node_that_is_not_ready_is_waited_for_less() {
+        let node = |ready: &str| -> Node {
+            let ready = serde_json::json!({"type": "Ready", "status": ready});
+            let node = serde_json::json!({"metadata": {"name": "one"},
+                "status": {"conditions": [ready]}});
+            serde_json::from_value(node).unwrap()
+        };
+        let hour = Some(Duration::from_secs(3600));
+        assert_eq!(limit_for(&node("True"), hour), hour);
+        assert_eq!(limit_for(&node("True"), None), None);
+        assert_eq!(limit_for(&node("Unknown"), hour), Some(UNREADY_TIMEOUT));
+        assert_eq!(limit_for(&node("Unknown"), None), Some(UNREADY_TIMEOUT));
     }
 }

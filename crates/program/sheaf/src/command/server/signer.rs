@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use auth::pki::overview::record_issued;
 use auth::pki::{CertificateRequest, Pki, Signer as Kind};
 use base::clock;
-use controllers::{CertificateAsk, CertificateSigner, ReviewedRequest};
+use controllers::{CertificateAsk, CertificateSigner, ReviewedRequest, SignerError};
 
 /// Reads its keys when they are needed, which is rare: they may have been renewed meanwhile.
 pub(super) struct Signer {
@@ -12,7 +13,7 @@ pub(super) struct Signer {
 }
 
 impl CertificateSigner for Signer {
-    fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, String> {
+    fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, SignerError> {
         let Some(signer) = Kind::named(ask.signer) else { return Ok(None) };
         let checked = CertificateRequest::parse(ask.request)
             .and_then(|request| request.check(signer, ask.usages).map(|()| request));
@@ -22,17 +23,18 @@ impl CertificateSigner for Signer {
                 is_own_endpoint: request.names_own_endpoint(),
                 common_name: request.subject.common_name,
             })),
-            Err(error) => Err(base::Chain(&error).to_string()),
+            Err(error) => Err(error.into()),
         }
     }
 
-    fn sign(
-        &self,
-        ask: &CertificateAsk<'_>,
-    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-        let signer = Kind::named(ask.signer).ok_or("this signer is somebody else")?;
+    fn sign(&self, ask: &CertificateAsk<'_>) -> Result<String, SignerError> {
+        let signer = Kind::named(ask.signer).ok_or("this signer is not served here")?;
         let request = CertificateRequest::parse(ask.request)?;
         let pki = Pki::load(&self.dir, clock::now())?;
-        Ok(pki.sign(&request, signer, ask.usages, ask.seconds, clock::now())?)
+        let certificate = pki.sign(&request, signer, ask.usages, ask.seconds, clock::now())?;
+        if signer == Kind::Client {
+            record_issued(&self.dir, &certificate, clock::now())?;
+        }
+        Ok(certificate)
     }
 }

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 /// A file that was changed by hand counts within this time; `sheaf user token` sends a
 /// signal.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(in crate::command) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Result<()> {
     let mut seen = changed(&path);
@@ -26,7 +26,7 @@ pub(in crate::command) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Res
             tokio::select! {
                 () = stop.requested() => return,
                 _ = hangup.recv() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {
+                () = tokio::time::sleep(CHECK_INTERVAL) => {
                     if changed(&path) == seen {
                         continue;
                     }

@@ -43,7 +43,7 @@ impl ClusterVip {
         let Some(address) = read(layout)? else { return Ok(None) };
         let beside = |listener: Option<&TcpListener>| match listener.map(TcpListener::local_addr) {
             None => Ok(None),
-            Some(own) => beside(address, own.context("cannot tell the address listened on")?),
+            Some(own) => beside(address, own.context("cannot read the address of the listener")?),
         };
         Ok(Some(Self { address, api: beside(Some(api))?, browsers: beside(browsers)? }))
     }

@@ -44,6 +44,14 @@ impl<'a> UpgradeView<'a> {
         }
     }
 
+    /// The failure of the last attempt; open if there is none.
+    pub(super) fn failure(&self) -> Outcome {
+        match self.outcome() {
+            failed @ Outcome::Failed(_) => failed,
+            _ => Outcome::Open,
+        }
+    }
+
     fn is_final(&self) -> bool {
         self.0["metadata"]["annotations"].get(FINALIZED).is_some()
     }
@@ -134,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_told_apart() {
+    fn outcomes_are_distinguished() {
         let failed = Outcome::Failed("node n1: no".into());
         for (status, reason, message, notes, expected) in [
             ("Unknown", "Upgrading", "node n1 restarts", json!({}), Outcome::Open),
@@ -145,7 +153,11 @@ mod tests {
             ("False", "Failed", "node n1: no", json!({}), failed),
         ] {
             let upgrade = upgrade(status, reason, message, notes);
-            assert_eq!(UpgradeView::of(&upgrade).outcome(), expected);
+            let view = UpgradeView::of(&upgrade);
+            let is_failed = matches!(expected, Outcome::Failed(_));
+            let failure = if is_failed { expected.clone() } else { Outcome::Open };
+            assert_eq!(view.failure(), failure);
+            assert_eq!(view.outcome(), expected);
         }
     }
 

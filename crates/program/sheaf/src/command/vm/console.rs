@@ -53,17 +53,17 @@ pub(super) async fn run(machine: &MachineArg) -> Result<()> {
     Ok(())
 }
 
-/// A machine that is about to run will have a console soon.
+/// A machine that will run soon will have a console soon.
 async fn wait(link: &ClusterClient, path: &str, name: &str) -> Result<Socket> {
     let deadline = tokio::time::Instant::now() + START_TIMEOUT;
-    let mut told = false;
+    let mut is_reported = false;
     loop {
         match open(link, path).await? {
             Ok(socket) => return Ok(socket),
             Err(refused) if refused.code == 400 && tokio::time::Instant::now() < deadline => {
-                if !told {
+                if !is_reported {
                     eprintln!("{name} is not running yet; waiting (Ctrl-C to cancel)");
-                    told = true;
+                    is_reported = true;
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }

@@ -12,6 +12,7 @@ use crate::command::disk_file::{self, DiskSize};
 use crate::command::link::ClusterClient;
 use crate::command::volume::quantity;
 use crate::command::{image, interrupt};
+use crate::text_file;
 
 /// Room for an image whose size is not known before it is fetched.
 const UNKNOWN_SIZE: &str = "10Gi";
@@ -109,7 +110,7 @@ enum ImageSize {
     Known(u64),
     /// It is known only when a node has fetched it.
     Remote,
-    /// It cannot be told from the file; why.
+    /// It cannot be read from the file; the reason.
     Unknown(String),
 }
 
@@ -186,7 +187,7 @@ fn key(path: &Path) -> Result<String> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    text_file::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 #[cfg(test)]

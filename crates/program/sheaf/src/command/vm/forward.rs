@@ -16,7 +16,7 @@ use super::console::{self, Socket};
 use crate::cli::MachineArg;
 use crate::command::link::ClusterClient;
 
-/// Viewers that are tried, with how each is told where to look.
+/// Viewers that are tried, with the prefix of the address in the arguments of each.
 const VIEWERS: [(&str, &str); 4] = [
     ("remote-viewer", "vnc://"),
     ("vncviewer", ""),
@@ -39,7 +39,7 @@ pub(super) async fn port(
         }
         Some(address) => {
             let listener = bind(address).await?;
-            let here = listener.local_addr().context("cannot tell the address listened on")?;
+            let here = listener.local_addr().context("cannot read the address of the listener")?;
             eprintln!("Forwarding {here} to port {port} of {}. Stop with Ctrl-C.", machine.name);
             serve(&link, &path, listener).await
         }
@@ -52,7 +52,7 @@ pub(super) async fn vnc(machine: &MachineArg, listen: SocketAddr, proxy_only: bo
     // Tried once before a viewer is started, so that errors are shown here.
     drop(stream(&link, &path).await?);
     let listener = bind(listen).await?;
-    let here = listener.local_addr().context("cannot tell the address listened on")?;
+    let here = listener.local_addr().context("cannot read the address of the listener")?;
     eprintln!("Forwarding {here} to the display of {}. Stop with Ctrl-C.", machine.name);
     if !proxy_only && !start_viewer(here) {
         eprintln!(
@@ -76,7 +76,7 @@ pub(super) async fn ssh(
     }
     let found = link.find(&link.machine(&machine.name)).await?;
     let uid = found.as_ref().and_then(|found| found["metadata"]["uid"].as_str()).unwrap_or("");
-    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let own = std::env::current_exe().context("cannot find the file of this program")?;
     let mut proxy = vec![own.display().to_string(), "vm".into(), "port-forward".into()];
     proxy.extend(["--namespace".into(), machine.place.namespace.clone()]);
     if let Some(file) = &machine.place.kubeconfig {
@@ -100,8 +100,8 @@ pub(super) async fn ssh(
     Err(anyhow!(ssh.exec()).context("cannot run ssh; is it installed?"))
 }
 
-/// Options of ssh. A key belongs to one machine: the uid tells a new machine with an old name,
-/// whose key is accepted, from a machine whose key has changed, which is refused.
+/// Options of ssh. A key belongs to one machine: the uid distinguishes a new machine with an old
+/// name, whose key is accepted, from a machine whose key has changed, which is refused.
 fn options(host: &str, uid: &str, known_hosts: Option<&Path>, interactive: bool) -> Vec<String> {
     let alias = [host, uid].join(".");
     let mut options = vec![

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_state_size_address_and_node() {
+    fn a_line_has_state_size_address_and_node() {
         let machine = json!({
             "metadata": {"name": "web", "namespace": "default"},
             "spec": {"template": {"spec": {"domain": {"cpu": {"cores": 2}, "memory": {"guest": "1Gi"}}}}},

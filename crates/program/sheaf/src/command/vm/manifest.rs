@@ -180,11 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn cloud_init_is_told_only_what_there_is_to_tell() {
+    fn user_data_holds_only_what_was_given() {
         assert_eq!(user_data("a", &[], None), None);
-        let told = user_data("a", &["ssh-ed25519 K me".into()], Some("p: \"x\"")).unwrap();
+        let text = user_data("a", &["ssh-ed25519 K me".into()], Some("p: \"x\"")).unwrap();
         assert_eq!(
-            told,
+            text,
             "#cloud-config\nhostname: a\npassword: \"p: \\\"x\\\"\"\nchpasswd: {expire: false}\n\
              ssh_pwauth: true\nssh_authorized_keys:\n  - \"ssh-ed25519 K me\"\n"
         );

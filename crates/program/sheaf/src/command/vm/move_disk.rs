@@ -275,16 +275,16 @@ mod tests {
 
     #[test]
     fn a_disk_is_chosen_by_name_unless_there_is_only_one() {
-        let (mut vm, told) = (machine(), |failure: MoveDiskError| failure.to_string());
+        let (mut vm, message) = (machine(), |failure: MoveDiskError| failure.to_string());
         assert_eq!(choose(&vm, Some("data")).unwrap().claim, "d");
-        let several = choose(&vm, None).map_err(told).unwrap_err();
+        let several = choose(&vm, None).map_err(message).unwrap_err();
         assert_eq!(several, "machine web has several disks: choose one with --disk root|data");
-        let unknown = choose(&vm, Some("seed")).map_err(told).unwrap_err();
+        let unknown = choose(&vm, Some("seed")).map_err(message).unwrap_err();
         assert_eq!(unknown, "machine web has no disk seed on a volume; it has root, data");
         vm["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap().truncate(2);
         assert_eq!(choose(&vm, None).unwrap().name, "root");
         vm["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap().remove(0);
-        let none = choose(&vm, None).map_err(told).unwrap_err();
+        let none = choose(&vm, None).map_err(message).unwrap_err();
         assert_eq!(none, "machine web has no disk on a volume");
     }
 

@@ -27,7 +27,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // Nobody is left to tell if the terminal is gone.
+        // If the terminal is gone, a failure cannot be shown anywhere.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
     }
 }

@@ -35,7 +35,7 @@ pub(super) async fn run(link: &ClusterClient, name: &str, file: &Path) -> Result
     let input = tokio::fs::File::open(file)
         .await
         .with_context(|| format!("cannot open {}", file.display()))?;
-    let size = input.metadata().await.context("cannot tell its size")?.len();
+    let size = input.metadata().await.context("cannot read its size")?.len();
     let request = Request::post("/v1beta1/upload")
         .header(HOST, link.config.cluster_url.host().unwrap_or(""))
         .header(AUTHORIZATION, format!("Bearer {token}"))
@@ -69,7 +69,7 @@ async fn wait_until_ready(link: &ClusterClient, name: &str) -> Result<()> {
         }
         if begun.elapsed() > REASON_DELAY
             && let Some(claim) = link.find(&claim).await?
-            && let Some(why) = volume::complaint(link, &claim).await?
+            && let Some(why) = volume::obstacle(link, &claim).await?
         {
             bail!("the volume {name} cannot be created: {why}");
         }

@@ -26,7 +26,7 @@ pub(super) async fn run(machine: &MachineArg, output: Option<Output>) -> Result<
         claims: read_all(link.items(&link.core("persistentvolumeclaims")).await?),
         data_volumes: read_all(link.items(&data_volumes).await?),
         events: read_all(link.items(&link.core("events")).await?),
-        // A user who may not read these is told the rest.
+        // A user who may not read these sees the rest.
         migrations: read_all(
             link.items(&link.objects("virtualmachineinstancemigrations")).await.unwrap_or_default(),
         ),

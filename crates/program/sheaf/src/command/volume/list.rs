@@ -31,19 +31,19 @@ fn table(claims: &[Value], volumes: &[Value], machines: &[Value], everywhere: bo
             .iter()
             .find(|own| text(own, "/metadata/name") == text(claim, "/spec/volumeName"))
             .unwrap_or(&Value::Null);
-        let told = |pointer: &str| text(claim, pointer).to_owned();
+        let of_claim = |pointer: &str| text(claim, pointer).to_owned();
         let capacity = match text(claim, "/status/capacity/storage") {
             "" => text(claim, "/spec/resources/requests/storage"),
             capacity => capacity,
         };
         let used = volume.pointer("/status/actualSize").and_then(Value::as_i64);
         let cells = [
-            told("/metadata/namespace"),
-            told("/metadata/name"),
-            told("/status/phase"),
+            of_claim("/metadata/namespace"),
+            of_claim("/metadata/name"),
+            of_claim("/status/phase"),
             human(capacity),
             used.map(size).unwrap_or_default(),
-            told("/spec/storageClassName"),
+            of_claim("/spec/storageClassName"),
             state(volume),
             text(volume, "/status/currentNodeID").to_owned(),
             users(machines, claim).join(", "),
@@ -53,7 +53,7 @@ fn table(claims: &[Value], volumes: &[Value], machines: &[Value], everywhere: bo
     align(&rows)
 }
 
-/// `attached, degraded`; how sound a volume at rest is nobody knows, unless it is lost.
+/// `attached, degraded`; the health of a detached volume is unknown, unless it is lost.
 pub(super) fn state(volume: &Value) -> String {
     let state = text(volume, "/status/state");
     match text(volume, "/status/robustness") {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_size_health_node_and_users() {
+    fn a_line_has_size_health_node_and_users() {
         let claim = |name: &str, volume: &str, phase: &str| {
             json!({"metadata": {"name": name, "namespace": "default"},
                 "spec": {"storageClassName": "longhorn", "volumeName": volume,

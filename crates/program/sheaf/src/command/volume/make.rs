@@ -10,7 +10,7 @@ use crate::cli::{Access, NewVolume, SnapshotArgs, VolumeClaim, VolumeMode};
 use crate::command::link::ClusterClient;
 use crate::command::{interrupt, print};
 
-/// After this long, the user is told what is waited for.
+/// After this long, the user is shown what the command waits for.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 /// How long the decision may take where the data of a new volume goes.
 const PLACEMENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub(super) async fn create(new: &NewVolume) -> Result<()> {
         }));
     }
     let Some(size) = size else {
-        bail!("the snapshot does not tell its size; add --size, for example --size 10Gi");
+        bail!("the snapshot does not report its size; add --size, for example --size 10Gi");
     };
     let access = match new.access {
         Access::One => "ReadWriteOnce",
@@ -146,34 +146,22 @@ async fn until_usable(link: &ClusterClient, claim: &Value) -> Result<()> {
             }
         }
     };
-    // A user who may not read Longhorn's objects is not told where the data goes.
+    // A user who may not read Longhorn's objects is not shown where the data goes.
     let path = format!("{LONGHORN}/volumes/{bound}");
     if link.find(&path).await.ok().flatten().is_none() {
         return Ok(());
     }
-    let placed = wait::until(link, &path, &what, |volume| Ok(placement(volume)));
+    let placed = wait::until(link, &path, &what, |volume| Ok(wait::placement(volume)));
     let why = match tokio::time::timeout(PLACEMENT_TIMEOUT, placed).await {
         Ok(Ok(Err(why))) => why,
         Ok(placed) => return placed.map(drop),
         Err(_) => return Ok(()),
     };
-    let replicas = link.items(&format!("{LONGHORN}/replicas")).await?;
-    if replicas.iter().any(|own| text(own, "/spec/volumeName") == bound) {
+    if wait::has_replica(link, &bound).await? {
         eprintln!("warning: {name} has fewer copies than it should have: {why}");
         return Ok(());
     }
     bail!("{name} cannot be stored: {why}; `sheaf volume delete {name}` removes the claim")
-}
-
-/// Whether the replicas of a volume have disks; nothing while that is not decided.
-fn placement(volume: Option<&Value>) -> Option<Result<(), String>> {
-    let conditions = volume?.pointer("/status/conditions")?.as_array()?;
-    let scheduled = conditions.iter().find(|own| text(own, "/type") == "Scheduled")?;
-    match text(scheduled, "/status") {
-        "True" => Some(Ok(())),
-        "False" => Some(Err(text(scheduled, "/message").to_owned())),
-        _ => None,
-    }
 }
 
 pub(super) async fn grow(volume: &VolumeClaim, size: u64, no_wait: bool) -> Result<()> {
@@ -256,7 +244,9 @@ pub(super) async fn delete(volume: &VolumeClaim, no_wait: bool) -> Result<()> {
     if no_wait {
         return print(&format!("{name} is being deleted\n"));
     }
-    let continues = format!("{name} is still being deleted in the cluster");
+    let continues = format!(
+        "{name} is still being deleted in the cluster; `sheaf volume list` shows it until it is gone"
+    );
     interrupt::or_report(until_deleted(&link, name, bound), continues).await
 }
 
@@ -278,23 +268,4 @@ async fn until_deleted(link: &ClusterClient, name: &str, bound: &str) -> Result<
         wait::until(link, &path, &format!("the data of {name} to be removed"), gone).await?;
     }
     print(&format!("{name} is deleted\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_volume_is_placed_when_its_replicas_have_disks() {
-        let volume = |status: &str| {
-            json!({"status": {"conditions": [
-                {"type": "Scheduled", "status": status, "message": "no disk has 900 TiB"}]}})
-        };
-        assert_eq!(placement(Some(&volume("True"))), Some(Ok(())));
-        let refused = Some(Err("no disk has 900 TiB".to_owned()));
-        assert_eq!(placement(Some(&volume("False"))), refused);
-        assert_eq!(placement(Some(&volume("Unknown"))), None);
-        assert_eq!(placement(Some(&json!({}))), None);
-        assert_eq!(placement(None), None);
-    }
 }

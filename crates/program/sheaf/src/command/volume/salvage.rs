@@ -136,7 +136,8 @@ mod tests {
         assert_eq!(said, "say which replica to keep with --replica: a, b, c");
         let said = choose(&two, &names, Some("d")).unwrap_err().to_string();
         assert_eq!(said, "--replica d is not one of the volume's replicas: a, b, c");
-        let told = explain(&two, &names, ids[0], "it is old");
-        assert!(told.contains("not attached: it is old.") && told.contains("from it: b"), "{told}");
+        let advice = explain(&two, &names, ids[0], "it is old");
+        assert!(advice.contains("not attached: it is old."), "{advice}");
+        assert!(advice.contains("from it: b"), "{advice}");
     }
 }

@@ -55,18 +55,18 @@ pub(super) async fn run(volume: &VolumeClaim) -> Result<()> {
 
 fn explain(facts: &VolumeFacts) -> String {
     let claim = &facts.claim;
-    let told = |pointer: &str| text(claim, pointer);
+    let of_claim = |pointer: &str| text(claim, pointer);
     let mut out = String::new();
     let how = match &facts.volume {
         Some(volume) => state(volume),
-        None => told("/status/phase").to_lowercase(),
+        None => of_claim("/status/phase").to_lowercase(),
     };
-    let asked = told("/spec/resources/requests/storage");
-    let has = match told("/status/capacity/storage") {
+    let asked = of_claim("/spec/resources/requests/storage");
+    let has = match of_claim("/status/capacity/storage") {
         "" => asked,
         has => has,
     };
-    let _ = writeln!(out, "{}: {}, {how}", told("/metadata/name"), human(has));
+    let _ = writeln!(out, "{}: {}, {how}", of_claim("/metadata/name"), human(has));
     let mut fact = |name: &str, value: &str| {
         if !value.is_empty() {
             let _ = writeln!(out, "  {name:<10} {value}");
@@ -75,8 +75,8 @@ fn explain(facts: &VolumeFacts) -> String {
     if human(asked) != human(has) {
         fact("grows to", &human(asked));
     }
-    fact("class", told("/spec/storageClassName"));
-    fact("volume", told("/spec/volumeName"));
+    fact("class", of_claim("/spec/storageClassName"));
+    fact("volume", of_claim("/spec/volumeName"));
     fact("used by", &users(&facts.machines, claim).join(", "));
     if let Some(volume) = &facts.volume {
         fact("node", text(volume, "/status/currentNodeID"));

@@ -7,11 +7,11 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::text;
+use super::{LONGHORN, text};
 use crate::command::link::ClusterClient;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// After this long, the user is told what is waited for.
+/// After this long, the user is shown what the command waits for.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -23,7 +23,7 @@ pub(super) async fn until<T>(
     mut done: impl FnMut(Option<&Value>) -> Result<Option<T>>,
 ) -> Result<T> {
     let began = Instant::now();
-    let mut told = !std::io::stderr().is_terminal();
+    let mut is_notified = !std::io::stderr().is_terminal();
     loop {
         let found = link.find(path).await?;
         if let Some(answer) = done(found.as_ref())? {
@@ -35,23 +35,75 @@ pub(super) async fn until<T>(
                 TIMEOUT.as_secs()
             );
         }
-        if !told && began.elapsed() > NOTICE_DELAY {
-            told = true;
+        if !is_notified && began.elapsed() > NOTICE_DELAY {
+            is_notified = true;
             eprintln!("waiting for {what} ...");
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Why a claim gets no volume, according to its events.
-pub(in crate::command) async fn complaint(
+/// Whether the replicas of a volume have disks; nothing while that is not decided.
+pub(super) fn placement(volume: Option<&Value>) -> Option<Result<(), String>> {
+    let conditions = volume?.pointer("/status/conditions")?.as_array()?;
+    let scheduled = conditions.iter().find(|own| text(own, "/type") == "Scheduled")?;
+    match text(scheduled, "/status") {
+        "True" => Some(Ok(())),
+        "False" => Some(Err(text(scheduled, "/message").to_owned())),
+        _ => None,
+    }
+}
+
+/// Whether any disk has data of the volume.
+pub(super) async fn has_replica(link: &ClusterClient, volume: &str) -> Result<bool> {
+    let replicas = link.items(&format!("{LONGHORN}/replicas")).await?;
+    Ok(replicas.iter().any(|own| text(own, "/spec/volumeName") == volume))
+}
+
+/// Why a claim has no volume, or one whose data fits on no disk.
+pub(in crate::command) async fn obstacle(
     link: &ClusterClient,
     claim: &Value,
 ) -> Result<Option<String>> {
+    let bound = text(claim, "/spec/volumeName");
+    if bound.is_empty() {
+        return complaint(link, claim).await;
+    }
+    // A user who may not read Longhorn's objects is not shown where the data goes.
+    let volume = link.find(&format!("{LONGHORN}/volumes/{bound}")).await.ok().flatten();
+    match placement(volume.as_ref()) {
+        Some(Err(why)) if !has_replica(link, bound).await.unwrap_or(true) => Ok(Some(why)),
+        _ => Ok(None),
+    }
+}
+
+/// Why a claim gets no volume, according to its events.
+pub(super) async fn complaint(link: &ClusterClient, claim: &Value) -> Result<Option<String>> {
     let events = link.items(&link.core("events")).await?;
     let about = |event: &&Value| {
         text(event, "/involvedObject/uid") == text(claim, "/metadata/uid")
             && text(event, "/reason") == "ProvisioningFailed"
     };
     Ok(events.iter().rfind(about).map(|event| text(event, "/message").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_volume_is_placed_when_its_replicas_have_disks() {
+        let volume = |status: &str| {
+            json!({"status": {"conditions": [
+                {"type": "Scheduled", "status": status, "message": "no disk has 900 TiB"}]}})
+        };
+        assert_eq!(placement(Some(&volume("True"))), Some(Ok(())));
+        let refused = Some(Err("no disk has 900 TiB".to_owned()));
+        assert_eq!(placement(Some(&volume("False"))), refused);
+        assert_eq!(placement(Some(&volume("Unknown"))), None);
+        assert_eq!(placement(Some(&json!({}))), None);
+        assert_eq!(placement(None), None);
+    }
 }

@@ -168,7 +168,7 @@ fn operations_are_named_as_upstream_names_them() {
     assert_eq!(id(&apps, scale, "patch"), "patchAppsV1NamespacedDeploymentScale");
 }
 
-/// kubectl looks for exactly this before it leaves validation to the server.
+/// kubectl searches for exactly this before it leaves validation to the server.
 #[test]
 fn patches_announce_server_side_validation_and_strategic_merges() {
     for (group, path, kind, strategic) in [

@@ -83,12 +83,14 @@ fn nothing_is_made_of_nothing_or_too_small_for_its_content() {
         small.to_string(),
         "requested volume size 1073741824 is less than the size 2147483648 for the source s"
     );
-    let none = claim(json!({"spec": {"resources": {"requests": {"storage": "0"}}}}));
-    let refused = backing(&none, &class(json!({})), None).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "spec.resources.requests.storage \"0\" is invalid: it must be above 0"
-    );
+    for size in ["0", "9223372036854775807"] {
+        let odd = claim(json!({"spec": {"resources": {"requests": {"storage": size}}}}));
+        let refused = backing(&odd, &class(json!({})), None).unwrap_err();
+        let expected = format!(
+            "spec.resources.requests.storage {size:?} is invalid: it must be above 0 and below 8Ei"
+        );
+        assert_eq!(refused.to_string(), expected);
+    }
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn a_persistent_volume_names_its_driver_its_claim_and_its_secrets() {
     let behind = backing(&own, &class, None).unwrap();
     let made = persistent(&own, &class, &behind);
     let spec = &made["spec"];
-    assert_eq!(spec["capacity"]["storage"], "954Mi", "more than was asked for is told");
+    assert_eq!(spec["capacity"]["storage"], "954Mi", "more than was requested is reported");
     assert_eq!(spec["persistentVolumeReclaimPolicy"], "Retain");
     assert_eq!(
         (&spec["volumeMode"], &spec["csi"]["fsType"]),
@@ -119,7 +121,7 @@ fn a_persistent_volume_names_its_driver_its_claim_and_its_secrets() {
 }
 
 #[test]
-fn what_nobody_claims_goes_unless_it_is_to_stay() {
+fn an_unclaimed_volume_is_removed_unless_it_is_to_stay() {
     let volume = |policy: &str, phase: &str, deleting: bool| {
         let time = deleting.then_some("t");
         json!({"metadata": {"deletionTimestamp": time}, "status": {"phase": phase},
@@ -159,7 +161,7 @@ fn a_claim_has_grown_when_its_engine_has() {
         ("1Gi", GI, engine(GI), ExpansionStep::Ask { size: 2 * GI }),
         ("1Gi", 2 * GI, engine(GI), ExpansionStep::Wait),
         ("1Gi", 2 * GI, None, ExpansionStep::Wait),
-        ("1Gi", 2 * GI, engine(2 * GI), ExpansionStep::Tell { capacity: json!("2Gi") }),
+        ("1Gi", 2 * GI, engine(2 * GI), ExpansionStep::Grown { capacity: json!("2Gi") }),
     ] {
         assert_eq!(growth(&own(capacity), &behind(size), engine.as_ref()), expected);
     }

@@ -7,8 +7,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{Draft, VolumeAction, VolumeInput};
-use crate::condition;
 use crate::event::EventType;
+use crate::longhorn::record::EngineFields;
 use crate::longhorn::volume::copy::{self, CopyStep};
 use crate::longhorn::volume::place::NodeHealth;
 use crate::longhorn::volume::replica::{ReplicaAction, Retention, wish};
@@ -17,26 +17,27 @@ use crate::longhorn::volume::status::READABLE;
 use crate::longhorn::volume::ticket::time;
 use crate::longhorn::volume::{instance, removal};
 use crate::longhorn::{LONGHORN_VOLUMES, REPLICAS, SNAPSHOTS};
-use crate::object::{int, is_deleting, list, name, text};
+use crate::object::{is_deleting, name};
+use crate::record::condition::of_type;
 
 impl Draft<'_> {
     /// Copies that are missing, and those that are too many.
-    pub(super) fn supply(&mut self, engine: Option<&Value>) {
+    pub(super) fn supply(&mut self, engine: Option<&EngineFields<'_>>) {
         if let Some(source) = copy::source(self.seen.volume) {
             self.copy(&source);
         } else if !copy::is_done(self.seen.volume) {
             self.fail_copy();
         } else if self.census.is_fresh() {
-            let begun = engine.is_some_and(|own| text(own, "/spec/desireState") == "running");
+            let begun = engine.is_some_and(|own| own.spec.desire_state == "running");
             if !begun {
                 self.first();
             }
         } else if self.state == VolumeState::Attached
-            && engine.is_some_and(|own| text(own, "/status/currentState") == "running")
+            && engine.is_some_and(|own| own.status.current_state == "running")
         {
             self.replenish();
         }
-        let minutes = int(self.seen.volume, "/spec/staleReplicaTimeout").unwrap_or(2880);
+        let minutes = self.volume.spec.stale_replica_timeout.unwrap_or(2880);
         let stale = SignedDuration::from_mins(minutes);
         let spent = self.census.surplus(Retention {
             asked: self.seen.asked(),
@@ -71,7 +72,7 @@ impl Draft<'_> {
 
     fn replenish(&mut self) {
         let wish = wish(self.seen.volume, self.node.unwrap_or_default());
-        let since = time(text(self.seen.volume, "/status/lastDegradedAt"));
+        let since = time(self.volume.status.last_degraded_at);
         let (places, now) = (self.seen.places, self.seen.now);
         match self.census.supply(self.wanted, &wish, places, since, now) {
             ReplicaAction::Enough => {}
@@ -86,8 +87,8 @@ impl Draft<'_> {
                 self.plan.actions.push(VolumeAction::Create(REPLICAS, made));
             }
             ReplicaAction::Reuse(own) => {
-                let found = self.seen.replicas.iter().find(|replica| name(replica) == own);
-                let tries = found.and_then(|own| int(own, "/spec/rebuildRetryCount")).unwrap_or(0);
+                let found = self.census.0.iter().find(|replica| replica.name == own);
+                let tries = found.map_or(0, |own| own.tries);
                 let spec = json!({"failedAt": "", "healthyAt": "", "rebuildRetryCount": tries + 1});
                 let patch = VolumeAction::Patch(REPLICAS, own.to_owned(), json!({"spec": spec}));
                 self.plan.actions.push(patch);
@@ -105,8 +106,8 @@ impl Draft<'_> {
 
     fn report_replacement(&mut self, old: &str, new: &str, node: &str) {
         let Some(own) = self.census.0.iter().find(|own| own.name == old) else { return };
-        let found = condition::find(list(own.object, "/status/conditions"), "InstanceCreation");
-        let why = found.map_or("its files cannot be opened", |it| text(it, "/message"));
+        let found = of_type(&own.fields.status.conditions, "InstanceCreation");
+        let why = found.map_or("its files cannot be opened", |it| it.message);
         let message = format!(
             "replica {old} on node {} is unusable: {why}; replica {new} on node {node} replaces it \
              and gets a full copy; its files are kept until every copy is in sync",
@@ -117,12 +118,11 @@ impl Draft<'_> {
 
     /// There is nothing to copy from, and no empty volume may pass for the copy.
     fn fail_copy(&mut self) {
-        let volume = self.seen.volume;
-        if copy::state(volume) != "failed" {
+        if self.volume.status.clone_status.state != "failed" {
             self.clone_status = Some(json!({"state": "failed"}));
             let message = format!(
                 "spec.dataSource \"{}\" is invalid: it must be snap://VOLUME/SNAPSHOT or vol://VOLUME",
-                text(volume, "/spec/dataSource")
+                self.volume.spec.data_source
             );
             self.push_event(EventType::Warning, "VolumeCloneFailed", message);
         }
@@ -137,10 +137,10 @@ impl Draft<'_> {
                 self.plan.actions.push(VolumeAction::Create(SNAPSHOTS, made))
             }
             CopyStep::Make(made) => {
-                // The nodes that create the files look there for the snapshot.
-                let told = json!({"status": {"cloneStatus": copy::status(source, "initiated")}});
+                // The nodes that create the files read the snapshot there.
+                let patch = json!({"status": {"cloneStatus": copy::status(source, "initiated")}});
                 let name = name(volume).to_owned();
-                self.plan.actions.push(VolumeAction::Tell(LONGHORN_VOLUMES, name, told));
+                self.plan.actions.push(VolumeAction::PatchStatus(LONGHORN_VOLUMES, name, patch));
                 self.clone_status = Some(copy::status(source, "initiated"));
                 for (index, (place, from)) in made.iter().enumerate() {
                     let made = instance::replica(volume, place, Some(from), index, now);

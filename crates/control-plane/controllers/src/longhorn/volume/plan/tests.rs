@@ -1,4 +1,4 @@
-//! A volume's life in a world of objects, with nodes that do what they are told.
+//! A volume's life in a world of objects, with nodes that do what their spec says.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::*;
 use crate::longhorn::SNAPSHOTS;
 use crate::longhorn::volume::place::tests::storage_node;
+use crate::object::text;
 
 /// Objects by kind and name, as the API would hold them.
 struct World {
@@ -14,7 +15,7 @@ struct World {
     now: i64,
     events: Vec<String>,
     made: u32,
-    looks: i32,
+    reconciliations: i32,
     /// Nodes whose replicas cannot be opened, and why; all of them, or those that were made first.
     broken: BTreeMap<String, (&'static str, u32)>,
 }
@@ -30,7 +31,7 @@ impl World {
             now: 0,
             events: Vec::new(),
             made: 0,
-            looks: 0,
+            reconciliations: 0,
             broken: BTreeMap::new(),
         };
         world.objects.insert((LONGHORN_VOLUMES.plural, "v".into()), volume);
@@ -57,11 +58,11 @@ impl World {
         }
     }
 
-    /// One look of the controller.
-    fn look(&mut self) -> usize {
+    /// One reconciliation of the controller.
+    fn reconcile(&mut self) -> usize {
         let Some(volume) = self.get(LONGHORN_VOLUMES, "v").cloned() else { return 0 };
-        // No two looks happen at the same time.
-        self.looks += 1;
+        // No two reconciliations happen at the same time.
+        self.reconciliations += 1;
         let (replicas, snapshots) = (self.all(REPLICAS), self.all(SNAPSHOTS));
         let places = ReplicaPlacements::new(&self.storage, &[], &[], &volume);
         let seen = VolumeInput {
@@ -72,7 +73,7 @@ impl World {
             snapshots: &snapshots,
             original: &ResolvedSource::default(),
             places: &places,
-            now: Timestamp::new(self.now, self.looks).unwrap(),
+            now: Timestamp::new(self.now, self.reconciliations).unwrap(),
         };
         let plan = plan(&seen);
         let count = plan.actions.len();
@@ -84,7 +85,7 @@ impl World {
                     self.objects.insert((resource.plural, name(&object).to_owned()), object);
                 }
                 VolumeAction::Patch(resource, name, patch)
-                | VolumeAction::Tell(resource, name, patch) => {
+                | VolumeAction::PatchStatus(resource, name, patch) => {
                     self.merge(resource, &name, &patch);
                 }
                 VolumeAction::Delete(resource, object) => {
@@ -159,11 +160,11 @@ impl World {
         (made <= until).then_some(reason)
     }
 
-    /// Until nobody has anything to do.
+    /// Until no party has anything to do.
     fn settle(&mut self) -> &mut Self {
         for _ in 0..50 {
             let before = format!("{:?}", self.objects);
-            self.look();
+            self.reconcile();
             self.obey();
             if format!("{:?}", self.objects) == before {
                 return self;
@@ -179,10 +180,10 @@ impl World {
     }
 
     /// `state robustness node; replicas by node; condition`.
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let Some(volume) = self.get(LONGHORN_VOLUMES, "v") else { return "gone".into() };
         let part = |field: &str| text(&volume["status"], field).to_owned();
-        let mut told = format!("{} {}", part("/state"), part("/robustness"));
+        let mut summary = format!("{} {}", part("/state"), part("/robustness"));
         let mut nodes: Vec<String> = self
             .all(REPLICAS)
             .iter()
@@ -192,8 +193,8 @@ impl World {
             })
             .collect();
         nodes.sort();
-        let _ = write!(told, " on '{}', replicas {nodes:?}", part("/currentNodeID"));
-        told
+        let _ = write!(summary, " on '{}', replicas {nodes:?}", part("/currentNodeID"));
+        summary
     }
 }
 
@@ -220,26 +221,29 @@ fn spec(replicas: i64) -> Value {
 #[test]
 fn a_volume_is_made_attached_detached_and_removed() {
     let mut world = World::new(&["one"], spec(3));
-    assert_eq!(world.settle().told(), r#"detached unknown on '', replicas ["one"]"#);
+    assert_eq!(world.settle().summary(), r#"detached unknown on '', replicas ["one"]"#);
     assert_eq!(
-        world.ticket(Some("one")).settle().told(),
+        world.ticket(Some("one")).settle().summary(),
         r#"attached healthy on 'one', replicas ["one"]"#,
         "one node with one copy is as healthy as can be"
     );
     let attachment = world.get(ATTACHMENTS, "v").unwrap();
     assert_eq!(attachment["status"]["attachmentTicketStatuses"]["t"]["satisfied"], true);
     assert_eq!(world.get(LONGHORN_VOLUMES, "v").unwrap()["spec"]["nodeID"], "one");
-    assert_eq!(world.look(), 0, "a settled volume is left alone");
-    assert_eq!(world.ticket(None).settle().told(), r#"detached unknown on '', replicas ["one"]"#);
+    assert_eq!(world.reconcile(), 0, "a settled volume is left alone");
+    assert_eq!(
+        world.ticket(None).settle().summary(),
+        r#"detached unknown on '', replicas ["one"]"#
+    );
     let engine = world.get(ENGINES, "v-e-0").unwrap();
     assert_eq!(
         (&engine["spec"]["nodeID"], &engine["spec"]["replicaAddressMap"]),
         (&json!(""), &json!({}))
     );
-    assert_eq!(world.look(), 0);
+    assert_eq!(world.reconcile(), 0);
     assert_eq!(world.events, ["Attached", "Healthy", "Detached"]);
     world.merge(LONGHORN_VOLUMES, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
-    assert_eq!(world.settle().told(), "gone");
+    assert_eq!(world.settle().summary(), "gone");
     let left: Vec<_> =
         world.objects.keys().filter(|(kind, _)| *kind != ATTACHMENTS.plural).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -263,7 +267,7 @@ fn a_volume_follows_its_machine_without_a_detach() {
     assert_eq!(statuses["m"]["satisfied"], true, "it can be read there");
     world.events.clear();
     world.merge(ATTACHMENTS, "v", &tickets(json!({"t": null})));
-    world.look();
+    world.reconcile();
     let engine = &world.get(ENGINES, "v-e-0").unwrap()["spec"];
     assert_eq!((&engine["nodeID"], &engine["desireState"]), (&json!("two"), &json!("running")));
     world.settle();
@@ -287,18 +291,18 @@ fn a_volume_follows_its_machine_without_a_detach() {
 }
 
 #[test]
-fn an_attached_volume_goes_although_somebody_wants_it() {
+fn an_attached_volume_is_removed_although_a_ticket_wants_it() {
     let mut world = World::new(&["one", "two"], spec(2));
     world.settle().ticket(Some("two")).settle();
     let snapshot = json!({"metadata": {"name": "s", "finalizers": ["longhorn.io"]}});
     world.objects.insert((SNAPSHOTS.plural, "s".into()), snapshot);
     world.merge(LONGHORN_VOLUMES, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
-    // Nobody looks at a volume because a snapshot is gone: each look must do all it can.
+    // The removal of a snapshot does not trigger its volume: each pass must do all it can.
     for _ in 0..3 {
-        world.look();
+        world.reconcile();
         world.obey();
     }
-    assert_eq!(world.told(), "gone");
+    assert_eq!(world.summary(), "gone");
     for kind in [REPLICAS, ENGINES, SNAPSHOTS] {
         assert!(world.all(kind).is_empty(), "{kind:?}");
     }
@@ -307,21 +311,21 @@ fn an_attached_volume_goes_although_somebody_wants_it() {
 #[test]
 fn without_nodes_a_volume_says_why_and_starts_when_one_comes() {
     let mut world = World::new(&[], spec(2));
-    assert_eq!(world.settle().told(), "detached unknown on '', replicas []");
+    assert_eq!(world.settle().summary(), "detached unknown on '', replicas []");
     let condition = &world.get(LONGHORN_VOLUMES, "v").unwrap()["status"]["conditions"][0];
     assert_eq!((&condition["type"], &condition["status"]), (&json!("Scheduled"), &json!("False")));
     assert_eq!(condition["message"], "nodes are unavailable");
     world.ticket(Some("one"));
-    assert!(world.settle().told().starts_with("attaching"));
+    assert!(world.settle().summary().starts_with("attaching"));
     world.storage.push(storage_node("one"));
-    assert_eq!(world.settle().told(), r#"attached healthy on 'one', replicas ["one"]"#);
+    assert_eq!(world.settle().summary(), r#"attached healthy on 'one', replicas ["one"]"#);
 }
 
 #[test]
 fn the_engine_waits_for_all_replicas_it_needs() {
     let mut world = World::new(&["one", "two"], spec(2));
     world.settle().ticket(Some("one"));
-    world.look();
+    world.reconcile();
     let desires: Vec<_> =
         world.all(REPLICAS).iter().map(|own| own["spec"]["desireState"].clone()).collect();
     assert_eq!(desires, ["running", "running"]);
@@ -330,10 +334,10 @@ fn the_engine_waits_for_all_replicas_it_needs() {
     assert_eq!(engine(&world), "stopped");
     let first = name(&world.all(REPLICAS)[0]).to_owned();
     world.merge(REPLICAS, &first, &json!({"status": {"currentState": "running"}}));
-    world.look();
+    world.reconcile();
     assert_eq!(engine(&world), "stopped");
     world.obey();
-    world.look();
+    world.reconcile();
     assert_eq!(engine(&world), "running");
     let listed = &world.get(ENGINES, "v-e-0").unwrap()["spec"]["replicaAddressMap"];
     assert_eq!(listed.as_object().unwrap().len(), 2);
@@ -344,11 +348,11 @@ fn more_copies_are_made_when_nodes_join() {
     let mut world = World::new(&["one"], spec(3));
     world.settle().ticket(Some("one")).settle();
     world.storage.push(storage_node("two"));
-    assert_eq!(world.settle().told(), r#"attached healthy on 'one', replicas ["one", "two"]"#);
+    assert_eq!(world.settle().summary(), r#"attached healthy on 'one', replicas ["one", "two"]"#);
     world.storage.push(storage_node("three"));
     world.storage.push(storage_node("four"));
-    let told = world.settle().told();
-    assert_eq!(told.matches('"').count(), 6, "{told}");
+    let summary = world.settle().summary();
+    assert_eq!(summary.matches('"').count(), 6, "{summary}");
     assert!(world.events.contains(&"Degraded".to_owned()));
 }
 
@@ -361,24 +365,27 @@ fn a_lost_copy_is_replaced_and_the_last_one_kept() {
     let lost = world.all(REPLICAS).into_iter().find(|own| own["spec"]["nodeID"] == "two").unwrap();
     let modes = json!({"status": {"replicaModeMap": {name(&lost): "ERR"}}});
     world.merge(ENGINES, "v-e-0", &modes);
-    world.look();
-    let told = world.told();
-    assert!(told.contains("!two"), "{told}");
-    world.look();
+    world.reconcile();
+    let summary = world.summary();
+    assert!(summary.contains("!two"), "{summary}");
+    world.reconcile();
     let engine = world.get(ENGINES, "v-e-0").unwrap();
     assert_eq!(engine["spec"]["replicaAddressMap"].as_object().unwrap().len(), 1);
     world.storage.push(storage_node("three"));
     world.now = 10;
-    let told = world.settle().told();
-    assert_eq!(told, r#"attached healthy on 'one', replicas ["one", "three"]"#);
+    let summary = world.settle().summary();
+    assert_eq!(summary, r#"attached healthy on 'one', replicas ["one", "three"]"#);
 
     let all = world.all(REPLICAS);
     let modes: serde_json::Map<String, Value> =
         all.iter().map(|own| (name(own).to_owned(), json!("ERR"))).collect();
     world.merge(ENGINES, "v-e-0", &json!({"status": {"replicaModeMap": modes}}));
-    world.look();
-    let told = world.told();
-    assert_eq!(told, r#"attached faulted on 'one', replicas ["one", "three"]"#, "none is given up");
+    world.reconcile();
+    let summary = world.summary();
+    assert_eq!(
+        summary, r#"attached faulted on 'one', replicas ["one", "three"]"#,
+        "none is given up"
+    );
 }
 
 #[test]
@@ -386,11 +393,11 @@ fn a_volume_grows_at_work_and_at_rest() {
     let mut world = World::new(&["one"], spec(1));
     world.settle();
     world.merge(LONGHORN_VOLUMES, "v", &json!({"spec": {"size": "2147483648"}}));
-    world.look();
+    world.reconcile();
     let tickets = world.get(ATTACHMENTS, "v").unwrap()["spec"]["attachmentTickets"].clone();
     assert!(tickets.get("volume-expansion-controller-v").is_some(), "{tickets}");
     assert_eq!(world.get(LONGHORN_VOLUMES, "v").unwrap()["status"]["expansionRequired"], true);
-    assert_eq!(world.settle().told(), r#"detached unknown on '', replicas ["one"]"#);
+    assert_eq!(world.settle().summary(), r#"detached unknown on '', replicas ["one"]"#);
     assert_eq!(world.all(REPLICAS)[0]["spec"]["volumeSize"], "2147483648");
     assert_eq!(world.get(LONGHORN_VOLUMES, "v").unwrap()["status"]["expansionRequired"], false);
     let tickets = &world.get(ATTACHMENTS, "v").unwrap()["spec"]["attachmentTickets"];
@@ -398,7 +405,7 @@ fn a_volume_grows_at_work_and_at_rest() {
 
     world.ticket(Some("one")).settle();
     world.merge(LONGHORN_VOLUMES, "v", &json!({"spec": {"size": "3221225472"}}));
-    assert_eq!(world.settle().told(), r#"attached healthy on 'one', replicas ["one"]"#);
+    assert_eq!(world.settle().summary(), r#"attached healthy on 'one', replicas ["one"]"#);
     assert_eq!(world.get(ENGINES, "v-e-0").unwrap()["spec"]["volumeSize"], "3221225472");
 }
 
@@ -409,17 +416,17 @@ fn a_disk_is_emptied_while_the_volume_is_used() {
     let own = world.all(REPLICAS).remove(0);
     let from = text(&own, "/spec/nodeID").to_owned();
     world.merge(REPLICAS, name(&own), &json!({"spec": {"evictionRequested": true}}));
-    let told = world.settle().told();
+    let summary = world.settle().summary();
     let other = if from == "one" { "two" } else { "one" };
-    assert_eq!(told, format!("attached healthy on 'one', replicas [\"{other}\"]"));
+    assert_eq!(summary, format!("attached healthy on 'one', replicas [\"{other}\"]"));
 }
 
 #[test]
 fn a_wish_to_be_elsewhere_moves_the_volume() {
     let mut world = World::new(&["one", "two"], spec(2));
     world.settle().ticket(Some("one")).settle();
-    let told = world.ticket(Some("two")).settle().told();
-    assert_eq!(told, r#"attached healthy on 'two', replicas ["one", "two"]"#);
+    let summary = world.ticket(Some("two")).settle().summary();
+    assert_eq!(summary, r#"attached healthy on 'two', replicas ["one", "two"]"#);
 }
 
 #[test]
@@ -427,10 +434,10 @@ fn a_volume_leaves_a_node_that_is_gone_for_good() {
     let mut world = World::new(&["one", "two"], spec(2));
     world.settle().ticket(Some("one")).settle();
     world.storage.remove(0);
-    let told = world.settle().told();
-    assert!(told.starts_with("detached"), "{told}");
-    let told = world.ticket(Some("two")).settle().told();
-    assert!(told.starts_with("attached healthy on 'two'"), "{told}");
+    let summary = world.settle().summary();
+    assert!(summary.starts_with("detached"), "{summary}");
+    let summary = world.ticket(Some("two")).settle().summary();
+    assert!(summary.starts_with("attached healthy on 'two'"), "{summary}");
 }
 
 #[test]
@@ -438,18 +445,18 @@ fn a_volume_leaves_a_lost_node_only_for_a_machine_elsewhere() {
     let mut world = World::new(&["lost", "two"], spec(2));
     world.settle().ticket(Some("lost")).settle();
     world.storage[0]["spec"]["taints"] = json!([{"key": "sheaf.io/lost"}]);
-    let told = world.settle().told();
-    assert!(told.starts_with("attached unknown on 'lost'"), "its machine may run on: {told}");
+    let summary = world.settle().summary();
+    assert!(summary.starts_with("attached unknown on 'lost'"), "its machine may run on: {summary}");
     let moved = ticket::ticket("vmi-2", "csi-attacher", "two");
     world.merge(ATTACHMENTS, "v", &json!({"spec": {"attachmentTickets": {"vmi-2": moved}}}));
-    let told = world.settle().told();
-    assert_eq!(told, r#"attached degraded on 'two', replicas ["!lost", "two"]"#);
+    let summary = world.settle().summary();
+    assert_eq!(summary, r#"attached degraded on 'two', replicas ["!lost", "two"]"#);
     let attachment = world.get(ATTACHMENTS, "v").unwrap();
     assert_eq!(attachment["spec"]["attachmentTickets"].get("t"), None);
     // It is back, and its replica is built up again instead of a new one elsewhere.
     world.storage[0]["spec"]["taints"] = json!([]);
-    let told = world.settle().told();
-    assert_eq!(told, r#"attached healthy on 'two', replicas ["lost", "two"]"#);
+    let summary = world.settle().summary();
+    assert_eq!(summary, r#"attached healthy on 'two', replicas ["lost", "two"]"#);
 }
 
 #[test]
@@ -457,7 +464,7 @@ fn a_source_that_cannot_be_read_makes_no_empty_volume() {
     let mut spec = spec(1);
     spec["dataSource"] = json!("something");
     let mut world = World::new(&["one"], spec);
-    assert_eq!(world.settle().told(), "detached unknown on '', replicas []");
+    assert_eq!(world.settle().summary(), "detached unknown on '', replicas []");
     assert_eq!(
         world.get(LONGHORN_VOLUMES, "v").unwrap()["status"]["cloneStatus"]["state"],
         "failed"
@@ -470,8 +477,8 @@ fn a_damaged_replica_of_an_attached_volume_is_replaced_and_then_removed() {
     let mut world = World::new(&["one", "two", "three"], spec(3));
     world.settle().ticket(Some("one")).settle();
     world.broken.insert("two".into(), ("ReplicaDamaged", world.made));
-    let told = world.settle().told();
-    assert_eq!(told, r#"attached healthy on 'one', replicas ["one", "three", "two"]"#);
+    let summary = world.settle().summary();
+    assert_eq!(summary, r#"attached healthy on 'one', replicas ["one", "three", "two"]"#);
     assert_eq!(world.events.iter().filter(|it| *it == "ReplicaReplaced").count(), 1);
     let made = world.all(REPLICAS);
     let new = made.iter().find(|own| text(own, "/spec/nodeID") == "two").unwrap();
@@ -491,14 +498,14 @@ fn a_disk_that_damages_every_replica_gets_new_ones_with_growing_pauses() {
     }
     let made = world.made - before;
     assert!((4..=9).contains(&made), "{made} in an hour");
-    let told = world.told();
-    assert!(told.starts_with("attached degraded"), "{told}");
-    assert!(world.all(REPLICAS).len() <= 4, "what was never in sync does not pile up: {told}");
+    let summary = world.summary();
+    assert!(summary.starts_with("attached degraded"), "{summary}");
+    assert!(world.all(REPLICAS).len() <= 4, "replicas never in sync do not pile up: {summary}");
     // Another disk.
     world.broken.clear();
     world.now += 3600;
-    let told = world.settle().told();
-    assert_eq!(told, r#"attached healthy on 'one', replicas ["one", "two"]"#);
+    let summary = world.settle().summary();
+    assert_eq!(summary, r#"attached healthy on 'one', replicas ["one", "two"]"#);
 }
 
 #[test]
@@ -511,6 +518,6 @@ fn the_damaged_replica_without_which_there_is_no_copy_stays() {
     for second in [0, 3600, 360_000] {
         world.now = second;
         world.settle();
-        assert_eq!(world.all(REPLICAS).len(), 2, "{}", world.told());
+        assert_eq!(world.all(REPLICAS).len(), 2, "{}", world.summary());
     }
 }

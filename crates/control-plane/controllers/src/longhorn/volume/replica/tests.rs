@@ -84,7 +84,7 @@ fn the_last_copy_is_never_given_up() {
 }
 
 #[test]
-fn what_is_spent_goes() {
+fn spent_replicas_are_removed() {
     let stale = SignedDuration::from_mins(30);
     for (lines, asked, wanted, now, expected) in [
         (&["a one h+"][..], 1, 1, 0, ""),
@@ -179,5 +179,5 @@ fn first_copies_go_apart_and_as_many_as_fit() {
             .0
             .len()
     });
-    assert_eq!(again, 0, "what failed is not made again before it is removed");
+    assert_eq!(again, 0, "a failed replica is not made again before it is removed");
 }

@@ -13,7 +13,7 @@ use crate::seeded_rng::SeededRng;
 const MEMBER_TIMEOUT: u64 = 2_500;
 /// Without an answer of a member for so long, the guest is paused.
 const PROOF_TIME: u64 = 5_000;
-/// Between two looks of the guard, and the time that QEMU takes.
+/// Between two checks of the guard, and the time that QEMU takes.
 const GUARD_TIME: u64 = 1_000;
 /// An engine that did not get a promise of every member waits until the reads of the old one end.
 const READ_LEASE: u64 = 2_000;
@@ -41,7 +41,7 @@ pub(super) struct Run {
     proofs: BTreeMap<usize, u64>,
     pause_at: Option<u64>,
     stop_at: Option<u64>,
-    /// The guard did not run, so that nobody could pause the guest.
+    /// The guard did not run, so that the guest could not be paused.
     unguarded_until: u64,
 }
 
@@ -138,7 +138,7 @@ impl FailoverSimulation {
             let mut runs = std::mem::take(&mut vm.runs);
             runs.iter_mut().for_each(|run| self.step_run(&mut vm, run));
             runs.retain(|run| run.state != GuestState::Ended);
-            // The instance is over: its machine is started again where the node is heard.
+            // The instance is over: its machine is started again where the node is reachable.
             if runs.iter().all(|run| run.node != vm.node) && self.reaches_api(vm.node) {
                 runs.push(Run::new(vm.node, self.now + 500));
             }
@@ -165,7 +165,7 @@ impl FailoverSimulation {
             GuestState::Starting(at) if self.now >= at => self.claim(vm, run),
             GuestState::Opening(at) if self.now >= at => run.state = GuestState::Executing,
             GuestState::Executing | GuestState::Paused => {
-                self.hear_members(vm, run);
+                self.receive_answers(vm, run);
                 self.change_members(vm, run);
                 self.guard(run);
             }
@@ -204,7 +204,7 @@ impl FailoverSimulation {
     }
 
     /// Members answer the engine, and refuse an old generation.
-    fn hear_members(&mut self, vm: &SimVm, run: &mut Run) {
+    fn receive_answers(&mut self, vm: &SimVm, run: &mut Run) {
         for member in run.members.clone() {
             if !self.is_member_up(run.node, member) {
                 continue;
@@ -290,7 +290,7 @@ impl FailoverSimulation {
                 true => vm.overlap + super::STEP,
                 false => 0,
             };
-            // A replica that refuses an old generation has told its engine to stop.
+            // A replica that refuses an old generation has stopped its engine.
             let is_cut_off =
                 old.is_some_and(|run| run.stop_at.is_none() && run.is_unproven(now, 1_000));
             if overlap > super::STEP && is_cut_off {

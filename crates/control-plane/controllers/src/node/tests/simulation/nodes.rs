@@ -128,7 +128,7 @@ impl FailoverSimulation {
         }
     }
 
-    /// The observer of one node: looks at the suspects that it is asked about, every second.
+    /// The observer of one node: probes the suspects that it is asked about, every second.
     fn observe(&mut self, observer: usize) {
         if !self.is_open(observer, 0, Service::Api) || self.now < self.server_frozen_until {
             return;

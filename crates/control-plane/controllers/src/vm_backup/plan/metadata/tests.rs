@@ -48,14 +48,14 @@ fn a_description_has_the_machine_its_disks_and_its_secrets() {
         (read.volume_backups[0].progress, read.volume_backups[0].ready_to_use),
         (None, None)
     );
-    let told = handed_over(&backup(), &own, Timestamp::UNIX_EPOCH);
+    let patch = handed_over(&backup(), &own, Timestamp::UNIX_EPOCH);
     assert_eq!(
-        told["status"]["secretBackups"],
+        patch["status"]["secretBackups"],
         json!([{"name": "user", "data": {}},
         {"name": "keys", "data": {}}]),
         "readers of backups do not read secrets"
     );
-    assert_eq!(told["status"]["conditions"].as_array().unwrap().len(), 2);
+    assert_eq!(patch["status"]["conditions"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Replicas that are old, that refuse, or that nobody hears of.
+//! Replicas that are old, that refuse, or that are never reached.
 
 use super::*;
 
@@ -91,7 +91,7 @@ fn a_standby_engine_does_not_read_a_replica_that_was_rolled_back() {
 }
 
 #[test]
-fn a_replica_that_keeps_refusing_gets_a_full_copy_and_its_reason_is_told() {
+fn a_replica_that_keeps_refusing_gets_a_full_copy_and_its_reason_is_reported() {
     let mut bench = Bench::new(2);
     bench.refusing.insert(replica(2));
     bench.activate_with_an_outsider();

@@ -68,12 +68,12 @@ impl Replica {
                 Request::Expand { size } => self.check_size(*size).map(|()| ChangePlan::default()),
                 Request::Promise { generation } if *generation < body.promised => {
                     Err(RequestError::StaleGeneration {
-                        asked: *generation,
+                        requested: *generation,
                         promised: body.promised,
                     })
                 }
                 Request::SetEpoch { epoch } if *epoch < body.epoch => {
-                    Err(RequestError::StaleEpoch { asked: *epoch, recorded: body.epoch })
+                    Err(RequestError::StaleEpoch { requested: *epoch, recorded: body.epoch })
                 }
                 Request::Pin { snapshot, .. } => {
                     self.check_at_rest(*snapshot)?;
@@ -89,7 +89,9 @@ impl Replica {
                 }
                 _ => Ok(ChangePlan::default()),
             },
-            Change::BeginWork(_) | Change::ForgetLoss => Ok(ChangePlan::default()),
+            Change::BeginWork(_) | Change::ForgetLoss | Change::Rewrite => {
+                Ok(ChangePlan::default())
+            }
             Change::Seal => Ok(ChangePlan { cleans: true, ..ChangePlan::default() }),
             Change::FinishWork => {
                 Ok(ChangePlan { cleans: true, drops: true, ..ChangePlan::default() })
@@ -121,6 +123,7 @@ impl Replica {
                 }
             }
             Change::ForgetLoss => next.body.lost = false,
+            Change::Rewrite => {}
             Change::Seal => next.body.layers.seal(),
             Change::DropLayer(no) => effect.dropped.push(next.body.layers.drop_layer(*no)),
         }
@@ -220,7 +223,11 @@ impl Replica {
                 WorkKind::Hydrate { .. } => None,
             },
             Change::DropLayer(no) => Some(body.layers.get(*no).file),
-            Change::BeginWork(_) | Change::ForgetLoss | Change::Seal | Change::Request(_) => None,
+            Change::BeginWork(_)
+            | Change::ForgetLoss
+            | Change::Rewrite
+            | Change::Seal
+            | Change::Request(_) => None,
         }
     }
 

@@ -22,7 +22,7 @@ impl Replica {
         self.control.queue.push_front((None, Change::Seal));
     }
 
-    /// Somebody waits until every snapshot is durable.
+    /// A request waits until every snapshot is durable.
     pub(in crate::store::replica) fn want_seal(&mut self, id: RequestId) {
         if self.meta.body.layers.is_sealed() {
             return self.reply(id, Ok(Reply::Done));
@@ -35,7 +35,7 @@ impl Replica {
         }
     }
 
-    pub(super) fn tell_sealers(&mut self, result: &Result<Reply, RequestError>) {
+    pub(super) fn answer_sealers(&mut self, result: &Result<Reply, RequestError>) {
         for id in std::mem::take(&mut self.control.sealers) {
             self.reply(id, result.clone());
         }

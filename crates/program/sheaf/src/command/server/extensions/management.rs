@@ -1,6 +1,8 @@
 //! Requests of management nodes to each other's servers, and commands about them: the keys of the
-//! cluster, the state of the store, and the removal of a member of etcd. A witness has the key of
-//! its member signed here.
+//! cluster, and the state of the store; changes of roles are in `role_change`. A witness has the key
+//! of its member signed here.
+
+mod role_change;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,15 +20,16 @@ use hci::cluster::{MANAGEMENT_ROLE, WITNESS_ROLE, node_of_user};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::{Api, Client};
-use quorum::{MemberError, RemovalRefusal, node_of, removable};
-use serde_json::json;
+use quorum::{EtcdRecord, MemberError, RemovalRefusal, node_of};
 use tracing::{info, warn};
 
 use crate::command::join::witness::{CERTIFICATE_PATH, MemberRequest, SignedMember};
-use crate::command::management::view::{MEMBERS_PATH, MemberView, STORE_PATH, StoreView};
-use crate::command::management::{KEYS_PATH, ManagedEtcd, ManagementKeys, REMOVAL};
+use crate::command::management::view::{
+    MEMBERS_PATH, MemberView, RETURN_PATH, STORE_PATH, StoreView,
+};
+use crate::command::management::{EndRequest, KEYS_PATH, ManagedEtcd, ManagementKeys};
 use crate::command::server::vip;
 use crate::data_dir::Layout;
 
@@ -38,6 +41,8 @@ pub(in crate::command::server) struct ManagementFacts {
     /// Reads Nodes.
     pub(in crate::command::server) client: Client,
     pub(in crate::command::server) layout: Layout,
+    /// Ends this process, for another store.
+    pub(in crate::command::server) end: EndRequest,
     pub(in crate::command::server) pki: PathBuf,
     pub(in crate::command::server) encryption_keys: PathBuf,
     pub(in crate::command::server) service_range: String,
@@ -89,6 +94,8 @@ enum ManagementRefusal {
     Member(#[from] MemberError),
     #[error(transparent)]
     Removal(#[from] RemovalRefusal),
+    #[error(transparent)]
+    Role(#[from] role_change::RoleRefusal),
     #[error("this cluster has no etcd that Sheaf manages")]
     NoMembers,
     #[error("the method is not allowed")]
@@ -104,6 +111,7 @@ impl ManagementRefusal {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
             Self::Body | Self::Request(_) => StatusCode::BAD_REQUEST,
+            Self::Role(refusal) => refusal.code(),
             Self::Removal(_)
             | Self::NoMembers
             | Self::SecondWitness { .. }
@@ -134,7 +142,12 @@ impl ManagementHandle {
             (&Method::GET, _) if path == STORE_PATH => {
                 Ok(serde_json::to_value(facts.view().await?).unwrap_or_default())
             }
+            (&Method::POST, _) if path == RETURN_PATH => {
+                let body = collect(asked.body).await?;
+                facts.return_to_sqlite(&body).await
+            }
             (&Method::DELETE, Some(node)) => facts.remove(node).await,
+            (&Method::POST, Some(node)) => facts.demote(node).await,
             _ => Err(ManagementRefusal::Method),
         }
     }
@@ -142,13 +155,16 @@ impl ManagementHandle {
 
 impl Paths for ManagementHandle {
     fn own(&self, path: &str, _query: &str) -> bool {
-        [KEYS_PATH, STORE_PATH, CERTIFICATE_PATH].contains(&path) || path.starts_with(MEMBERS_PATH)
+        [KEYS_PATH, STORE_PATH, CERTIFICATE_PATH, RETURN_PATH].contains(&path)
+            || path.starts_with(MEMBERS_PATH)
     }
 
     fn access<'a>(&self, path: &'a str) -> PathAccess<'a> {
         let (verb, name) = match path.strip_prefix(MEMBERS_PATH) {
+            // To make a worker of a management node is to take it out of etcd.
             Some(node) => ("delete", node),
-            // The handler looks at the Node of who asks.
+            None if path == RETURN_PATH => ("delete", ""),
+            // The handler checks the Node of the requester.
             None if [KEYS_PATH, CERTIFICATE_PATH].contains(&path) => {
                 return PathAccess::Authenticated;
             }
@@ -254,32 +270,12 @@ impl ManagementFacts {
             db_size: state.as_ref().map(|state| state.db_size),
             version: state.map(|state| state.version),
         });
-        Ok(StoreView::Etcd { members: members.collect() })
-    }
-
-    async fn remove(&self, node: &str) -> Result<serde_json::Value, ManagementRefusal> {
-        let StoreKindInUse::ManagedEtcd(etcd) = &self.store else {
-            return Err(ManagementRefusal::NoMembers);
-        };
-        let (members, states) = etcd.states().await?;
-        let healthy: Vec<u64> = states.into_iter().flatten().map(|state| state.id).collect();
-        let id = removable(&members, &healthy, node, &etcd.record.member)?;
-        if let Some(id) = id {
-            self.mark_removal(node).await?;
-            etcd.members().await?.remove(id).await?;
-            info!(node, "removed a member of etcd");
-        }
-        Ok(json!({"removed": id.is_some()}))
-    }
-
-    /// So that the node does not take itself for one whose seat another node got.
-    async fn mark_removal(&self, node: &str) -> Result<(), ManagementRefusal> {
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {REMOVAL: "member"}}}));
-        let nodes = Api::<Node>::all(self.client.clone());
-        match nodes.patch_metadata(node, &PatchParams::default(), &patch).await {
-            Err(kube::Error::Api(refused)) if refused.code == 404 => Ok(()),
-            marked => marked.map(drop).map_err(ManagementRefusal::Mark),
-        }
+        let record = EtcdRecord::load(&self.layout.etcd_record()).ok().flatten();
+        Ok(StoreView::Etcd {
+            node: node_of(&etcd.record.member).to_owned(),
+            members: members.collect(),
+            return_failure: record.and_then(|record| record.return_failure),
+        })
     }
 }
 
@@ -316,6 +312,7 @@ fn may_witness(name: &str, address: IpAddr, nodes: &[Node]) -> Result<(), Manage
 #[cfg(test)]
 mod tests {
     use auth::user::AUTHENTICATED;
+    use serde_json::json;
 
     use super::*;
 
@@ -354,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_identity_of_a_node_is_looked_at() {
+    fn only_the_identity_of_a_node_is_checked() {
         for (user, expected) in [
             (User::new("system:node:n2", [NODES, AUTHENTICATED]), Some("n2")),
             (User::new("system:node:n2", [AUTHENTICATED]), None),

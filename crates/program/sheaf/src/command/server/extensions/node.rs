@@ -1,10 +1,13 @@
 //! The rights of the cluster's nodes to read and write, handed from the crates `virt` and `hci` to
 //! the server.
 
-use apiserver::extension::{Denial, ExtensionRules, Lookup, NodeAccess, NodeObject, Review};
+use apiserver::extension::{
+    Denial, ExtensionRules, GuestKind, Lookup, NodeAccess, NodeObject, NodeTokenRequest, Review,
+    TokenDenial,
+};
 use auth::rbac::bootstrap::{NODE_ROLE, WITNESS_ROLE};
 use auth::user::{MANAGEMENT_NODES, MASTERS, NODES};
-use hci::cluster::{CONTROL_PLANE, is_witness, node_of_user};
+use hci::cluster::{CONTROL_PLANE, NODE_KEY, is_witness, node_of_user};
 use hci::node_restriction::{self, NodeWrite};
 use serde_json::Value;
 use virt::api::cdi::DataVolumeSource;
@@ -24,6 +27,11 @@ const VOLUME_SECRETS: [&str; 3] =
 pub(super) struct PlatformNodes;
 
 impl NodeAccess for PlatformNodes {
+    fn key_pin(&self, node: &str, objects: &dyn Lookup) -> Option<String> {
+        let node = objects.get("", "nodes", "", node)?;
+        node["metadata"]["annotations"][NODE_KEY].as_str().map(str::to_owned)
+    }
+
     fn role(&self, node: &str, objects: &dyn Lookup) -> &'static str {
         match objects.get("", "nodes", "", node) {
             Some(own) if is_witness(&own) => WITNESS_ROLE,
@@ -47,6 +55,21 @@ impl NodeAccess for PlatformNodes {
             || kind == NodeReference::Secret && image_uses(node, namespace, name, objects)
             || kind == NodeReference::Secret && backup_uses(node, namespace, name, objects)
             || import_cron_uses(node, kind, namespace, name, objects)
+    }
+
+    fn guests(&self) -> GuestKind {
+        GuestKind {
+            group: "kubevirt.io",
+            plural: "virtualmachineinstances",
+            kind: "VirtualMachineInstance",
+            noun: "machine",
+        }
+    }
+
+    fn review_token(&self, request: &NodeTokenRequest<'_>) -> Result<(), TokenDenial> {
+        let NodeTokenRequest { node, account, seconds, guest } = *request;
+        node_access::check_token(node, account, seconds, guest)
+            .map_err(|denial| TokenDenial(denial.to_string()))
     }
 }
 

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full};
 use ui::Dashboard;
 
-/// Pages are for everybody: they hold nothing, and ask for the rest in the name of their user.
+/// Pages are for all users: they hold no data, and request the rest in the name of their user.
 pub(super) struct DashboardPages(pub(super) Dashboard);
 
 impl Paths for DashboardPages {

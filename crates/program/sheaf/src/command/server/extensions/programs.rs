@@ -122,7 +122,7 @@ impl Paths for ProgramsHandle {
 
     fn access<'a>(&self, path: &'a str) -> PathAccess<'a> {
         if !path.starts_with(UPLOADS_PATH) {
-            // The handler looks at who asks: the rights of nodes are not those of users.
+            // The handler checks the requester: the rights of nodes are not those of users.
             return PathAccess::Authenticated;
         }
         PathAccess::Resource(RequiredAccess {

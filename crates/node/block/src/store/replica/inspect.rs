@@ -1,4 +1,4 @@
-//! Looking without changing: the map of a range, and scrubbing a region.
+//! Reading without changing: the map of a range, and scrubbing a region.
 
 use super::access::Lookup;
 use super::gate::Side;
@@ -16,7 +16,7 @@ use crate::store::request::{
 };
 use crate::store::slab::Key;
 
-/// The longest range whose map is told in one reply.
+/// The longest range whose map is sent in one reply.
 pub(super) const MAX_MAP: u64 = 1 << 30;
 
 #[derive(Debug)]

@@ -91,6 +91,8 @@ struct Lan(&'static str);
 
 impl Lan {
     fn new(name: &'static str) -> Self {
+        // A run that was killed leaves it.
+        let _ = Command::new("ip").args(["link", "delete", name]).output();
         ip(&format!("link add {name} type bridge"));
         ip(&format!("link set {name} up"));
         Self(name)

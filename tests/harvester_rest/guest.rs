@@ -171,7 +171,7 @@ fn a_template_has_the_data_of_the_machine(test: &Test) {
 /// Actions that need a second node are refused with the reason.
 fn one_node_is_not_enough(test: &Test) {
     let any = json!({"nodeName": ""});
-    test.impossible(MACHINE, "migrate", &any, "is not live migratable as the condition reported");
+    test.impossible(MACHINE, "migrate", &any, "no matching migratable nodes found");
     let none = json!({});
     test.impossible(MACHINE, "abortMigration", &none, "The VM is not in migrating state");
     let node = "/v1/harvester/nodes/one";

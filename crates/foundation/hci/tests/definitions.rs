@@ -64,8 +64,8 @@ fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
         }
         undescribed(field, &path, found);
     }
-    for inner in ["items", "additionalProperties"] {
-        undescribed(&schema[inner], path, found);
+    for inner in ["items", "additionalProperties"].iter().filter_map(|name| schema.get(name)) {
+        undescribed(inner, path, found);
     }
 }
 

@@ -16,6 +16,25 @@ const argument = (name) => {
 };
 const out = argument("--out") ?? join(root, "dist");
 
+/**
+ * What is loaded later imports the application as well, which is there by then. So everything that the application
+ * needs at its start belongs to the same files, and goes into one chunk instead of one for each combination of screens.
+ */
+const oneChunkForTheStart = {
+  name: "one-chunk-for-the-start",
+  setup(build) {
+    const application = join(root, "src/app.tsx");
+    build.onResolve({ filter: /^\.{1,2}\// }, ({ kind, path, resolveDir }) =>
+      kind === "dynamic-import" && resolveDir.startsWith(join(root, "src")) ? { path: join(resolveDir, path), pluginData: { late: true } } : undefined,
+    );
+    build.onLoad({ filter: /\.tsx?$/ }, ({ path, pluginData }) => {
+      if (!pluginData?.late || path === application) return undefined;
+      const contents = `${readFileSync(path, "utf8")}\nimport ${JSON.stringify(application)};\n`;
+      return { contents, loader: path.endsWith("x") ? "tsx" : "ts", watchFiles: [path] };
+    });
+  },
+};
+
 const options = {
   absWorkingDir: root,
   entryPoints: { main: "src/main.tsx", theme: "src/theme.ts" },
@@ -35,6 +54,7 @@ const options = {
   charset: "utf8",
   legalComments: "none",
   loader: { ".svg": "file" },
+  plugins: [oneChunkForTheStart],
   logLevel: "warning",
 };
 
@@ -83,7 +103,7 @@ rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
 if (process.argv.includes("--watch")) {
   const plugin = { name: "page", setup: (build) => build.onEnd((result) => result.errors.length || finish(result)) };
-  const context = await esbuild.context({ ...options, minify: false, sourcemap: "inline", plugins: [plugin] });
+  const context = await esbuild.context({ ...options, minify: false, sourcemap: "inline", plugins: [...options.plugins, plugin] });
   await context.watch();
   console.log(`watching; pages are in ${relative(process.cwd(), out)}`);
 } else {

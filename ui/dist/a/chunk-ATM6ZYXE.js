@@ -1,1 +1,0 @@
-import{k as e}from"/dashboard/a/chunk-7VO7IL7K.js";function o(a){let t=matchMedia(a),n=e(t.matches);return t.addEventListener("change",()=>{n.value=t.matches}),n}var i=o("(max-width: 700px)"),r=o("(pointer: coarse)"),c=e(Date.now());setInterval(()=>{document.hidden||(c.value=Date.now())},1e4);export{i as a,r as b,c};

@@ -1,1 +1,0 @@
-import{b as a}from"/dashboard/a/chunk-H525QC2T.js";import{f as r,g as n}from"/dashboard/a/chunk-7VO7IL7K.js";function c({load:e,row:p}){let[t,i]=r(null);if(n(()=>{let o=!0;return e().then(m=>o&&i({part:m})),()=>{o=!1}},[e]),!t)return null;let l=t.part;return a(l,{row:p})}export{c as a};

@@ -1,1 +1,0 @@
-import{c as i}from"/dashboard/a/chunk-ATM6ZYXE.js";import{c as o,d as a}from"/dashboard/a/chunk-6ZEQSSDQ.js";import{b as t}from"/dashboard/a/chunk-H525QC2T.js";function r({time:e}){return t("time",{dateTime:e,title:a(e),class:"nowrap",children:o(e,Math.max(i.value,Date.now()))})}export{r as a};

@@ -1,1 +1,0 @@
-import{b as e}from"/dashboard/a/chunk-H525QC2T.js";function o({value:r,of:n,label:l,plain:t=!1}){let a=n>0?Math.min(1,r/n):0,i=t?"":a>.95?" bad":a>.8?" warn":"";return e("div",{class:`meter${i}`,role:"meter","aria-label":l,"aria-valuemin":0,"aria-valuemax":100,"aria-valuenow":Math.round(a*100),children:e("div",{style:{width:`${a*100}%`}})})}export{o as a};

@@ -1,1 +1,0 @@
-import{n as e}from"/dashboard/a/chunk-7VO7IL7K.js";var t=58;function r(n){return/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(n)?n.length>t?e("The name is too long"):void 0:e("A name has lower-case letters, digits and '-'")}export{r as a};

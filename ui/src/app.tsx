@@ -1,6 +1,6 @@
 // Which screen a URL shows. Screens are loaded when they are first opened.
 import type { ComponentType } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { expired } from "./api/http.ts";
 import { user } from "./api/session.ts";
 import { Activities } from "./components/Activities.tsx";
@@ -80,10 +80,20 @@ function useGlobalKeys(showShortcuts: () => void): void {
       } else if (event.key === "/") {
         event.preventDefault();
         document.getElementById("filter")?.focus();
+      } else if ((event.key === "j" || event.key === "ArrowDown") && !target.closest(".grid, a, button, summary")) {
+        // The first key of a list, wherever the focus is.
+        const row = document.querySelector<HTMLElement>(".grid-row[tabindex='0']") ?? document.querySelector<HTMLElement>(".grid-row");
+        if (row) {
+          event.preventDefault();
+          event.stopPropagation();
+          row.focus();
+        }
       } else if (event.key === "c") {
         navigate("/machines/new");
       } else if (event.key === "u") {
         undoLast();
+      } else if (event.key === "a") {
+        document.querySelector<HTMLElement>(".toast:last-child :is(a, button)")?.focus();
       } else if (event.key === "?") {
         showShortcuts();
       }
@@ -113,6 +123,19 @@ export function App() {
   );
 }
 
+/** A new screen has the focus: keys and screen readers go on there, not in the navigation or in what is gone. */
+function useFocusOnContent(screen: string | null): void {
+  const before = useRef<string | null>(null);
+  useEffect(() => {
+    if (screen === null) return;
+    const main = document.getElementById("main");
+    const isFirst = before.current === null;
+    before.current = screen;
+    const own = document.activeElement?.closest("#main *, dialog");
+    if (!isFirst && !own) main?.focus({ preventScroll: true });
+  }, [screen]);
+}
+
 function Current() {
   const { words } = here.value;
   const name = screenOf(words);
@@ -132,6 +155,7 @@ function Current() {
       wanted = false;
     };
   }, [name]);
+  useFocusOnContent(loaded?.name === name ? name : null);
   if (error) {
     return (
       <div class="page">

@@ -179,6 +179,38 @@ test("the palette does what is typed, with the keyboard only", async () => {
   await page.getByRole("heading", { name: "Hosts" }).waitFor();
 });
 
+test("a screen is found by a part of its name, and chosen with the mouse", async () => {
+  await visit(server, page, "/");
+  await page.getByRole("button", { name: /Search or do/ }).click();
+  await page.getByRole("combobox", { name: "Search or do…" }).fill("templ");
+  await page.getByRole("option", { name: /Templates/ }).click();
+  await page.getByRole("heading", { level: 1, name: "Templates" }).waitFor();
+});
+
+test("a machine is created from a container disk", async () => {
+  await visit(server, page, "/machines/new");
+  await page.getByLabel("Name", { exact: true }).fill("contained");
+  await page.getByRole("radio", { name: /^Container disk/ }).click();
+  await page.getByLabel("Container image").fill("registry.example.com/disks/small:1");
+  await page.getByLabel("Memory in Mi").fill("64");
+  await page.getByRole("checkbox", { name: "Start it" }).uncheck();
+  await page.getByText("The server accepts this machine.").waitFor();
+  await page.locator(".bottom-bar").getByRole("button", { name: "Create machine" }).click();
+  await page.getByRole("heading", { level: 1, name: "contained" }).waitFor();
+  const made = (await api(page, "GET", `${MACHINES}/contained`)).body;
+  assert.equal(made.spec.template.spec.volumes.find((one) => one.containerDisk)?.containerDisk.image, "registry.example.com/disks/small:1");
+});
+
+test("an SSH key is added", async () => {
+  await visit(server, page, "/keys");
+  await page.getByRole("button", { name: "Add key" }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("laptop");
+  await dialog.getByLabel("Public key").fill("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f me");
+  await dialog.locator("button[type=submit]").click();
+  await page.getByRole("row", { name: /laptop/ }).waitFor();
+});
+
 test("the page goes on after a restart of the server and after the end of a session", { skip: process.env.BASE ? "the server is not ours" : false }, async () => {
   await visit(server, page, "/machines");
   await page.getByRole("row", { name: /db-1/ }).waitFor();

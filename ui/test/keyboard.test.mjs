@@ -3,63 +3,26 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { api, browser, open, Server } from "./harness.mjs";
+import { keysOf } from "./keys.mjs";
 
 const server = new Server();
 const MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
 let chrome;
 let page;
+/** What `keysOf` gives, for the page. */
+let press, button, reach, use, fill, go, choose;
 
 before(async () => {
   await server.start();
   chrome = await browser();
   page = await open(server, chrome, { login: false });
+  ({ press, button, reach, use, fill, go, choose } = keysOf(page));
 });
 after(async () => {
   assert.deepEqual(page?.problems ?? [], []);
   await chrome?.close();
   await server.remove();
 });
-
-const press = (key) => page.keyboard.press(key);
-const button = (name) => page.getByRole("button", { name, exact: true }).first();
-
-/** Moves the focus with a key until something has it. */
-async function reach(what, key = "Tab") {
-  await what.waitFor();
-  for (let step = 0; step < 200; step += 1) {
-    if (await what.evaluate((one) => one === document.activeElement)) return;
-    // In a text, Tab indents; Escape leaves it.
-    if (await page.evaluate(() => Boolean(document.activeElement?.closest(".cm-editor")))) await press("Escape");
-    await press(key);
-  }
-  assert.fail(`the focus does not get to ${what}`);
-}
-
-async function use(what, key = "Enter") {
-  await reach(what);
-  await press(key);
-}
-
-async function fill(label, text) {
-  await reach(page.getByLabel(label, { exact: true }));
-  await press("Control+a");
-  await page.keyboard.type(text);
-}
-
-/** Opens a screen by its name. */
-async function go(name) {
-  await press("Control+k");
-  await page.getByRole("dialog").waitFor();
-  await page.keyboard.type(name);
-  await press("Enter");
-  await page.getByRole("heading", { level: 1, name }).waitFor();
-}
-
-async function choose(of, item) {
-  await use(button(`Actions of ${of}`));
-  await reach(page.getByRole("menuitem", { name: item, exact: true }), "ArrowDown");
-  await press("Enter");
-}
 
 test("one logs in, and skips the navigation", async () => {
   await page.getByLabel("Password").waitFor();

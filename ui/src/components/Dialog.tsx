@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { t } from "../messages.ts";
 import { Button } from "./Button.tsx";
 
@@ -12,14 +12,24 @@ interface Props {
   onSubmit?: () => void;
 }
 
+/** What has the focus first: a field, or else the button that changes nothing. */
+const FIRST = ".body :is(input, select, textarea):not([hidden], [type=file]), footer button";
+
 /** A dialog of the browser: it keeps the focus, closes with Escape, and gives the focus back. */
 export function Dialog({ title, children, footer, wide, onClose, onSubmit }: Props) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = element.current;
+    const before = document.activeElement as HTMLElement | null;
     dialog?.showModal();
-    return () => dialog?.close();
+    // Not the button that closes it, which is the first in the document.
+    if (!dialog?.querySelector(":focus[autofocus]")) dialog?.querySelector<HTMLElement>(FIRST)?.focus();
+    return () => {
+      dialog?.close();
+      const back = before?.isConnected && before !== document.body ? before : document.getElementById("main");
+      back?.focus({ preventScroll: true });
+    };
   }, []);
   const content = (
     <>

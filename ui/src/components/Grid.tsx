@@ -116,6 +116,9 @@ export function Grid<R>(props: Props<R>) {
     } else if ((event.key === "x" || event.key === " ") && onSelect) {
       event.preventDefault();
       toggle(keyOf(row));
+    } else if (menu && (event.key === "m" || event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey))) {
+      event.preventDefault();
+      target.querySelector<HTMLElement>("[aria-haspopup=menu]")?.click();
     } else if (event.key === "*" && onSelect) {
       onSelect(new Set(rows.map(keyOf)));
     } else if (event.key === "Escape" && onSelect) {

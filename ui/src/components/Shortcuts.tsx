@@ -16,9 +16,11 @@ const KEYS: [string, string][] = [
   ["j, k", "Next and previous row"],
   ["Enter", "Open the row"],
   ["x", "Select the row"],
+  ["m", "Open the menu of the row"],
   ["s, S, r", "Start, stop, restart the machine of the row"],
   ["v", "Open the console of the row"],
   ["u", "Undo the last delete, while that is offered"],
+  ["a", "Go to the last message"],
   ["?", "This list"],
 ];
 

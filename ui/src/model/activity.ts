@@ -28,7 +28,8 @@ export const activities = signal<Activity[]>([]);
 let last = 0;
 const PARALLEL = 4;
 const SHOWN_FOR = 6000;
-const UNDO_FOR = 20_000;
+/** A message with something to choose, such as Undo or a link. */
+const OFFERED_FOR = 20_000;
 /** A message under the pointer or with the focus stays this much longer. */
 const HELD_FOR = 2000;
 /** The one that the pointer or the focus is on. */
@@ -44,7 +45,8 @@ export function dismiss(id: number): void {
 
 export function update(id: number, change: Partial<Activity>): void {
   activities.value = activities.value.map((one) => (one.id === id ? { ...one, ...change } : one));
-  if (change.state === "done") setTimeout(() => leave(id), change.undo ? UNDO_FOR : SHOWN_FOR);
+  const offers = change.undo ?? activities.value.find((one) => one.id === id)?.link;
+  if (change.state === "done") setTimeout(() => leave(id), offers ? OFFERED_FOR : SHOWN_FOR);
 }
 
 function leave(id: number): void {

@@ -1,1 +1,0 @@
-import{b as a,c as b}from"/dashboard/a/chunk-52VGDNHM.js";import"/dashboard/a/chunk-WGL5GGW2.js";import"/dashboard/a/chunk-DIVNULHP.js";import"/dashboard/a/chunk-QC4VKOBK.js";import"/dashboard/a/chunk-S2UDNI64.js";import"/dashboard/a/chunk-M5I7WRJI.js";export{b as MachineHistory,a as useVersions};

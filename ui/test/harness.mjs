@@ -80,7 +80,7 @@ export async function browser() {
 export async function open(server, chrome, { user = "admin", password = server.password, theme = "light", width = 1280, height = 800, login = true } = {}) {
   const context = await chrome.newContext({ ignoreHTTPSErrors: true, colorScheme: theme, reducedMotion: "reduce", viewport: { width, height }, acceptDownloads: true });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   page.problems = [];
   await page.addInitScript(() => {
     addEventListener("securitypolicyviolation", (event) => console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`));

@@ -33,6 +33,26 @@ test("quantities and ages", async () => {
   for (const [time, text] of [["2026-01-01T23:59:30Z", "30s"], ["2026-01-01T20:00:00Z", "4h"], ["2025-12-03T00:00:00Z", "1mo"], [undefined, "–"]]) assert.equal(age(time, now), text);
 });
 
+test("rows are sorted with numbers as numbers, and an order is used again", async () => {
+  const { sorted } = await load("model/order.ts");
+  let asked = 0;
+  const columns = [{ id: "icon" }, { id: "name", sort: (row) => ((asked += 1), row.name) }, { id: "size", sort: (row) => row.size }];
+  const rows = [{ name: "web-10", size: 1 }, { name: "Web-2", size: 3 }, { name: "db", size: 2 }];
+  const names = (found) => found.map((row) => row.name);
+  const last = { current: null };
+  assert.deepEqual(names(sorted(rows, columns, null, last)), ["db", "Web-2", "web-10"]);
+  const { order } = last.current;
+  const changed = [rows[0], { ...rows[1] }, rows[2]];
+  const again = sorted(changed, columns, null, last);
+  assert.ok(again[1] === changed[1] && last.current.order === order, "the order is the same, the row is the new one");
+  assert.equal(asked, 4, "only the new row was asked");
+  changed[1] = { name: "a", size: 3 };
+  assert.deepEqual(names(sorted(changed, columns, null, last)), ["a", "db", "web-10"]);
+  assert.deepEqual(names(sorted([rows[0]], columns, null, last)), ["web-10"]);
+  assert.deepEqual(names(sorted(rows, columns, "-size", last)), ["Web-2", "db", "web-10"]);
+  assert.deepEqual(names(sorted(rows, columns, "icon", last)), ["db", "Web-2", "web-10"]);
+});
+
 test("the palette prefers whole words and beginnings", async () => {
   const { score } = await load("model/score.ts");
   assert.equal(score("xyz", "Start web"), 0);

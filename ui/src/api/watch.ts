@@ -33,11 +33,21 @@ interface ListAnswer<T> {
 const LINGER = 20_000;
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15_000;
+/** Objects in one answer of a list: the first are shown while the rest is read, and no answer blocks the page for long. */
+const CHUNK = 500;
+/** Between two renders while objects change all the time. */
+const BETWEEN_RENDERS = 200;
 /** The server answers bookmarks; a stream without anything for this long is dead. */
 const SILENCE = 90_000;
 
 /** Since when the server has not answered; null while it does. */
 export const offlineSince = signal<Date | null>(null);
+
+/** An object without the record of who wrote which field: often half of it, and no page shows it. */
+function lean<T extends KubeObject>(object: T): T {
+  delete (object.metadata as { managedFields?: unknown }).managedFields;
+  return object;
+}
 
 class Feed<T extends KubeObject> implements Collection<T> {
   items = new Map<string, T>();
@@ -47,7 +57,8 @@ class Feed<T extends KubeObject> implements Collection<T> {
   private users = 0;
   private stop: AbortController | null = null;
   private lingering: ReturnType<typeof setTimeout> | undefined;
-  private frame = 0;
+  private pending: ReturnType<typeof setTimeout> | undefined;
+  private rendered = 0;
 
   constructor(
     private readonly path: string,
@@ -107,19 +118,25 @@ class Feed<T extends KubeObject> implements Collection<T> {
   }
 
   private async list(stop: AbortSignal): Promise<string> {
-    const response = await send("GET", this.path, { query: this.query, signal: stop });
-    if (!response.ok) throw failure(response.status, await response.text(), `GET ${this.path}`);
-    const answer = (await response.json()) as ListAnswer<T>;
     // Objects that are gone leave, those that did not change stay the same object for their rows.
     const next = new Map<string, T>();
-    for (const item of answer.items) {
-      const known = this.items.get(keyOf(item));
-      const same = known?.metadata.resourceVersion === item.metadata.resourceVersion;
-      next.set(keyOf(item), same && known ? known : item);
+    for (let after: string | undefined; ; ) {
+      const response = await send("GET", this.path, { query: { ...this.query, limit: String(CHUNK), continue: after }, signal: stop });
+      if (!response.ok) throw failure(response.status, await response.text(), `GET ${this.path}`);
+      const answer = (await response.json()) as ListAnswer<T>;
+      for (const item of answer.items) {
+        const known = this.items.get(keyOf(item));
+        const same = known?.metadata.resourceVersion === item.metadata.resourceVersion;
+        next.set(keyOf(item), same && known ? known : lean(item));
+      }
+      after = answer.metadata.continue || undefined;
+      // What was known before is shown until all of the new is there.
+      if (after === undefined || this.freshness.value === "loading") {
+        this.items = next;
+        this.version.value += 1;
+      }
+      if (after === undefined) return answer.metadata.resourceVersion;
     }
-    this.items = next;
-    this.version.value += 1;
-    return answer.metadata.resourceVersion;
   }
 
   /** Follows changes; returns the revision to go on from when the server ends the stream. */
@@ -167,12 +184,15 @@ class Feed<T extends KubeObject> implements Collection<T> {
   private apply(event: WatchEvent<T>): void {
     if (event.type === "BOOKMARK") return;
     if (event.type === "DELETED") this.items.delete(keyOf(event.object));
-    else this.items.set(keyOf(event.object), event.object);
-    // One render per frame, however many objects change.
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      this.version.value += 1;
-    });
+    else this.items.set(keyOf(event.object), lean(event.object));
+    // A change is shown in the next frame; many of them a few times a second.
+    this.pending ??= setTimeout(() => {
+      requestAnimationFrame((now) => {
+        this.pending = undefined;
+        this.rendered = now;
+        this.version.value += 1;
+      });
+    }, Math.max(0, this.rendered + BETWEEN_RENDERS - performance.now()));
   }
 }
 

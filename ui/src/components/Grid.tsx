@@ -1,9 +1,10 @@
 // A table of any number of rows. Only those that can be seen are in the document: rows have one
 // height, so which they are is arithmetic.
-import type { ComponentChildren, TargetedKeyboardEvent } from "preact";
+import { Component, type ComponentChildren, type TargetedKeyboardEvent } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isPhone, isTouch } from "../model/media.ts";
 import { t } from "../messages.ts";
+import { sorted, type Order } from "../model/order.ts";
 import { here, navigate, setQuery } from "../router.ts";
 import { Icon } from "./Icon.tsx";
 
@@ -36,25 +37,7 @@ interface Props<R> {
 
 const OVERSCAN = 8;
 
-/** Numbers within texts count as numbers: `web-2` comes before `web-10`. Quicker than a collator. */
-function comparable(key: string | number): string | number {
-  return typeof key === "number" ? key : key.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(10, "0"));
-}
-
-/** The rows in the order that the URL names, or in that of the first column. */
-export function sorted<R>(rows: R[], columns: Column<R>[], order: string | null): R[] {
-  const down = order?.startsWith("-") ?? false;
-  const id = (order ?? "").replace(/^-/, "");
-  const column = columns.find((one) => one.id === id && one.sort) ?? columns.find((one) => one.sort);
-  if (!column?.sort) return rows;
-  const by = column.sort;
-  const keyed = rows.map((row) => ({ row, key: comparable(by(row)) }));
-  keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
-  const result = keyed.map((one) => one.row);
-  return down ? result.reverse() : result;
-}
-
-export function Grid<R>(props: Props<R>) {
+export function Grid<R extends object>(props: Props<R>) {
   const { columns, keyOf, menu, selected, onSelect, path } = props;
   const element = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 800 });
@@ -63,7 +46,8 @@ export function Grid<R>(props: Props<R>) {
   const rowHeight = phone ? 56 : isTouch.value ? 44 : 32;
   const order = here.value.query.get("sort");
   // Scrolling renders as well, and changes no order.
-  const rows = useMemo(() => sorted(props.rows, columns, order), [props.rows, columns, order]);
+  const lastOrder = useRef<Order | null>(null);
+  const rows = useMemo(() => sorted(props.rows, columns, order, lastOrder), [props.rows, columns, order]);
   useEffect(() => {
     const grid = element.current;
     if (!grid) return;
@@ -85,6 +69,10 @@ export function Grid<R>(props: Props<R>) {
     if (!next.delete(key)) next.add(key);
     onSelect?.(next);
   };
+  // Rows are not rendered again for a new function; this one always does what the newest does.
+  const newest = useRef({ toggle, setActive });
+  newest.current = { toggle, setActive };
+  const [handlers] = useState(() => ({ toggle: (key: string) => newest.current.toggle(key), focused: (index: number) => newest.current.setActive(index) }));
   const focusRow = (index: number) => {
     const to = Math.max(0, Math.min(rows.length - 1, index));
     setActive(to);
@@ -164,44 +152,82 @@ export function Grid<R>(props: Props<R>) {
           const index = first + offset;
           const key = keyOf(row);
           return (
-            <div
+            <GridRow
               key={key}
-              role="row"
-              class={phone ? "grid-row phone" : "grid-row"}
-              aria-rowindex={index + 2}
-              aria-selected={onSelect ? (selected?.has(key) ?? false) : undefined}
-              data-index={index}
-              tabIndex={index === Math.min(active, rows.length - 1) ? 0 : -1}
-              onFocus={() => setActive(index)}
-              style={{ top: `${index * rowHeight}px`, height: `${rowHeight}px`, gridTemplateColumns: phone ? undefined : template }}
-            >
-              {onSelect && !phone && (
-                <div role="gridcell" class="check">
-                  <input
-                    type="checkbox"
-                    tabIndex={-1}
-                    aria-label={t("Select {name}", { name: key })}
-                    checked={selected?.has(key) ?? false}
-                    onChange={() => toggle(key)}
-                  />
-                </div>
-              )}
-              {phone ? <PhoneCells columns={columns} row={row} /> : columns.map((column) => (
-                <div key={column.id} role="gridcell" class={column.right ? "right" : undefined}>
-                  {column.cell(row)}
-                </div>
-              ))}
-              {menu && (
-                <div role="gridcell" class="cell-menu">
-                  {menu(row)}
-                </div>
-              )}
-            </div>
+              row={row}
+              name={key}
+              index={index}
+              columns={columns}
+              menu={menu}
+              phone={phone}
+              template={template}
+              height={rowHeight}
+              isCurrent={index === Math.min(active, rows.length - 1)}
+              selected={onSelect ? (selected?.has(key) ?? false) : undefined}
+              toggle={handlers.toggle}
+              focused={handlers.focused}
+            />
           );
         })}
       </div>
     </div>
   );
+}
+
+interface RowProps<R> {
+  row: R;
+  name: string;
+  index: number;
+  columns: Column<R>[];
+  menu?: (row: R) => ComponentChildren;
+  phone: boolean;
+  template: string;
+  height: number;
+  /** The row that Tab gets to. */
+  isCurrent: boolean;
+  /** Undefined where rows cannot be selected. */
+  selected: boolean | undefined;
+  toggle: (key: string) => void;
+  focused: (index: number) => void;
+}
+
+/** One row; rendered again only when something of it has changed. */
+class GridRow<R> extends Component<RowProps<R>> {
+  shouldComponentUpdate(next: RowProps<R>, state: unknown): boolean {
+    const keys = Object.keys(next) as (keyof RowProps<R>)[];
+    return state !== this.state || keys.some((key) => next[key] !== this.props[key]);
+  }
+
+  render({ row, name, index, columns, menu, phone, template, height, isCurrent, selected, toggle, focused }: RowProps<R>) {
+    return (
+      <div
+        role="row"
+        class={phone ? "grid-row phone" : "grid-row"}
+        aria-rowindex={index + 2}
+        aria-selected={selected}
+        data-index={index}
+        tabIndex={isCurrent ? 0 : -1}
+        onFocus={() => focused(index)}
+        style={{ top: `${index * height}px`, height: `${height}px`, gridTemplateColumns: phone ? undefined : template }}
+      >
+        {selected !== undefined && !phone && (
+          <div role="gridcell" class="check">
+            <input type="checkbox" tabIndex={-1} aria-label={t("Select {name}", { name })} checked={selected} onChange={() => toggle(name)} />
+          </div>
+        )}
+        {phone ? <PhoneCells columns={columns} row={row} /> : columns.map((column) => (
+          <div key={column.id} role="gridcell" class={column.right ? "right" : undefined}>
+            {column.cell(row)}
+          </div>
+        ))}
+        {menu && (
+          <div role="gridcell" class="cell-menu">
+            {menu(row)}
+          </div>
+        )}
+      </div>
+    );
+  }
 }
 
 /** Two lines instead of columns. */

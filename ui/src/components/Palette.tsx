@@ -6,7 +6,7 @@ import { IMAGE, INSTANCE, MACHINE } from "../api/kinds.ts";
 import { may } from "../api/session.ts";
 import type { Image } from "../api/types.ts";
 import { t } from "../messages.ts";
-import { knownMachines } from "../model/machine.ts";
+import { knownMachines, type MachineRow } from "../model/machine.ts";
 import { score } from "../model/score.ts";
 import { machinePath, navigate } from "../router.ts";
 import { Dialog } from "./Dialog.tsx";
@@ -21,7 +21,19 @@ interface Entry {
   run: () => void;
 }
 
-function entries(): Entry[] {
+/** So many machines have their actions in the list at once. */
+const NEAR = 100;
+
+/** The machines that what is typed may mean; of few, all of them. */
+function machinesNear(text: string): MachineRow[] {
+  const rows = knownMachines();
+  if (rows.length <= NEAR) return rows;
+  const words = text.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const rated = rows.map((row) => ({ row, score: Math.max(0, ...words.map((word) => score(word, row.name))) }));
+  return rated.filter((one) => one.score > 0).sort((a, b) => b.score - a.score).slice(0, NEAR).map((one) => one.row);
+}
+
+function entries(text: string): Entry[] {
   const found: Entry[] = [];
   for (const section of SECTIONS) {
     for (const entry of section.entries.filter(mayOpen)) {
@@ -29,7 +41,7 @@ function entries(): Entry[] {
     }
   }
   if (may("create", MACHINE.group, MACHINE.plural)) found.push({ label: t("Create machine"), kind: t("Action"), icon: "plus", run: () => navigate("/machines/new") });
-  for (const row of knownMachines()) {
+  for (const row of machinesNear(text)) {
     const open = (tab = "") => () => navigate(machinePath(row.namespace, row.name, tab));
     found.push({ label: row.name, kind: `${t("Machine")} · ${row.namespace}`, icon: "monitor", run: open() });
     found.push({ label: `${t("Console")} ${row.name}`, kind: t("Action"), icon: "terminal", run: open("console") });
@@ -50,7 +62,7 @@ export function Palette() {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const [machines, instances] = [collection(MACHINE).version.value, collection(INSTANCE).version.value];
-  const all = useMemo(entries, [machines, instances]);
+  const all = useMemo(() => entries(text), [machines, instances, text]);
   const found = all
     .map((entry) => ({ entry, score: score(text, entry.label) }))
     .filter((one) => one.score > 0)

@@ -29,7 +29,7 @@ export function formatBytes(bytes: number | undefined): string {
   if (bytes === undefined || !Number.isFinite(bytes)) return "–";
   for (const unit of ["Ti", "Gi", "Mi", "Ki"]) {
     const value = bytes / UNITS[unit];
-    if (value >= 1) return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${unit}`;
+    if (value >= 1) return `${value >= 100 ? Math.round(value) : Number(value.toFixed(1))} ${unit}`;
   }
   return `${Math.round(bytes)} B`;
 }
@@ -54,7 +54,13 @@ export function age(time: string | undefined, now = Date.now()): string {
   return "–";
 }
 
+/** Making one takes much longer than using it. */
+let format: { of: string; time: Intl.DateTimeFormat } | undefined;
+
 export function exactTime(time: string | undefined): string {
   if (!time) return "";
-  return new Date(time).toLocaleString(language.value, { dateStyle: "medium", timeStyle: "medium" });
+  const of = language.value;
+  if (format?.of !== of) format = { of, time: new Intl.DateTimeFormat(of, { dateStyle: "medium", timeStyle: "medium" }) };
+  const date = new Date(time);
+  return Number.isNaN(date.getTime()) ? "" : format.time.format(date);
 }

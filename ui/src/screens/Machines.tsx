@@ -19,6 +19,8 @@ import { machineRows, type MachineRow } from "../model/machine.ts";
 import { formatBytes } from "../model/quantity.ts";
 import { here, href, machinePath, navigate, setQuery } from "../router.ts";
 
+const keyOf = (row: MachineRow) => row.key;
+const menuOf = (row: MachineRow) => <MachineMenu row={row} />;
 const pathOf = (row: MachineRow) => machinePath(row.namespace, row.name);
 
 const COLUMNS: Column<MachineRow>[] = [
@@ -83,8 +85,8 @@ export function Machines() {
   const instances = useCollection<Instance>(INSTANCE);
   const [selected, setSelected] = useState(new Set<string>());
   const text = here.value.query.get("q") ?? "";
-  const all = machineRows(machines, instances);
   const changes = `${machines.version.value} ${instances.version.value}`;
+  const all = useMemo(() => machineRows(machines, instances), [changes]);
   const rows = useMemo(() => all.filter(compileFilter(text)), [changes, text]);
   const chosen = rows.filter((row) => selected.has(row.key));
   const onKey = (event: KeyboardEvent, row: MachineRow) => {
@@ -128,12 +130,12 @@ export function Machines() {
         label={t("Machines")}
         columns={COLUMNS}
         rows={rows}
-        keyOf={(row) => row.key}
+        keyOf={keyOf}
         path={pathOf}
         selected={selected}
         onSelect={setSelected}
         onKey={onKey}
-        menu={(row) => <MachineMenu row={row} />}
+        menu={menuOf}
         empty={rows.length === 0 ? empty : undefined}
       />
     </Page>

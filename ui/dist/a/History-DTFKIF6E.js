@@ -1,1 +1,0 @@
-import{b as a,c as b}from"/dashboard/a/chunk-ZKT6A5KX.js";import"/dashboard/a/chunk-LZLEMPSL.js";import"/dashboard/a/chunk-DIVNULHP.js";import"/dashboard/a/chunk-QC4VKOBK.js";import"/dashboard/a/chunk-DIQ7LXB2.js";import"/dashboard/a/chunk-JMTMTZP6.js";export{b as MachineHistory,a as useVersions};

@@ -1,1 +1,0 @@
-import{O as a,c as r,d as n}from"/dashboard/a/chunk-JMTMTZP6.js";function c({load:e,row:p}){let[t,i]=r(null);if(n(()=>{let o=!0;return e().then(m=>o&&i({part:m})),()=>{o=!1}},[e]),!t)return null;let l=t.part;return a(l,{row:p})}export{c as a};

@@ -26,7 +26,7 @@ export function Events() {
   return (
     <Page title={t("Events")}>
       <div class="toolbar">
-        <FilterBox placeholder={t("Filter: words, type:warning, kind:node, reason:failed, age<10m")} shown={shown.length} all={events.items.size} />
+        <FilterBox placeholder={t("Filter: type:warning, kind:node, reason:failed, age<10m")} shown={shown.length} all={events.items.size} />
         <Button small look="quiet" pressed={text === "type:warning"} onClick={() => setQuery({ q: text === "type:warning" ? null : "type:warning" })}>
           {t("Warnings only")}
         </Button>

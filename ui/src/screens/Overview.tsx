@@ -64,10 +64,10 @@ export function Overview() {
   return (
     <Page title={t("Overview")}>
       <div class="figures">
-        <Figure path="/machines" label={t("machines, {running} running", { running })} value={rows.length} />
-        {may("list", "longhorn.io", "volumes") && <Figure path="/volumes" label={t("replicated volumes")} value={volumes.items.size} />}
-        {may("list", "harvesterhci.io", "virtualmachineimages") && <Figure path="/images" label={t("images")} value={images.items.size} />}
-        {seesHosts && <Figure path="/hosts" label={t("hosts")} value={hosts.items.size} />}
+        <Figure path="/machines" label={rows.length === 1 ? t("machine, {running} running", { running }) : t("machines, {running} running", { running })} value={rows.length} />
+        {may("list", "longhorn.io", "volumes") && <Figure path="/volumes" label={volumes.items.size === 1 ? t("replicated volume") : t("replicated volumes")} value={volumes.items.size} />}
+        {may("list", "harvesterhci.io", "virtualmachineimages") && <Figure path="/images" label={images.items.size === 1 ? t("image") : t("images")} value={images.items.size} />}
+        {seesHosts && <Figure path="/hosts" label={hosts.items.size === 1 ? t("host") : t("hosts")} value={hosts.items.size} />}
       </div>
       {rows.length === 0 && may("create", "kubevirt.io", "virtualmachines") && <FirstSteps />}
       <div class="cards two">

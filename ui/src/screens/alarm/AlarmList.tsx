@@ -75,7 +75,7 @@ function Row({ alarm, settled, onAcknowledge }: { alarm: Alarm; settled?: boolea
   const mayPatch = may("patch", ALARM.group, ALARM.plural);
   const { acknowledged, acknowledgedBy, comment, silencedUntil } = alarm.spec ?? {};
   return (
-    <li class="row wraps">
+    <li class="row wraps alarm">
       <StatusMark status={alarmStatus(alarm)} pill />
       <div class="grow stack tight">
         <b class="wrap">{alarm.status?.summary}</b>

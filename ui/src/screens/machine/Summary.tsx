@@ -82,6 +82,11 @@ export function MachineSummary({ row }: { row: MachineRow }) {
       <section class="card">
         <header>
           <h2>{t("Disks")}</h2>
+          {snapshot && (
+            <Button small icon="camera" disabled={refusalOf(snapshot, row) ?? false} onClick={() => void runAction(snapshot, [row])}>
+              {t("Take snapshot")}
+            </Button>
+          )}
           <a href={href(machinePath(row.namespace, row.name, "disks"))}>{t("All")}</a>
         </header>
         <ul class="list">
@@ -98,11 +103,6 @@ export function MachineSummary({ row }: { row: MachineRow }) {
       <section class="card">
         <header>
           <h2>{t("Labels")}</h2>
-          {snapshot && (
-            <Button small icon="camera" disabled={refusalOf(snapshot, row) ?? false} onClick={() => void runAction(snapshot, [row])}>
-              {t("Take snapshot")}
-            </Button>
-          )}
         </header>
         <div class="body row wraps">
           {Object.entries(machine.metadata.labels ?? {}).map(([key, value]) => (

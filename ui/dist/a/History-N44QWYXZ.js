@@ -1,1 +1,0 @@
-import{b as a,c as b}from"/dashboard/a/chunk-MZKRNAUX.js";import"/dashboard/a/chunk-3INE7VSK.js";import"/dashboard/a/chunk-DIVNULHP.js";import"/dashboard/a/chunk-QC4VKOBK.js";import"/dashboard/a/chunk-VKTR34QH.js";import"/dashboard/a/chunk-PKUOHPPL.js";export{b as MachineHistory,a as useVersions};

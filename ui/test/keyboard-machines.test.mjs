@@ -161,7 +161,7 @@ test("a template is deleted with its versions, and brought back", async () => {
   await keys.choose("small", "Delete");
   await keys.submit("Delete");
   await page.getByRole("row", { name: /a small one/ }).waitFor({ state: "detached" });
-  assert.equal((await api(page, "GET", `${HARVESTER}/virtualmachinetemplateversions/small-v1`)).status, 404);
+  await page.waitForFunction((path) => fetch(path).then((answer) => answer.status === 404), `${HARVESTER}/virtualmachinetemplateversions/small-v1`);
   await page.getByRole("log").getByText("Deleted: small").waitFor();
   await keys.press("u");
   await page.getByRole("row", { name: /small .*a small one.* 1 / }).waitFor();

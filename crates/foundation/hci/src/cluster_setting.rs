@@ -4,6 +4,8 @@ mod effect;
 mod proxy;
 mod rule;
 mod tls_parameters;
+pub(crate) mod upgrade_config;
+mod vip_pools;
 
 use serde_json::{Map, Value};
 
@@ -42,9 +44,9 @@ pub use tls_parameters::TlsParameters;
 
 use ValueRule::{Any, Bool, Number, Object, OneOf, Text};
 use rule::{
-    accept, backup_target, bundle_image, certificates, force_reset, label, migration, network,
-    ntp_servers, number, overcommit, overhead_ratio, registration_url, rotation,
-    serving_certificates, tls_parameters, token_lifetime,
+    accept, backup_target, bundle_image, certificates, force_reset, hugepages, label, migration,
+    network, ntp_servers, number, overcommit, overhead_ratio, registration_url, rotation,
+    rwx_network, serving_certificates, tls_parameters, token_lifetime,
 };
 
 const MANY: u64 = u64::MAX;
@@ -90,13 +92,13 @@ pub const CLUSTER_SETTINGS: &[ClusterSetting] = &[
     row("log-level", "info", Any),
     row("longhorn-v2-data-engine-enabled", "false", Bool),
     row("longhorn-v2-data-engine-hugepage-enabled", "true", Bool),
-    row("longhorn-v2-data-engine-memory-size", "2048", Number(2, MANY)),
+    row("longhorn-v2-data-engine-memory-size", "2048", Text(hugepages)),
     row("max-hotplug-ratio", "4", Number(1, 20)),
     row("ntp-servers", "", Object(ntp_servers)),
     row("overcommit-config", r#"{"cpu":1000,"memory":150,"storage":100}"#, Object(overcommit)),
     row("rancher-cluster", "{}", Object(accept)),
     row("release-download-url", "https://releases.rancher.com/harvester", Any),
-    row("rwx-network", r#"{"share-storage-network":false}"#, Object(accept)),
+    row("rwx-network", r#"{"share-storage-network":false}"#, Object(rwx_network)),
     row("server-version", SERVER_VERSION, Any),
     row("ssl-certificates", "{}", Object(serving_certificates)),
     row("ssl-parameters", "{}", Object(tls_parameters)),
@@ -124,8 +126,8 @@ pub const CLUSTER_SETTINGS: &[ClusterSetting] = &[
         "https://harvester-upgrade-responder.rancher.io/v1/checkupgrade",
         Any,
     ),
-    row("upgrade-config", UPGRADE, Object(accept)),
-    row("vip-pools", "", Object(accept)),
+    row("upgrade-config", UPGRADE, Object(upgrade_config::upgrade_config)),
+    row("vip-pools", "", Object(vip_pools::vip_pools)),
     row(
         "vm-force-reset-policy",
         r#"{"enable":true,"period":15,"vmMigrationTimeout":180}"#,
@@ -218,6 +220,21 @@ mod tests {
             ("backup-target", r#"{"type":"s3"}"#, "S3 backup target should have access key"),
             (
                 "backup-target",
+                r#"{"type":"s3","accessKeyId":"k","secretAccessKey":"s","bucketName":"b","bucketRegion":"bogus_region"}"#,
+                "failed to connect to backup target, reason: \"s3.bogus_region.amazonaws.com\"",
+            ),
+            (
+                "backup-target",
+                r#"{"type":"s3","accessKeyId":"k","secretAccessKey":"s","bucketName":"b","bucketRegion":"eu-west-1"}"#,
+                "",
+            ),
+            (
+                "backup-target",
+                r#"{"type":"s3","accessKeyId":"k","secretAccessKey":"s","bucketName":"b","bucketRegion":"my_own","endpoint":"http://10.0.0.1:9000"}"#,
+                "",
+            ),
+            (
+                "backup-target",
                 r#"{"type":"nfs","endpoint":"nfs://:/x"}"#,
                 "NFS path must follow format",
             ),
@@ -228,6 +245,17 @@ mod tests {
             ),
             ("backup-target", r#"{"type":"nfs","endpoint":"nfs://10.0.0.1:/backups"}"#, ""),
             ("backup-target", r#"{"type":"tape"}"#, "Invalid backup target type"),
+            ("longhorn-v2-data-engine-memory-size", "2048", ""),
+            ("longhorn-v2-data-engine-memory-size", "3", "evenly divisible by two"),
+            ("longhorn-v2-data-engine-memory-size", "0", "greater than zero"),
+            ("rwx-network", r#"{"share-storage-network":true}"#, ""),
+            ("rwx-network", r#"{"other":1}"#, "unknown field \"other\""),
+            ("rwx-network", r#"{"share-storage-network":1}"#, "true or false"),
+            (
+                "rwx-network",
+                r#"{"network":{"vlan":4095,"clusterNetwork":"a","range":"10.0.0.0/24"}}"#,
+                "0 to 4094",
+            ),
             ("ntp-servers", r#"{"ntpServers":["0.pool.ntp.org","10.0.0.1"]}"#, ""),
             ("ntp-servers", r#"{"ntpServers":["http://a.b"]}"#, "should not start with http"),
             ("ntp-servers", r#"{"ntpServers":["a.b","a.b"]}"#, "duplicate"),

@@ -6,11 +6,14 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
+use super::{AdmissionResult, HARVESTER, Refusal, SNAPSHOTS, Write, text};
+use crate::cluster_setting::upgrade_config::paused_nodes;
 use crate::cluster_setting::{self, HttpProxy, UNDELETABLE};
 
 const BACKUP_TARGET: &str = "backup-target";
 const HTTP_PROXY: &str = "http-proxy";
+const SNAPSHOT_CLASS: &str = "volume-snapshot-class";
+const UPGRADE_CONFIG: &str = "upgrade-config";
 
 pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else {
@@ -33,7 +36,34 @@ pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     }
     validate_proxy(write, text(object, "/value"))?;
     network::validate(write, text(object, "/value"))?;
+    validate_references(write, text(object, "/value"))?;
     validate_backup_target(write, text(object, "/value"))
+}
+
+/// The objects that a setting names have to exist.
+fn validate_references(write: &Write<'_>, value: &str) -> AdmissionResult {
+    let before = write.old.map(|old| text(old, "/value")).unwrap_or_default();
+    if write.trusted || value == before {
+        return Ok(());
+    }
+    let missing = |group: &str, plural: &str, name: &str| {
+        write.objects.get(group, plural, "", name).is_none()
+    };
+    let message = match write.name {
+        SNAPSHOT_CLASS
+            if !value.is_empty() && missing(SNAPSHOTS, "volumesnapshotclasses", value) =>
+        {
+            format!("volumesnapshotclasses.snapshot.storage.k8s.io {value:?} not found")
+        }
+        UPGRADE_CONFIG => {
+            let fields = serde_json::from_str(value).unwrap_or_default();
+            let absent = paused_nodes(&fields).find(|node| missing("", "nodes", node));
+            let Some(node) = absent else { return Ok(()) };
+            format!("pauseNodes: nodes {node:?} not found")
+        }
+        _ => return Ok(()),
+    };
+    Err(Refusal::invalid("value", message))
 }
 
 /// Nodes reach each other without the proxy.
@@ -129,6 +159,31 @@ mod tests {
         let partly = judged(r#"{"httpProxy":"http://p:1","noProxy":"192.0.2.1"}"#);
         assert!(partly.contains("The node(s) b are not covered."), "{partly}");
         assert!(judged(r#"{"httpProxy":"http://p:1"}"#).contains("a, b"));
+    }
+
+    #[test]
+    fn a_setting_names_objects_that_exist() {
+        let named = |name: &str| json!({"metadata": {"name": name}});
+        let cluster = Cluster(vec![
+            (SNAPSHOTS, "volumesnapshotclasses", named("longhorn")),
+            ("", "nodes", named("a")),
+        ]);
+        let judged = |name: &str, value: &str| {
+            let object = json!({"value": value});
+            let refused = validate(&write(name, &object, &cluster)).err();
+            refused.map(|refusal| refusal.message).unwrap_or_default()
+        };
+        assert_eq!(judged(SNAPSHOT_CLASS, "longhorn"), "");
+        assert!(judged(SNAPSHOT_CLASS, "other").contains(r#""other" not found"#));
+        let config = |node: &str| {
+            json!({
+                "imagePreloadOption": {"strategy": {"type": "skip"}},
+                "nodeUpgradeOption": {"strategy": {"mode": "manual", "pauseNodes": [node]}},
+            })
+        };
+        assert_eq!(judged(UPGRADE_CONFIG, &config("a").to_string()), "");
+        let refused = judged(UPGRADE_CONFIG, &config("b").to_string());
+        assert!(refused.contains(r#"nodes "b" not found"#), "{refused}");
     }
 
     #[test]

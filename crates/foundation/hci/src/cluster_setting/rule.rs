@@ -96,6 +96,7 @@ pub(super) fn backup_target(fields: &Map<String, Value>) -> Result<(), String> {
         "s3" if !has("bucketName") || !has("bucketRegion") => {
             Err("S3 backup target should have bucket name and region".into())
         }
+        "s3" if !has("endpoint") => amazon_host(text(fields, "bucketRegion")),
         "s3" => Ok(()),
         "nfs" if !has("endpoint") => Err("NFS backup target should have endpoint".into()),
         "nfs"
@@ -109,6 +110,18 @@ pub(super) fn backup_target(fields: &Map<String, Value>) -> Result<(), String> {
         "" => Ok(()),
         _ => Err("Invalid backup target type".into()),
     }
+}
+
+/// Without an endpoint the region is a part of the name of Amazon's host.
+fn amazon_host(region: &str) -> Result<(), String> {
+    let host = format!("s3.{region}.amazonaws.com");
+    if !region.contains('.') && is_host_name(&host) {
+        return Ok(());
+    }
+    Err(format!(
+        "failed to connect to backup target, reason: {host:?} is not a name of a host: bucketRegion \
+         may have letters, digits and \"-\""
+    ))
 }
 
 fn nfs_endpoint(endpoint: &str) -> Result<(), String> {
@@ -259,6 +272,33 @@ pub(super) fn tls_parameters(fields: &Map<String, Value>) -> Result<(), String> 
 pub(super) fn network(fields: &Map<String, Value>) -> Result<(), String> {
     let text = Value::Object(fields.clone()).to_string();
     NetworkSetting::parse(&text).map(drop).map_err(|error| error.to_string())
+}
+
+/// Files on several machines use a network of their own, or that of the storage.
+pub(super) fn rwx_network(fields: &Map<String, Value>) -> Result<(), String> {
+    for (name, value) in fields {
+        match (name.as_str(), value) {
+            ("share-storage-network", Value::Bool(_)) | ("network", Value::Null) => {}
+            ("share-storage-network", _) => {
+                return Err(format!("{name} is {value}: it has to be true or false"));
+            }
+            ("network", Value::Object(own)) => network(own)?,
+            ("network", _) => return Err(format!("{name} is {value}: it has to be an object")),
+            _ => return Err(format!("unknown field {name:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// Mebibytes in pages of two.
+pub(super) fn hugepages(value: &str) -> Result<(), String> {
+    match number(value, 0, u64::MAX)? {
+        0 => Err("longhorn-v2-data-engine-memory-size must be greater than zero".into()),
+        size if size % 2 != 0 => {
+            Err("longhorn-v2-data-engine-memory-size must be evenly divisible by two".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn label(value: &str) -> Result<(), String> {

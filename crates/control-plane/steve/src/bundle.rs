@@ -1,11 +1,14 @@
 //! Support bundles: the objects of a cluster without their secrets, as a ZIP archive that is made
 //! while it is sent.
 //!
-//! Everything is read in the caller's name: a bundle has what its reader may read.
+//! Everything is read in the caller's name: a bundle has what its reader may read. Its tree is that of
+//! Harvester's bundles, with placeholders where a cluster of Sheaf has nothing.
 
+mod placeholder;
 mod redact;
 #[cfg(test)]
 mod tests;
+mod txz;
 mod zip;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -62,6 +65,9 @@ pub trait NodeReports: Send + Sync {
 
 /// The file of a node with the last lines of its log.
 pub const NODE_LOG: &str = "sheaf.log";
+
+/// The file of a node with a list of its hardware.
+pub const NODE_HARDWARE: &str = "hardware.txt";
 
 /// The file of a node whose part is missing: why.
 pub const NODE_ERROR: &str = "error.txt";
@@ -164,6 +170,7 @@ fn minutes(own: &Value, setting: &str) -> Option<Duration> {
 enum BundleStep {
     Metadata(String),
     Objects(Arc<CatalogKind>),
+    Placeholders,
     Nodes,
     Problems,
 }
@@ -171,7 +178,7 @@ enum BundleStep {
 fn steps(kinds: Vec<Arc<CatalogKind>>, metadata: String) -> VecDeque<BundleStep> {
     let mut steps = VecDeque::from([BundleStep::Metadata(metadata)]);
     steps.extend(kinds.into_iter().map(BundleStep::Objects));
-    steps.extend([BundleStep::Nodes, BundleStep::Problems]);
+    steps.extend([BundleStep::Placeholders, BundleStep::Nodes, BundleStep::Problems]);
     steps
 }
 
@@ -226,6 +233,9 @@ impl Archive {
                 let list = self.noted(&kind.path(""), outcome);
                 list.map(|list| self.objects(&kind, list)).unwrap_or_default()
             }
+            Some(BundleStep::Placeholders) => placeholder::logs()
+                .flat_map(|(path, text)| self.file(&path, text.as_bytes()))
+                .collect(),
             Some(BundleStep::Nodes) => self.nodes().await,
             Some(BundleStep::Problems) => {
                 let text = std::mem::take(&mut self.problems).join("\n");
@@ -282,8 +292,10 @@ impl Archive {
     fn node(&mut self, report: &NodeReport) -> Vec<u8> {
         let mut zip = ZipWriter::default();
         let mut archive = Vec::new();
-        for (name, content) in &report.files {
-            match zip.file(&format!("{}/{name}", report.node), content) {
+        let reports = report.files.iter().filter(|(name, _)| name == NODE_HARDWARE);
+        let reports = reports.map(|(_, content)| support_config(&report.node, content));
+        for (name, content) in report.files.iter().cloned().chain(reports) {
+            match zip.file(&format!("{}/{name}", report.node), &content) {
                 Ok(bytes) => archive.extend(bytes),
                 Err(error) => self.problems.push(format!("{}/{name}: {error}", report.node)),
             }
@@ -344,6 +356,13 @@ async fn within<T>(
     }
 }
 
+/// The list of a node's hardware where Harvester has the archive of `supportconfig`.
+fn support_config(node: &str, hardware: &[u8]) -> (String, Vec<u8>) {
+    let name = format!("scc_supportconfig_{node}");
+    let archive = txz::archive(&format!("{name}/{NODE_HARDWARE}"), hardware);
+    (format!("{name}.txz"), archive)
+}
+
 /// The objects of a list by the file that they belong in, without secrets.
 fn files(kind: &CatalogKind, list: Value, namespaces: &[String]) -> BTreeMap<String, Vec<Value>> {
     let mut files: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -358,6 +377,10 @@ fn files(kind: &CatalogKind, list: Value, namespaces: &[String]) -> BTreeMap<Str
         };
         let path = format!("yamls/{folder}/{}/{}.yaml", kind.api_version(), kind.plural);
         files.entry(path).or_default().push(object);
+    }
+    if kind.is("", "secrets") {
+        let plans = placeholder::MACHINE_PLANS.to_owned();
+        files.entry(plans).or_insert_with(|| vec![placeholder::machine_plan()]);
     }
     files
 }

@@ -55,7 +55,7 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::Value;
 
-pub use bundle::{NODE_ERROR, NODE_LOG, NodeReport, NodeReports};
+pub use bundle::{NODE_ERROR, NODE_HARDWARE, NODE_LOG, NodeReport, NodeReports};
 pub use login::token::identify;
 pub use login::{
     Login, NewToken, NewUser, PASSWORD_NAMESPACE, PasswordError, TokenOrder, UserError, UserRole,

@@ -19,6 +19,7 @@ fn objects_go_into_files_by_namespace_and_kind() {
     let found = files(kind, list, &chosen);
     let names: Vec<&str> = found.keys().map(String::as_str).collect();
     let expected = [
+        placeholder::MACHINE_PLANS,
         "yamls/namespaced/harvester-system/v1/secrets.yaml",
         "yamls/namespaced/mine/v1/secrets.yaml",
     ];
@@ -104,4 +105,15 @@ async fn a_node_that_was_cut_off_is_noted() {
     archive.node_limit = Some(Duration::from_secs(60));
     assert!(!archive.next(Some(BundleStep::Nodes)).await.is_empty());
     assert_eq!(archive.problems, ["nodes/one: cut off after 60 s"]);
+}
+
+#[tokio::test]
+async fn the_hardware_of_a_node_is_in_an_archive_as_well() {
+    let mut archive = archive(None);
+    let files = vec![(NODE_HARDWARE.to_owned(), b"lsusb".to_vec())];
+    let bytes = archive.node(&NodeReport { node: "one".into(), files });
+    assert!(archive.problems.is_empty() && !bytes.is_empty());
+    let (name, content) = support_config("one", b"lsusb");
+    assert_eq!(name, "scc_supportconfig_one.txz");
+    assert!(content.windows(5).any(|part| part == b"lsusb"));
 }

@@ -30,6 +30,11 @@ const FILES: &[(&str, &str)] = &[
 ];
 /// Title of a section, the folder with an entry for each device, and the files of an entry.
 const DEVICES: &[(&str, &str, &[&str])] = &[
+    (
+        "hwinfo --bios (/sys/class/dmi)",
+        "/sys/class/dmi",
+        &["sys_vendor", "product_name", "board_name", "bios_vendor", "bios_version", "bios_date"],
+    ),
     ("lspci (/sys/bus/pci)", "/sys/bus/pci/devices", &["vendor", "device", "class"]),
     (
         "lsusb (/sys/bus/usb)",
@@ -48,7 +53,7 @@ impl agent::NodeFiles for OwnFiles {
     fn files(&self) -> Vec<(String, String)> {
         // Colours of a terminal are of no use in a file.
         let log = anstream::adapter::strip_str(&logging::recent().text()).to_string();
-        vec![("hardware.txt".to_owned(), hardware()), (steve::NODE_LOG.to_owned(), log)]
+        vec![(steve::NODE_HARDWARE.to_owned(), hardware()), (steve::NODE_LOG.to_owned(), log)]
     }
 }
 
@@ -147,7 +152,7 @@ mod tests {
     #[test]
     fn the_hardware_is_listed_by_section() {
         let text = hardware();
-        for part in ["### lscpu", "### lsusb", "### lspci", "### lsblk"] {
+        for part in ["### lscpu", "### hwinfo", "### lsusb", "### lspci", "### lsblk"] {
             assert!(text.contains(part), "{part} is missing");
         }
         assert!(text.contains("MemTotal"));

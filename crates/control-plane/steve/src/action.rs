@@ -3,6 +3,7 @@
 //!
 //! Failures are plain text, which Harvester's clients search for words.
 
+mod declared;
 mod key_pair;
 mod machine;
 mod machine_change;
@@ -19,6 +20,9 @@ mod volume;
 mod volume_export;
 mod volume_object;
 
+pub(crate) use declared::{
+    ActionInput, INPUTS, of_collection as collection_actions, of_resources as resource_actions,
+};
 pub(crate) use node::preview as maintenance_preview;
 
 use client::CatalogKind;

@@ -1,4 +1,5 @@
-//! The types of the API, as far as the caller may see them.
+//! The types of the API, as far as the caller may see them, with their actions and the parameters of
+//! these.
 
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use client::{Catalog, CatalogKind};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::action::{self, ActionInput};
 use crate::caller::Session;
 use crate::error::SteveError;
 use crate::reply::{self, SteveResult};
@@ -40,12 +42,16 @@ pub(crate) async fn answer(
     let rights = Rights::read(&session.post(path, &body).await?);
     let base = format!("{}{}", asked.origin(), route.prefix);
     if let Some(name) = name {
+        if let Some(input) = action::INPUTS.iter().find(|input| input.id == name) {
+            return Ok(reply::json(StatusCode::OK, &input_schema(input, &base)));
+        }
         let kind = type_name::find(catalog, name).filter(|kind| is_visible(kind, &rights));
         let kind = kind.ok_or_else(|| SteveError::no_such_type(name))?;
         return Ok(reply::json(StatusCode::OK, &schema(kind, &base, &rights)));
     }
     let visible = visible(catalog, &rights);
-    let data: Vec<Value> = visible.map(|kind| schema(kind, &base, &rights)).collect();
+    let inputs = action::INPUTS.iter().map(|input| input_schema(input, &base));
+    let data: Vec<Value> = visible.map(|kind| schema(kind, &base, &rights)).chain(inputs).collect();
     let collection = json!({
         "type": "collection", "links": {"self": format!("{base}/schemas")}, "createTypes": {},
         "actions": {}, "resourceType": "schema", "count": data.len(), "data": data,
@@ -85,11 +91,24 @@ fn schema(kind: &CatalogKind, base: &str, rights: &Rights) -> Value {
             ("GET", "get"), ("PUT", "update"), ("PATCH", "patch"), ("DELETE", "delete"),
         ]),
         "collectionMethods": methods(&[("GET", "list"), ("POST", "create")]),
+        "resourceActions": action::resource_actions(kind),
+        "collectionActions": action::collection_actions(kind),
         "resourceFields": {},
         "attributes": {
             "group": kind.group, "version": kind.version, "kind": kind.kind,
             "resource": kind.plural, "namespaced": kind.namespaced, "verbs": verbs,
         },
+    })
+}
+
+/// The schema of the parameters of an action, which are no objects.
+fn input_schema(input: &ActionInput, base: &str) -> Value {
+    let id = input.id;
+    json!({
+        "id": id, "type": "schema", "pluralName": format!("{id}s"),
+        "links": {"self": format!("{base}/schemas/{id}")},
+        "resourceMethods": [], "collectionMethods": [], "resourceActions": {},
+        "collectionActions": {}, "resourceFields": input.fields(), "attributes": {},
     })
 }
 
@@ -113,5 +132,8 @@ mod tests {
         assert_eq!(shown[1]["resourceMethods"], json!(["GET"]));
         assert_eq!(shown[1]["links"]["collection"], "https://h/v1/pods");
         assert_eq!(shown[0]["attributes"]["namespaced"], false);
+        let maintenance = json!({"input": "maintenanceModeInput"});
+        assert_eq!(shown[0]["resourceActions"]["enableMaintenanceMode"], maintenance);
+        assert_eq!(shown[1]["resourceActions"], json!({}));
     }
 }

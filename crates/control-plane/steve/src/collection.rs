@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
+use crate::bundle;
 use crate::caller::TABLE;
 use crate::envelope::{self, EnvelopeContext, ObjectRow};
 use crate::error::SteveError;
@@ -29,7 +30,20 @@ pub(crate) async fn answer(
     asked: &RequestHead,
     namespace: &str,
 ) -> SteveResult {
+    if call.kind.is("", "namespaces") && asked.parameter("link").as_deref() == Some("supportbundle")
+    {
+        return selected(call, asked, namespace, ListQuery::parse(&named(&bundle::NAMESPACES))?)
+            .await;
+    }
     selected(call, asked, namespace, ListQuery::parse(asked.query())?).await
+}
+
+/// The query for objects with one of these names.
+fn named(names: &[&str]) -> String {
+    let filters: Vec<String> = names.iter().map(|name| format!("metadata.name='{name}'")).collect();
+    form_urlencoded::Serializer::new(String::new())
+        .append_pair("filter", &filters.join(","))
+        .finish()
 }
 
 /// The versions of a template, which are another kind than the template itself.
@@ -135,4 +149,19 @@ async fn each_namespace(
         }
     }
     all.ok_or(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_selected_by_name() {
+        let query = ListQuery::parse(&named(&["local", "fleet-local"])).unwrap();
+        let items = ["local", "fleet-local", "fleet-local-2", "default"];
+        let items = items.map(|name| json!({"metadata": {"name": name}})).to_vec();
+        let page = query.arrange(items, |item| item);
+        let names: Vec<&Value> = page.items.iter().map(|item| &item["metadata"]["name"]).collect();
+        assert_eq!(names, ["local", "fleet-local"]);
+    }
 }

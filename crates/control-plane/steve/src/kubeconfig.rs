@@ -24,6 +24,9 @@ pub(crate) async fn answer(
     asked: &RequestHead,
     rest: &[String],
 ) -> SteveResult {
+    if rest.is_empty() && asked.is_read() {
+        return Ok(reply::json(StatusCode::OK, &clusters(&asked.origin())));
+    }
     if !matches!(rest, [name] if name == "local") {
         return Err(SteveError::not_found("clusters.management.cattle.io: only \"local\" exists"));
     }
@@ -35,6 +38,14 @@ pub(crate) async fn answer(
         (Method::GET, _) => Ok(reply::json(StatusCode::OK, &cluster(&asked.origin()))),
         (method, _) => Err(SteveError::method_not_allowed(&method)),
     }
+}
+
+fn clusters(origin: &str) -> Value {
+    json!({
+        "type": "collection", "links": {"self": format!("{origin}/v1/{}", TYPES[0])},
+        "createTypes": {}, "actions": {}, "resourceType": TYPES[1], "count": 1,
+        "data": [cluster(origin)],
+    })
 }
 
 fn cluster(origin: &str) -> Value {
@@ -108,6 +119,13 @@ mod tests {
         assert_eq!(read["clusters"][0]["cluster"]["certificate-authority-data"], "Q0E=");
         assert_eq!(read["users"][0]["user"]["token"], "token-a:b");
         assert_eq!(read["current-context"], "local");
+    }
+
+    #[test]
+    fn the_only_cluster_is_listed() {
+        let listed = clusters("https://h");
+        assert_eq!(listed["data"][0]["id"], "local");
+        assert_eq!(listed["links"]["self"], "https://h/v1/management.cattle.io.clusters");
     }
 
     #[test]

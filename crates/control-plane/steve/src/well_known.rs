@@ -1,6 +1,5 @@
 //! Paths of Harvester that are no resources: the health of the backup target, facts of the
-//! cluster, its readiness, the sources of the dashboard, preferences of users, and the namespaces
-//! of a support bundle.
+//! cluster, its readiness, the sources of the dashboard, and preferences of users.
 
 use hci::cluster_setting::effective;
 use http::{Method, StatusCode};
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use crate::error::SteveError;
 use crate::reply::{self, SteveResult};
 use crate::request::RequestHead;
-use crate::{Steve, bundle, route::SteveRoute};
+use crate::{Steve, route::SteveRoute};
 
 pub(crate) const BACKUP_TARGET: &str = "/apis/harvesterhci.io/v1beta1/settings/backup-target";
 
@@ -27,14 +26,11 @@ pub(crate) async fn answer(
             Ok(reply::json(StatusCode::OK, &json!(machine_types())))
         }
         ("cluster", ["local"], "deviceCapacity") | ("cluster", ["local", "deviceCapacity"], _) => {
-            Ok(reply::json(StatusCode::OK, &json!({})))
+            device_capacity(steve).await
         }
         ("ui-info", [], _) => ui_info(steve).await,
         ("readyz", [], _) => readiness(steve).await,
         ("userpreferences" | "userpreference", rest, _) => preferences(asked, route, rest),
-        ("namespaces", [], "supportbundle") => {
-            Ok(reply::json(StatusCode::OK, &json!({"data": bundle::NAMESPACES})))
-        }
         _ => return None,
     };
     if matches!(asked.parts.method, Method::GET | Method::HEAD) {
@@ -45,6 +41,15 @@ pub(crate) async fn answer(
 
 fn machine_types() -> &'static [&'static str] {
     if cfg!(target_arch = "aarch64") { &["virt"] } else { &["q35"] }
+}
+
+/// Read as the server, as Harvester does: nothing of single machines is shown.
+async fn device_capacity(steve: &Steve) -> SteveResult {
+    let nodes = steve.setting("/api/v1/nodes").await?;
+    let machines = steve.setting("/apis/kubevirt.io/v1/virtualmachines").await?;
+    let items = |list: &Value| list["items"].as_array().cloned().unwrap_or_default();
+    let capacity = hci::device_capacity::capacity(&items(&nodes), &items(&machines));
+    Ok(reply::json(StatusCode::OK, &json!(capacity)))
 }
 
 /// Which files the dashboard is made of: always those of the program.

@@ -16,6 +16,7 @@ pub mod cluster_network_policy;
 pub mod cluster_setting;
 pub mod cpu_manager;
 mod definition;
+pub mod device_capacity;
 pub mod dhcp;
 pub mod failover;
 pub mod guest_network;

@@ -16,6 +16,7 @@ use crate::type_name;
 
 pub(crate) use state::summarize;
 
+const HARVESTER: &str = "harvesterhci.io";
 /// Fields of the envelope. A field of the object with one of these names gets an underscore.
 const RESERVED: [&str; 4] = ["id", "type", "links", "actions"];
 /// The fields that the envelope adds to the metadata.
@@ -132,10 +133,19 @@ fn links(
     let own = format!("{origin}{prefix}/{}/{id}", type_name::plural(kind));
     let view = format!("{origin}{}/{name}", kind.path(namespace));
     let mut links = json!({"self": own, "view": view});
-    for link in rights.links(name) {
+    for link in rights.links(name).filter(|link| *link != "update" || has_editor(kind)) {
         links[link] = own.clone().into();
     }
+    if kind.is(HARVESTER, "virtualmachinetemplates") {
+        links["versions"] = format!("{own}/versions").into();
+    }
     links
+}
+
+/// Whether Harvester's dashboard offers to edit objects of a kind. Key pairs cannot be edited, and of
+/// templates there are new versions.
+fn has_editor(kind: &CatalogKind) -> bool {
+    !["keypairs", "virtualmachinetemplates"].iter().any(|plural| kind.is(HARVESTER, plural))
 }
 
 /// Says of each condition whether it is an error, or will pass.
@@ -238,6 +248,19 @@ mod tests {
         assert_eq!(node["id"], "one");
         let links = node["links"].as_object().unwrap();
         assert_eq!(links.keys().collect::<Vec<_>>(), ["self", "view"]);
+    }
+
+    #[test]
+    fn objects_that_are_not_edited_have_no_link_for_it() {
+        let object = json!({"metadata": {"namespace": "n", "name": "a"}});
+        let links = |name: &str| {
+            let shown = wrapped(name, object.clone(), &everything());
+            let links = shown["links"].as_object().unwrap();
+            links.keys().cloned().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(links("harvesterhci.io.keypairs"), "patch remove self view");
+        let template = "harvesterhci.io.virtualmachinetemplates";
+        assert_eq!(links(template), "patch remove self versions view");
     }
 
     #[test]

@@ -208,7 +208,8 @@ impl ResourceCall<'_> {
 
     /// Deletes an object, and answers with it as it was last seen: it may be gone at once.
     async fn delete(&self, asked: &RequestHead, path: &str) -> SteveResult {
-        let before = match self.ask(Method::GET, path, "application/json", &[]).await {
+        let query = format!("{path}?includeObject=Object");
+        let before = match self.ask(Method::GET, &query, "application/json", &[]).await {
             Err(error) if error.status == StatusCode::FORBIDDEN => None,
             outcome => Some(outcome?),
         };

@@ -74,10 +74,14 @@ pub(crate) mod tests {
             let kind = format!("VirtualMachine{kind}");
             resource("kubevirt.io", "v1", plural, &kind, "Namespaced")
         });
-        let harvester = [("virtualmachineimages", "VirtualMachineImage"), ("keypairs", "KeyPair")]
-            .map(|(plural, kind)| {
-                resource("harvesterhci.io", "v1beta1", plural, kind, "Namespaced")
-            });
+        let harvester = [
+            ("virtualmachineimages", "VirtualMachineImage"),
+            ("virtualmachinetemplates", "VirtualMachineTemplate"),
+            ("keypairs", "KeyPair"),
+        ];
+        let harvester = harvester.map(|(plural, kind)| {
+            resource("harvesterhci.io", "v1beta1", plural, kind, "Namespaced")
+        });
         let items = match path {
             "/api" => vec![group("", "v1", core.into())],
             _ => vec![

@@ -97,7 +97,11 @@ impl Machine<'_> {
         let ActionTarget { namespace, name, .. } = self.target;
         let path = format!("{ACTIONS}/namespaces/{namespace}/{plural}/{name}/{what}");
         let outcome = self.call.session.act(&path, body).await;
-        outcome.map_err(|error| self.failed(what, error))
+        outcome.map_err(|error| match (error.status, plural) {
+            // A machine that does not run.
+            (StatusCode::NOT_FOUND, "virtualmachineinstances") => self.unable(what, &error),
+            _ => self.failed(what, error),
+        })
     }
 
     /// Refusals of rights and absent machines keep their code; the state of a machine is 500.
@@ -105,6 +109,10 @@ impl Machine<'_> {
         if matches!(error.status, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) {
             return error;
         }
+        self.unable(what, &error)
+    }
+
+    fn unable(&self, what: &str, error: &SteveError) -> SteveError {
         let ActionTarget { namespace, name, .. } = self.target;
         impossible(format!("{what} virtual machine {namespace}/{name} failed, {}", error.message))
     }

@@ -15,8 +15,8 @@ pub(super) enum ChangeError {
     NoDisk { disk: String, machine: String },
     #[error("disk `{disk}` exists already in virtual machine {machine}")]
     DiskExists { disk: String, machine: String },
-    #[error("can not find the SATA CD-ROM device {0}")]
-    NoCdRom(String),
+    #[error("can not find the SATA CD-ROM device {device} from the VM {machine}")]
+    NoCdRom { device: String, machine: String },
     #[error(
         "invalid volume {0}, only support PersistentVolumeClaim, CloudInitNoCloud, Secret, and \
          ContainerDisk"
@@ -109,7 +109,8 @@ pub(super) fn replace_template(vm: &mut Value, before: &str, claim: &Value) {
 
 /// Takes the volume out of a CD-ROM, and names the claim that was in it.
 pub(super) fn eject(vm: &mut Value, device: &str) -> Result<String, ChangeError> {
-    let missing = || ChangeError::NoCdRom(device.to_owned());
+    let machine = name(vm);
+    let missing = || ChangeError::NoCdRom { device: device.to_owned(), machine: machine.clone() };
     let disks = list(&mut vm["spec"], &DISKS);
     let is_cdrom = disks.iter().any(|disk| {
         disk["name"] == device

@@ -134,7 +134,7 @@ async fn try_start(
         return Err(invalid("Parameter `sourceVolume` and `targetVolume` are required"));
     }
     if source == to {
-        return Err(invalid("source and target volumes must be different"));
+        return Err(invalid("sourceVolume and targetVolume must be different"));
     }
     if vm["status"]["created"] != true {
         return Err(impossible("The VM is not in running state"));

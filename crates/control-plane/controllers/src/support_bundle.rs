@@ -1,4 +1,5 @@
-//! Support bundles become ready for download, and are removed when they expire.
+//! Support bundles become ready for download, fail when their timeout passes before they were
+//! downloaded, and are removed when they expire.
 //!
 //! The content of a bundle is collected while it is downloaded; here is only its life.
 
@@ -24,6 +25,8 @@ const BUNDLES: Resource = Resource::new("harvesterhci.io", "v1beta1", "supportbu
 const SETTINGS: Resource = Resource::new("harvesterhci.io", "v1beta1", "settings");
 const EXPIRATION: &str = "support-bundle-expiration";
 const FILE_NAME: &str = "support-bundle-file-name";
+/// Harvester's text for a bundle that took too long.
+const TIMEOUT: &str = "fail to generate supportbundle: timeout";
 
 /// Every support bundle that changes.
 #[derive(Debug, Default)]
@@ -104,6 +107,8 @@ fields! {
     struct BundleSpec {
         /// In minutes.
         expiration: Option<i64>,
+        /// In minutes; 0 is no limit.
+        timeout: Option<i64>,
     }
 
     struct BundleStatus<'a> {
@@ -116,32 +121,53 @@ fn plan(bundle: &Value, expiration: &str, file_name: &str, now: Timestamp) -> Bu
         return BundlePlan::Keep;
     }
     let BundleFields { spec, status } = object::read(bundle);
-    if status.state != "ready" {
-        let mut conditions = condition::of(bundle);
-        condition::set(&mut conditions, &Condition::new("Initialized", "True"), now);
-        let prefix = if file_name.is_empty() { "supportbundle" } else { file_name };
-        let name = object::name(bundle);
-        let stamp = clock::rfc3339(now).replace(':', "-");
-        return BundlePlan::Write(json!({"status": {
-            "state": "ready", "progress": 100, "conditions": conditions,
-            "filename": format!("{prefix}_{name}_{stamp}.zip"),
-        }}));
+    match status.state {
+        "ready" | "error" => {}
+        _ => return BundlePlan::Write(ready(bundle, file_name, now)),
     }
+    let since = changed_at(bundle).unwrap_or(now);
     let own = spec.expiration.filter(|minutes| *minutes > 0);
-    let minutes = own.or_else(|| expiration.parse().ok()).unwrap_or(0);
-    let since = ready_since(bundle).unwrap_or(now);
     // Without a time a bundle stays until it is downloaded or deleted.
-    let Some(seconds) = minutes.checked_mul(60).filter(|seconds| *seconds > 0) else {
-        return BundlePlan::Keep;
-    };
-    let left = seconds.saturating_sub(now.as_second().saturating_sub(since.as_second()));
-    match u64::try_from(left) {
-        Ok(left) if left > 0 => BundlePlan::Wait(Duration::from_secs(left)),
-        _ => BundlePlan::Remove,
+    let expires = left(own.or_else(|| expiration.parse().ok()), since, now);
+    let fails = if status.state == "ready" { left(spec.timeout, since, now) } else { None };
+    match (expires, fails) {
+        (Some(Duration::ZERO), _) => BundlePlan::Remove,
+        (_, Some(Duration::ZERO)) => BundlePlan::Write(failed(bundle, now)),
+        (Some(one), Some(other)) => BundlePlan::Wait(one.min(other)),
+        (Some(left), None) | (None, Some(left)) => BundlePlan::Wait(left),
+        (None, None) => BundlePlan::Keep,
     }
 }
 
-fn ready_since(bundle: &Value) -> Option<Timestamp> {
+fn ready(bundle: &Value, file_name: &str, now: Timestamp) -> Value {
+    let mut conditions = condition::of(bundle);
+    condition::set(&mut conditions, &Condition::new("Initialized", "True"), now);
+    let prefix = if file_name.is_empty() { "supportbundle" } else { file_name };
+    let name = object::name(bundle);
+    let stamp = clock::rfc3339(now).replace(':', "-");
+    json!({"status": {
+        "state": "ready", "progress": 100, "conditions": conditions,
+        "filename": format!("{prefix}_{name}_{stamp}.zip"),
+    }})
+}
+
+/// A bundle was not collected, that is downloaded, in its time.
+fn failed(bundle: &Value, now: Timestamp) -> Value {
+    let mut conditions = condition::of(bundle);
+    let failure =
+        Condition { message: TIMEOUT.to_owned(), ..Condition::new("Initialized", "False") };
+    condition::set(&mut conditions, &failure, now);
+    json!({"status": {"state": "error", "conditions": conditions}})
+}
+
+/// The part of a time in minutes that is left; nothing if there is no such time.
+fn left(minutes: Option<i64>, since: Timestamp, now: Timestamp) -> Option<Duration> {
+    let seconds = minutes?.checked_mul(60).filter(|seconds| *seconds > 0)?;
+    let left = seconds.saturating_sub(now.as_second().saturating_sub(since.as_second()));
+    Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
+}
+
+fn changed_at(bundle: &Value) -> Option<Timestamp> {
     record::condition::condition(bundle, "Initialized")?.last_transition_time.parse().ok()
 }
 
@@ -168,6 +194,23 @@ mod tests {
         assert_eq!(plan(&bundle, "0", "", at(9000)), BundlePlan::Keep);
         bundle["metadata"]["deletionTimestamp"] = "t".into();
         assert_eq!(plan(&bundle, "1", "", at(9000)), BundlePlan::Keep);
+    }
+
+    #[test]
+    fn a_bundle_that_is_not_downloaded_in_its_time_fails() {
+        let mut bundle = json!({"metadata": {"name": "b"}, "spec": {"timeout": 1}});
+        let BundlePlan::Write(patch) = plan(&bundle, "30", "", at(0)) else { panic!("not ready") };
+        bundle["status"] = patch["status"].clone();
+        assert_eq!(plan(&bundle, "30", "", at(10)), BundlePlan::Wait(Duration::from_secs(50)));
+        let BundlePlan::Write(patch) = plan(&bundle, "30", "", at(60)) else {
+            panic!("still ready")
+        };
+        bundle["status"]["state"] = patch["status"]["state"].clone();
+        bundle["status"]["conditions"] = patch["status"]["conditions"].clone();
+        assert_eq!(patch["status"]["state"], "error");
+        assert_eq!(text(&patch, "/status/conditions/0/message"), TIMEOUT);
+        assert_eq!(plan(&bundle, "30", "", at(120)), BundlePlan::Wait(Duration::from_secs(1740)));
+        assert_eq!(plan(&bundle, "30", "", at(1860)), BundlePlan::Remove);
     }
 
     #[test]

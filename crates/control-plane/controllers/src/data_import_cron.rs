@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use virt::api::cdi::DataImportCron;
 
 use self::plan::ImportStage;
-use crate::data_source::DATA_SOURCES;
 use crate::data_volume::record::DataVolumeFields;
 use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
@@ -20,7 +19,7 @@ use crate::reconcile::{
     ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
     Reconciler,
 };
-use crate::resource::{DATA_VOLUMES, Objects, Resource, is_refused};
+use crate::resource::{DATA_SOURCES, DATA_VOLUMES, Objects, Resource, is_refused};
 
 const CRONS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "dataimportcrons");
 const SOURCE: &str = "dataimportcron-controller";

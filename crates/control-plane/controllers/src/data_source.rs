@@ -17,10 +17,7 @@ use crate::reconcile::{
     Reconciler,
 };
 use crate::record::fields;
-use crate::resource::{CLAIMS, Objects, Resource, is_refused};
-
-pub(crate) const DATA_SOURCES: Resource =
-    Resource::new("cdi.kubevirt.io", "v1beta1", "datasources");
+use crate::resource::{CLAIMS, DATA_SOURCES, Objects, Resource, is_refused};
 
 /// DataSources, and what they point at.
 #[derive(Debug, Clone, Default)]

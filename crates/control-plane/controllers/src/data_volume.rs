@@ -18,7 +18,6 @@ use self::plan::DataVolumeInput;
 pub(crate) use self::plan::annotations;
 use self::record::DataVolumeFields;
 pub(crate) use self::source::{CloneHold, Copied, DataVolumeSource, Start, source, start};
-use crate::data_source::DATA_SOURCES;
 use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
@@ -29,7 +28,7 @@ use crate::reconcile::{
 };
 use crate::record::claim::{ClaimFields, StorageClassFields};
 use crate::record::condition::condition;
-use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, is_refused};
+use crate::resource::{CLAIMS, CLASSES, DATA_SOURCES, DATA_VOLUMES, Objects, is_refused};
 use crate::storage_profile::{self, PROFILES};
 
 const SOURCE: &str = "datavolume-controller";

@@ -32,6 +32,8 @@ pub(crate) const VOLUMES: Resource = Resource::new("", "v1", "persistentvolumes"
 pub(crate) const CLASSES: Resource = Resource::new("storage.k8s.io", "v1", "storageclasses");
 pub(crate) const ATTRIBUTES_CLASSES: Resource =
     Resource::new("storage.k8s.io", "v1", "volumeattributesclasses");
+pub(crate) const DATA_SOURCES: Resource =
+    Resource::new("cdi.kubevirt.io", "v1beta1", "datasources");
 pub(crate) const DATA_VOLUMES: Resource =
     Resource::new("cdi.kubevirt.io", "v1beta1", "datavolumes");
 pub(crate) const VM_SNAPSHOTS: Resource =

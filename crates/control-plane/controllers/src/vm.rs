@@ -4,12 +4,17 @@
 //! The spec of a user is not changed, except that a start request makes a halted machine one that
 //! is meant to run, as upstream's clients expect, and that the template records the PCI topology
 //! of a guest (`topology`).
+//!
+//! Decisions are in `plan`; the files of the instance and of its changes (`instance`, `live`,
+//! `volume_update`, `status`) are pure too. `run` and `disk` carry out.
 
 mod disk;
 mod instance;
 mod instancetype;
 mod interest;
 mod live;
+mod plan;
+mod record;
 mod run;
 mod status;
 mod topology;
@@ -19,23 +24,20 @@ use std::time::Duration;
 
 use base::clock;
 use kube::Client;
-use serde_json::{Value, json};
-use virt::printable_status::has_failed;
+use serde_json::Value;
 use virt::reason::MachineFailure;
-use virt::run_strategy::{RunAction, RunSituation, decide};
-use virt::{InstancePhase, RunStrategy};
 
 use self::disk::are_filled;
 pub(crate) use self::instance::RELEASED_BY;
 pub(crate) use self::interest::VmMapper;
 use self::interest::needs;
+use self::plan::{Ownership, VmStep, is_over};
 use self::status::{Disks, Findings};
 use crate::event::{self, EventType, Regarding};
 use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_deleting, is_merged, list, text};
 use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult, Reconciler};
 use crate::resource::{Objects, REVISIONS, VMIS, VMS, is_refused};
-use crate::vmi::VM_FINALIZER;
 
 const SOURCE: &str = "virtualmachine-controller";
 
@@ -103,41 +105,28 @@ impl VmReconciler {
         let (namespace, name) = (object::namespace(vm), object::name(vm));
         let found = self.objects.get(VMIS, namespace, name).await.doing("get the instance")?;
         let Some(vmi) = found else { return Ok(None) };
-        if object::is_controlled_by(&vmi, vm) {
-            return Ok(Some(vmi));
+        match plan::ownership(vm, &vmi) {
+            Ownership::Own => Ok(Some(vmi)),
+            Ownership::Foreign => Ok(None),
+            Ownership::Adopt { patch } => {
+                let adopted = self.objects.merge(VMIS, namespace, name, &patch).await;
+                adopted.map(Some).doing("adopt the instance")
+            }
         }
-        let free = object::controller(&vmi).is_none();
-        if !free || is_deleting(&vmi) || is_deleting(vm) || is_over(&vmi) {
-            return Ok(None);
-        }
-        let mut meta = object::version(&vmi);
-        let mut owners = list(&vmi, "/metadata/ownerReferences").to_vec();
-        owners.push(instance::owned_by(vm));
-        meta.insert("ownerReferences".into(), json!(owners));
-        let mut finalizers = object::finalizers_without(&vmi, &[VM_FINALIZER]);
-        finalizers.push(json!(VM_FINALIZER));
-        meta.insert("finalizers".into(), json!(finalizers));
-        let patch = json!({"metadata": meta});
-        let adopted = self.objects.merge(VMIS, namespace, name, &patch).await;
-        adopted.map(Some).doing("adopt the instance")
     }
 
     /// Makes sure that the machine is not gone before its instance.
     async fn protect(&self, vm: Value) -> Result<Value, ReconcileError> {
-        if object::has_finalizer(&vm, VM_FINALIZER) {
-            return Ok(vm);
+        match plan::protection(&vm) {
+            Some(patch) => self.write(&vm, &patch).await,
+            None => Ok(vm),
         }
-        let mut meta = object::version(&vm);
-        let mut finalizers = list(&vm, "/metadata/finalizers").to_vec();
-        finalizers.push(json!(VM_FINALIZER));
-        meta.insert("finalizers".into(), json!(finalizers));
-        self.write(&vm, &json!({"metadata": meta})).await
     }
 
     /// A machine that is being deleted ends its instance first, or leaves it to itself.
     async fn end(&self, vm: &Value, vmi: Option<Value>) -> Result<ReconcileResult, ReconcileError> {
         match vmi {
-            Some(vmi) if !object::has_finalizer(vm, "orphan") => {
+            Some(vmi) if plan::ends_instance(vm) => {
                 let mut work =
                     VmObservation { findings: Findings::default(), next: ReconcileResult::Done };
                 let vmi = self.stop(vm, vmi, &mut work).await?;
@@ -149,11 +138,8 @@ impl VmReconciler {
                 Ok(work.next)
             }
             _ => {
-                if object::has_finalizer(vm, VM_FINALIZER) {
-                    let mut meta = object::version(vm);
-                    let finalizers = object::finalizers_without(vm, &[VM_FINALIZER]);
-                    meta.insert("finalizers".into(), json!(finalizers));
-                    self.write(vm, &json!({"metadata": meta})).await?;
+                if let Some(patch) = plan::release(vm) {
+                    self.write(vm, &patch).await?;
                 }
                 self.dependents.forget(&ObjectKey::of(vm));
                 Ok(ReconcileResult::Done)
@@ -179,21 +165,15 @@ impl VmReconciler {
                 return Ok(vmi);
             }
         };
-        let early = object::annotation(vm, "kubevirt.io/immediate-data-volume-creation");
-        if early != Some("false") {
+        let early = plan::makes_volumes_early(vm);
+        if early {
             self.make_data_volumes(vm, disks, work).await?;
         }
-        let Some(situation) = RunSituation::of(vm, vmi.as_ref(), clock::now()) else {
-            let message = format!("unknown runstrategy: {}", text(vm, "/spec/runStrategy"));
-            work.findings.failure = Some((MachineFailure::Create, message));
-            return Ok(vmi);
-        };
-        match (decide(situation), vmi) {
-            (RunAction::Nothing | RunAction::BecomeWhatItWas, Some(vmi)) => {
-                self.update(vm, &expanded, vmi, work).await.map(Some)
-            }
-            (RunAction::Start { paused }, _) => {
-                if early == Some("false") {
+        match (plan::next_step(vm, vmi.as_ref(), clock::now()), vmi) {
+            (VmStep::Update, Some(vmi)) => self.update(vm, &expanded, vmi, work).await.map(Some),
+            (VmStep::Stop, Some(vmi)) => self.stop(vm, vmi, work).await,
+            (VmStep::Start { paused }, _) => {
+                if !early {
                     self.make_data_volumes(vm, disks, work).await?;
                 }
                 if !are_filled(vm, disks) || work.findings.failure.is_some() {
@@ -201,49 +181,24 @@ impl VmReconciler {
                 }
                 self.start(vm, &expanded, paused, work).await
             }
-            (RunAction::Wait { seconds }, vmi) => {
+            (VmStep::Wait { seconds }, vmi) => {
                 work.next = ReconcileResult::Again(Duration::from_secs(seconds.unsigned_abs()));
                 Ok(vmi)
             }
-            (RunAction::Stop, Some(vmi)) => self.stop(vm, vmi, work).await,
-            (RunAction::StopAndAskForStart, Some(vmi)) => self.replace(vm, vmi, work).await,
-            (RunAction::Become(strategy), vmi) => {
-                self.set_strategy(vm, strategy).await?;
+            (VmStep::RequestStart, vmi) => {
+                work.findings.asks_to_start = true;
                 Ok(vmi)
             }
-            (RunAction::Stray, vmi) => {
-                let message = "VMI exists and is not a receiver VMI".to_owned();
+            (VmStep::SetStrategy(strategy), vmi) => {
+                self.write(vm, &plan::strategy_patch(vm, strategy)).await?;
+                Ok(vmi)
+            }
+            (VmStep::Refuse { message }, vmi) => {
                 work.findings.failure = Some((MachineFailure::Create, message));
                 Ok(vmi)
             }
-            (_, None) => Ok(None),
+            (VmStep::Nothing | VmStep::Update | VmStep::Stop, vmi) => Ok(vmi),
         }
-    }
-
-    /// Ends an instance that has failed, to start another. The request for that is written
-    /// before the instance goes: no crash in between leaves a machine that is never started.
-    async fn replace(
-        &self,
-        vm: &Value,
-        vmi: Value,
-        work: &mut VmObservation,
-    ) -> Result<Option<Value>, ReconcileError> {
-        let mut asked = list(vm, "/status/stateChangeRequests").iter();
-        if asked.any(|own| text(own, "/action") == "Start") {
-            return self.stop(vm, vmi, work).await;
-        }
-        work.findings.asks_to_start = true;
-        Ok(Some(vmi))
-    }
-
-    /// Writes whether the machine is meant to run, in the field that it uses.
-    async fn set_strategy(&self, vm: &Value, strategy: RunStrategy) -> Result<(), ReconcileError> {
-        let spec = match object::flag(vm, "/spec/running") {
-            Some(_) => json!({"running": strategy == RunStrategy::Always}),
-            None => json!({"runStrategy": strategy.as_str()}),
-        };
-        let patch = json!({"metadata": object::version(vm), "spec": spec});
-        self.write(vm, &patch).await.map(drop)
     }
 
     async fn report(
@@ -257,19 +212,16 @@ impl VmReconciler {
         if is_merged(vm, &patch) {
             return Ok(());
         }
-        let printable = text(&patch, "/status/printableStatus").to_owned();
+        let failed = plan::failed_imports(vm, &patch, &disks.data_volumes);
         patch["metadata"] = Value::Object(object::version(vm));
         let (namespace, name) = (object::namespace(vm), object::name(vm));
         match self.objects.merge_status(VMS, namespace, name, &patch).await {
             Err(failure) if is_refused(&failure, 404) => return Ok(()),
             written => drop(written.doing("write the virtual machine's status")?),
         }
-        if printable == "DataVolumeError" && text(vm, "/status/printableStatus") != printable {
-            for failed in disks.data_volumes.iter().filter(|own| has_failed(own)) {
-                let message =
-                    format!("DataVolume {} failed to import disk image", object::name(failed));
-                self.update_status(vm, EventType::Warning, "FailedDataVolumeImport", message).await;
-            }
+        for name in failed {
+            let message = format!("DataVolume {name} failed to import disk image");
+            self.update_status(vm, EventType::Warning, "FailedDataVolumeImport", message).await;
         }
         Ok(())
     }
@@ -277,8 +229,7 @@ impl VmReconciler {
     /// How the instance ended is recorded: it is no longer needed.
     async fn conclude(&self, vm: &Value, vmi: &Value) -> Result<(), ReconcileError> {
         let namespace = object::namespace(vmi);
-        let revision = text(vmi, "/status/virtualMachineRevisionName");
-        if !revision.is_empty() && revision != instance::revision_name(vm) {
+        if let Some(revision) = plan::outdated_revision(vm, vmi) {
             let found = self.objects.get(REVISIONS, namespace, revision).await;
             if let Some(own) = found.doing("get an old revision")? {
                 let deleted =
@@ -286,13 +237,7 @@ impl VmReconciler {
                 deleted.doing("delete an old revision")?;
             }
         }
-        if !object::has_finalizer(vmi, VM_FINALIZER) {
-            return Ok(());
-        }
-        let mut meta = object::version(vmi);
-        let finalizers = object::finalizers_without(vmi, &[VM_FINALIZER]);
-        meta.insert("finalizers".into(), json!(finalizers));
-        let patch = json!({"metadata": meta});
+        let Some(patch) = plan::release(vmi) else { return Ok(()) };
         match self.objects.merge(VMIS, namespace, object::name(vmi), &patch).await {
             Err(failure) if is_refused(&failure, 404) => Ok(()),
             written => written.map(drop).doing("release the instance"),
@@ -322,10 +267,6 @@ impl VmReconciler {
         };
         event::record(&self.objects.0, SOURCE, &regarding, tone, reason, message).await;
     }
-}
-
-fn is_over(vmi: &Value) -> bool {
-    InstancePhase::of(vmi).is_final()
 }
 
 #[cfg(test)]

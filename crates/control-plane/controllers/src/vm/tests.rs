@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fake::Fake;
+use crate::vmi::VM_FINALIZER;
 
 const VM: &str = "kubevirt.io/virtualmachines";
 const VMI: &str = "kubevirt.io/virtualmachineinstances";

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use virt::reason::VolumesChange;
 use virt::{InstancePhase, is_migrating};
 
-use crate::object::{is_true, list, name, quantity, text, uid};
+use super::record::{DiskOwner, MigratedVolume, VmFields, VolumeFields};
+use crate::object::{list, name, quantity, read, text, uid};
 
 /// As upstream.
 const REVERT_ONLY: &str =
@@ -46,40 +47,39 @@ pub(crate) struct VolumeUpdateContext<'a> {
 
 /// Whether the machine asks for migrations when its volumes change.
 pub(crate) fn migrates(vm: &Value) -> bool {
-    text(vm, "/spec/updateVolumesStrategy") == "Migration"
+    read::<VmFields<'_>>(vm).spec.update_volumes_strategy == "Migration"
+}
+
+fn volume(volume: &Value) -> VolumeFields<'_> {
+    read(volume)
 }
 
 /// The claim of a volume that is one.
-fn claim(volume: &Value) -> Option<&str> {
-    let named = ["/persistentVolumeClaim/claimName", "/dataVolume/name"];
-    named.iter().map(|field| text(volume, field)).find(|name| !name.is_empty())
+fn claim(own: &Value) -> Option<&str> {
+    volume(own).claim()
 }
 
-fn named<'a>(volumes: &'a [Value], volume: &Value) -> Option<&'a Value> {
-    volumes.iter().find(|own| text(own, "/name") == text(volume, "/name"))
+fn named<'a>(volumes: &'a [Value], wanted: &str) -> Option<&'a Value> {
+    volumes.iter().find(|own| volume(own).name == wanted)
 }
 
 fn moves(object: &Value) -> &[Value] {
     list(object, "/status/migratedVolumes")
 }
 
-fn move_of<'a>(entries: &'a [Value], volume: &Value) -> Option<&'a Value> {
-    entries.iter().find(|own| text(own, "/volumeName") == text(volume, "/name"))
+fn entry(migrated: &Value) -> MigratedVolume<'_> {
+    read(migrated)
 }
 
-fn source(entry: &Value) -> &str {
-    text(entry, "/sourcePVCInfo/claimName")
-}
-
-fn target(entry: &Value) -> &str {
-    text(entry, "/destinationPVCInfo/claimName")
+fn move_of<'a>(entries: &'a [Value], moved: &Value) -> Option<MigratedVolume<'a>> {
+    entries.iter().map(entry).find(|own| own.volume_name == volume(moved).name)
 }
 
 /// Pairs of an instance's volume and the machine's, with different claims.
 fn changed<'a>(template: &'a Value, vmi: &'a Value) -> Vec<(&'a Value, &'a Value)> {
     let wanted = list(template, "/volumes");
     let pair = |own: &'a Value| {
-        let new = named(wanted, own)?;
+        let new = named(wanted, volume(own).name)?;
         let differs = claim(own)? != claim(new)?;
         (differs && !is_medium(own, new, vmi)).then_some((own, new))
     };
@@ -88,9 +88,10 @@ fn changed<'a>(template: &'a Value, vmi: &'a Value) -> Vec<(&'a Value, &'a Value
 
 /// Whether the volume is a medium, which is exchanged and not copied.
 fn is_medium(own: &Value, new: &Value, vmi: &Value) -> bool {
-    let disk = named(list(vmi, "/spec/domain/devices/disks"), own);
-    let is_drive = disk.is_some_and(|disk| disk.get("cdrom").is_some());
-    is_drive && is_pluggable(own) && is_pluggable(new)
+    let (own, new) = (volume(own), volume(new));
+    let disks = read::<DiskOwner<'_>>(vmi).spec.domain.devices.disks;
+    let is_drive = disks.iter().any(|disk| disk.name == own.name && disk.cdrom.is_some());
+    is_drive && own.is_pluggable() && new.is_pluggable()
 }
 
 /// The claims that have to be read to decide.
@@ -121,18 +122,20 @@ pub(crate) fn update(
     for (own, new) in pairs {
         let (Some(before), Some(after)) = (claim(own), claim(new)) else { continue };
         match move_of(moves(vmi), own) {
-            Some(entry) if after == source(entry) || after == target(entry) => {}
+            Some(entry) if after == entry.source() || after == entry.target() => {}
             Some(_) => return VolumeUpdate::Refused(REVERT_ONLY),
-            None if !migrates(vm) && is_pluggable(own) && is_pluggable(new) => continue,
+            None if !migrates(vm) && volume(own).is_pluggable() && volume(new).is_pluggable() => {
+                continue;
+            }
             None if !migrates(vm) => return VolumeUpdate::Restart(REPLACED.into()),
             None => {
                 invalid.check(own, vmi);
                 if let Some(why) = unsuitable(before, after, vmi, around) {
-                    let volume = text(own, "/name");
-                    return VolumeUpdate::Restart(format!("cannot migrate volume {volume}: {why}"));
+                    let name = volume(own).name;
+                    return VolumeUpdate::Restart(format!("cannot migrate volume {name}: {why}"));
                 }
                 migrated.push(json!({
-                    "volumeName": text(own, "/name"),
+                    "volumeName": volume(own).name,
                     "sourcePVCInfo": claim_info(before, around.claims),
                     "destinationPVCInfo": claim_info(after, around.claims),
                 }));
@@ -147,11 +150,6 @@ pub(crate) fn update(
     }
 }
 
-fn is_pluggable(volume: &Value) -> bool {
-    is_true(volume, "/dataVolume/hotpluggable")
-        || is_true(volume, "/persistentVolumeClaim/hotpluggable")
-}
-
 /// Volumes that cannot move while the guest runs.
 #[derive(Debug, Default)]
 struct InvalidVolumes<'a> {
@@ -162,16 +160,17 @@ struct InvalidVolumes<'a> {
 }
 
 impl<'a> InvalidVolumes<'a> {
-    fn check(&mut self, volume: &'a Value, vmi: &Value) {
-        let name = text(volume, "/name");
-        let disk = named(list(vmi, "/spec/domain/devices/disks"), volume);
-        if named(list(vmi, "/spec/domain/devices/filesystems"), volume).is_some() {
+    fn check(&mut self, own: &'a Value, vmi: &Value) {
+        let name = volume(own).name;
+        let devices = read::<DiskOwner<'_>>(vmi).spec.domain.devices;
+        let disk = devices.disks.iter().find(|disk| disk.name == name);
+        if devices.filesystems.iter().any(|own| own.name == name) {
             self.filesystems.push(name);
-        } else if disk.is_some_and(|disk| is_true(disk, "/shareable")) {
+        } else if disk.is_some_and(|disk| disk.shareable) {
             self.shareable.push(name);
-        } else if disk.is_some_and(|disk| disk.get("lun").is_some()) {
+        } else if disk.is_some_and(|disk| disk.lun.is_some()) {
             self.luns.push(name);
-        } else if disk.is_some_and(|disk| disk.get("cdrom").is_some()) {
+        } else if disk.is_some_and(|disk| disk.cdrom.is_some()) {
             self.cdroms.push(name);
         }
     }
@@ -210,9 +209,8 @@ fn unsuitable(
     }
     let uses = |own: &&Value| {
         let wanted = list(own, "/spec/volumes").iter().filter_map(claim);
-        let held = list(own, "/status/volumeStatus")
-            .iter()
-            .map(|held| text(held, "/persistentVolumeClaimInfo/claimName"));
+        let held = read::<DiskOwner<'_>>(own).status.volume_status;
+        let held = held.iter().map(|held| held.persistent_volume_claim_info.claim_name);
         !InstancePhase::of(own).is_final() && wanted.chain(held).any(|claim| claim == after)
     };
     let user = around.instances.iter().find(uses)?;
@@ -245,17 +243,17 @@ fn claim_info(wanted: &str, claims: &[Value]) -> Value {
 fn unfinished(vm: &Value, vmi: Option<&Value>) -> Vec<Value> {
     let wanted = list(vm, "/spec/template/spec/volumes");
     let mut all = vmi.map(|vmi| moves(vmi).to_vec()).unwrap_or_default();
-    for entry in recorded(vm) {
-        let same = |own: &&Value| text(own, "/name") == text(entry, "/volumeName");
-        let is_wanted =
-            migrates(vm) && wanted.iter().find(same).and_then(claim) == Some(target(entry));
+    for recorded in recorded(vm) {
+        let moved = entry(recorded);
+        let is_wanted = migrates(vm)
+            && named(wanted, moved.volume_name).and_then(claim) == Some(moved.target());
         let is_behind = vmi.is_none_or(|vmi| {
-            let own = list(vmi, "/spec/volumes").iter().find(same);
-            own.and_then(claim) == Some(source(entry))
+            let own = named(list(vmi, "/spec/volumes"), moved.volume_name);
+            own.and_then(claim) == Some(moved.source())
         });
-        let is_known = all.iter().any(|own| text(own, "/volumeName") == text(entry, "/volumeName"));
+        let is_known = all.iter().any(|own| entry(own).volume_name == moved.volume_name);
         if is_wanted && is_behind && !is_known {
-            all.push(entry.clone());
+            all.push(recorded.clone());
         }
     }
     all
@@ -298,9 +296,8 @@ pub(crate) fn recovery(vm: &Value, vmi: Option<&Value>) -> Recovery {
     let Some(vmi) = vmi.filter(is_switching) else { return Recovery::Unchanged };
     let claims: Vec<String> = moves(vmi)
         .iter()
-        .map(|entry| {
-            format!("{}: {} or {}", text(entry, "/volumeName"), source(entry), target(entry))
-        })
+        .map(entry)
+        .map(|own| format!("{}: {} or {}", own.volume_name, own.source(), own.target()))
         .collect();
     let message = format!(
         "the guest ended while it was switched to another claim, and either may have its last \
@@ -316,13 +313,13 @@ pub(crate) fn recovery(vm: &Value, vmi: Option<&Value>) -> Recovery {
 pub(crate) fn begin_on_sources(vm: &Value, vmi: &mut Value) {
     let unfinished = unfinished(vm, None);
     let Some(volumes) = vmi["spec"]["volumes"].as_array_mut() else { return };
-    for volume in volumes {
-        let Some(entry) = move_of(&unfinished, volume) else { continue };
-        let mut claim = json!({"claimName": source(entry)});
-        if is_pluggable(volume) {
+    for own in volumes {
+        let Some(entry) = move_of(&unfinished, own) else { continue };
+        let mut claim = json!({"claimName": entry.source()});
+        if volume(own).is_pluggable() {
             claim["hotpluggable"] = json!(true);
         }
-        *volume = json!({"name": text(volume, "/name"), "persistentVolumeClaim": claim});
+        *own = json!({"name": volume(own).name, "persistentVolumeClaim": claim});
     }
 }
 

@@ -46,7 +46,8 @@ fn a_replaced_claim_moves_with_the_strategy_and_waits_without() {
     };
     assert_eq!(volumes, [volume("root", "new")]);
     assert_eq!(migrated.len(), 1);
-    assert_eq!((source(&migrated[0]), target(&migrated[0])), ("old", "new"));
+    let moved = super::entry(&migrated[0]);
+    assert_eq!((moved.source(), moved.target()), ("old", "new"));
     assert_eq!(migrated[0]["destinationPVCInfo"]["capacity"]["storage"], "2Gi");
     for strategy in ["", "Replacement"] {
         let vm = machine(strategy, wanted.clone());

@@ -14,6 +14,8 @@ mod invariants;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]
+mod module_cycles;
+#[cfg(test)]
 mod sources;
 #[cfg(test)]
 mod tree;

@@ -50,7 +50,8 @@ use tracing::{debug, info, warn};
 use crate::config::{EndpointPeer, NodeFiles};
 use crate::history::{SeriesSpan, UsageHistory};
 use crate::image::{Images, UploadChunk};
-use crate::vmi::{IncomingMigrations, Machines};
+use crate::machine::{LiveMachine, Machines};
+use crate::vmi::{IncomingMigrations, STREAM_PROTOCOL};
 use crate::volume::{Volumes, WantedExport};
 use connections::http;
 pub(crate) use further_listener::FurtherListener;
@@ -58,9 +59,6 @@ pub(crate) use gate::RequestGate;
 pub(crate) use remote::serve_remote;
 use response::{EndpointError, FileFormat, ResponseBody, empty};
 use route::{MachineTarget, NoRoute, Route, route};
-
-/// The name of the upgraded protocol.
-pub(crate) const PROTOCOL: &str = "sheaf-stream";
 
 /// Why there is no endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -342,17 +340,17 @@ async fn migration_stream(
 
 fn is_upgrade(request: &Request<Incoming>) -> Result<(), EndpointError> {
     let asked = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
-    if asked == Some(PROTOCOL) {
+    if asked == Some(STREAM_PROTOCOL) {
         return Ok(());
     }
-    let text = format!("this path needs the header Upgrade: {PROTOCOL}");
+    let text = format!("this path needs the header Upgrade: {STREAM_PROTOCOL}");
     Err(EndpointError::new(StatusCode::BAD_REQUEST, text))
 }
 
 fn switching() -> Response<ResponseBody> {
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
+    response.headers_mut().insert(UPGRADE, HeaderValue::from_static(STREAM_PROTOCOL));
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     response
 }
@@ -369,10 +367,7 @@ fn number_of(request: &Request<Incoming>, name: &str) -> Option<u64> {
     pairs.filter_map(|pair| pair.strip_prefix(name)).find_map(|number| number.parse().ok())
 }
 
-fn live(
-    endpoint: &Endpoint,
-    target: &MachineTarget,
-) -> Result<crate::vmi::LiveMachine, EndpointError> {
+fn live(endpoint: &Endpoint, target: &MachineTarget) -> Result<LiveMachine, EndpointError> {
     let MachineTarget { namespace, name } = target;
     endpoint.machines.live(namespace, name).ok_or_else(|| {
         let text = format!("the machine {namespace}/{name} does not run on this node");

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 use self::plan::{GuardAction, claims, decide};
 use crate::event::{EventNote, Reporter};
-use crate::vmi::{LiveMachine, Machines, Vmi};
+use crate::machine::{LiveMachine, Machines, Vmi};
 
 /// In the folder of a machine that the guard has paused.
 const RECORD: &str = "guard.json";

@@ -12,7 +12,7 @@ use base::{Stop, clock};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
-use crate::vmi::Machines;
+use crate::machine::Machines;
 use counters::UsageCounters;
 use series::UsageSeries;
 pub(crate) use series::{SeriesReport, SeriesSpan};

@@ -7,19 +7,66 @@ use std::time::Duration;
 
 use base::{Chain, Stop};
 use qemu::firmware::{self, Boot};
+use qemu::machine::Accelerator;
 use qemu::probe::probe;
 use qemu::process::{Binary, ProcessUser};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::change_notifier::ChangeNotifier;
-use crate::node::{GuestIsolation, Virtualization};
-use crate::vmi::{Efi, HostCapabilities};
 
 /// Stands for any machine's user in the trial.
 const TRIAL_USER: u32 = 0x7000_7fff;
 /// QEMU that is installed later is found without a restart.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
+
+/// How guests run here, or why they cannot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Virtualization {
+    /// Not probed yet.
+    #[default]
+    Unknown,
+    Kvm {
+        qemu: String,
+    },
+    /// Emulated, and why KVM is not used.
+    Emulated {
+        qemu: String,
+        why: String,
+    },
+    /// No guest can run; the text says what is missing and how to get it.
+    Missing {
+        what: String,
+    },
+}
+
+/// How far guests' QEMU is apart from the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum GuestIsolation {
+    Namespaces,
+    /// The agent is not root.
+    Unprivileged,
+    Refused {
+        why: String,
+    },
+}
+
+/// The capabilities of the node.
+#[derive(Debug, Clone)]
+pub(crate) struct HostCapabilities {
+    pub(crate) accelerator: Accelerator,
+    pub(crate) firmware: Vec<Efi>,
+    /// Whether a software TPM is installed.
+    pub(crate) has_tpm: bool,
+}
+
+/// One EFI firmware that is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Efi {
+    pub(crate) secure_boot: bool,
+    pub(crate) code: PathBuf,
+    pub(crate) vars: PathBuf,
+}
 
 /// Result of the probe, and the capabilities that machines may rely on if it found any.
 #[derive(Debug, Clone, Default)]

@@ -15,7 +15,6 @@ mod export;
 mod files;
 mod import;
 mod intake;
-mod object;
 mod plan;
 mod remove;
 mod status_writer;
@@ -33,8 +32,6 @@ use self::controller::ImageController;
 use crate::config::Config;
 use crate::egress::Egress;
 use crate::storage::StorageHandle;
-
-pub(crate) use object::{ImageLocations, complete_images, disks as own_disks};
 
 /// Uploads that wait for their turn to begin.
 const WAITING: usize = 16;

@@ -21,51 +21,25 @@ use base::{Chain, Tasks};
 use ipnet::Ipv4Net;
 use kube::Client;
 use net::{LinkName, Mac};
-use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use crate::config::Network as Settings;
 use crate::dhcp::DhcpTarget;
+use crate::machine::{Attachment, NetworkLocation, Vmi, mac};
 use crate::overlay::OverlayTarget;
 use crate::policy::{LocalGuest, PolicyTarget};
 use crate::uplink::UplinkTarget;
-use crate::vmi::{InterfaceBackend, Vmi};
 
-pub(crate) use claim::read as read_claim;
 use nat::Nat;
 use ownership::own;
-pub(crate) use plan::{Binding, BridgeNetwork, binding, definition_of, inbound_ports, names_below};
+pub(crate) use plan::{Binding, binding, definition_of, inbound_ports};
 use port::{is_bridge, port};
 
-/// The file in a machine's folder that remembers its attachments.
-pub(crate) const RECORD: &str = "network.json";
-/// The zone in which guests find one another.
-pub(crate) const ZONE: &str = "cluster.local";
-
-/// How one interface of a guest is connected.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Attachment {
-    pub(crate) interface: String,
-    pub(crate) mac: String,
-    /// The user of the machine's process, who may open the tap.
-    pub(crate) owner: u32,
-    pub(crate) queues: u16,
-    pub(crate) place: NetworkLocation,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum NetworkLocation {
-    /// On the node's own network.
-    Nat { tap: String, address: Ipv4Addr },
-    /// On a bridge of a cluster network or of the host.
-    Bridge {
-        tap: String,
-        #[serde(flatten)]
-        network: BridgeNetwork,
-    },
-    /// In the QEMU process.
-    User,
+/// Where an interface ends on the host.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct InterfaceBackend {
+    pub(crate) backend: qemu::machine::NicBackend,
+    pub(crate) mtu: Option<u16>,
 }
 
 /// Why an interface cannot be connected.
@@ -131,8 +105,9 @@ impl Networks {
             Settings::Nat { bridge, cidr, host_tcp } => {
                 match Nat::start(bridge, *cidr, host_tcp, existing, tasks).await {
                     Ok(nat) => Mode::Nat(Box::new(nat)),
-                    Err(why) => {
-                        warn!(reason = %why, "guest network is not available");
+                    Err(failure) => {
+                        let why = Chain(&failure).to_string();
+                        warn!(reason = why, "guest network is not available");
                         Mode::Unavailable { why }
                     }
                 }
@@ -241,7 +216,7 @@ impl Networks {
         };
         Ok(Attachment {
             interface: name.clone(),
-            mac: crate::vmi::mac(vmi, interface),
+            mac: mac(vmi, interface),
             owner,
             queues: plan::queues(vmi, interface),
             place,
@@ -347,14 +322,4 @@ fn unavailable(interface: &str, why: &str) -> ConnectError {
          --guest-network user"
     );
     ConnectError::Unsupported { interface: interface.to_owned(), what }
-}
-
-impl Attachment {
-    /// The address that was chosen for it.
-    pub(crate) fn address(&self) -> Option<Ipv4Addr> {
-        match self.place {
-            NetworkLocation::Nat { address, .. } => Some(address),
-            NetworkLocation::Bridge { .. } | NetworkLocation::User => None,
-        }
-    }
 }

@@ -4,7 +4,6 @@
 mod facts;
 mod lease;
 mod observer;
-mod own_addresses;
 mod plan;
 mod rejoin;
 
@@ -22,9 +21,8 @@ use tracing::{debug, info, warn};
 use crate::api::{MANAGER, merge, present};
 use crate::config::{Config, Network};
 
-pub(crate) use facts::{Findings, GuestIsolation, Virtualization};
+pub(crate) use facts::Findings;
 pub(crate) use observer::NodeObserver;
-pub(crate) use own_addresses::OwnAddresses;
 
 /// A beat that takes longer is given up: its connection may lead nowhere.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(5);

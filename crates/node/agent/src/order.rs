@@ -23,7 +23,7 @@ use tracing::warn;
 
 use self::plan::{START_HOLD_TIMEOUT, StartQueue};
 use crate::change_notifier::ChangeNotifier;
-use crate::vmi::Vmi;
+use crate::machine::Vmi;
 
 pub(crate) use self::plan::StartHold;
 
@@ -158,7 +158,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vmi::fixture::vmi;
+    use crate::machine::fixture::vmi;
 
     fn named(name: &str, order: &str) -> Vmi {
         let mut vmi = vmi(json!({"domain": {}}));

@@ -25,8 +25,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use crate::guest_name::names_below;
 use crate::known_objects::KnownObjects;
-use crate::network::{names_below, read_claim};
 use crate::retry::Retries;
 use plan::NodeRecord;
 
@@ -194,6 +194,11 @@ impl OverlayWatcher {
         }
         self.target.remote.send_replace(Arc::new(remote));
     }
+}
+
+/// The claim of a guest's address that an object is, if it is one.
+pub(crate) fn read_claim(object: IPAddress) -> Option<AddressClaim> {
+    AddressClaim::read(&serde_json::to_value(object).ok()?)
 }
 
 fn records(remote: &RemoteGuests) -> ServiceRecords {

@@ -30,17 +30,19 @@ use crate::host::{self, AcceleratorProbe};
 use crate::host_guard;
 use crate::image::Images;
 use crate::link_monitor;
-use crate::network::{Attachment, Networks, RECORD};
+use crate::machine::{ATTACHMENTS, Attachment, Machines};
+use crate::network::Networks;
 use crate::node::{self, Findings};
 use crate::ntp;
 use crate::order::{self, StartOrder};
 use crate::overlay;
+use crate::own_addresses::OwnAddresses;
 use crate::policy;
 use crate::processors::{self, Processors};
 use crate::service;
 use crate::storage::StorageHandle;
 use crate::uplink;
-use crate::vmi::{self, Machines};
+use crate::vmi;
 use crate::volume::Volumes;
 
 /// Where the kernel reports which processors and memory are near to each other.
@@ -74,7 +76,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
     let bell = ChangeNotifier::default();
     let known = Machines::default();
-    let (addresses, own_addresses) = watch::channel(node::OwnAddresses::default());
+    let (addresses, own_addresses) = watch::channel(OwnAddresses::default());
     let own = own_addresses.clone();
     let storage =
         StorageHandle::start(client.clone(), &config, own, known.clone(), bell.clone(), tasks)
@@ -155,7 +157,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
 /// Starts the tasks of a node that runs nothing, a witness: it is registered, renews its lease, and
 /// probes other nodes when asked. They end with `tasks`.
 pub fn start_witness(client: Client, config: Config, tasks: &Tasks) {
-    let (addresses, _) = watch::channel(node::OwnAddresses::default());
+    let (addresses, _) = watch::channel(OwnAddresses::default());
     let observer = node::NodeObserver::new(client.clone(), &config, addresses);
     tasks.spawn("node-observer", observer.run(tasks.stop_signal()));
     // Nothing is found out about a host on which nothing runs; the channel stays open with
@@ -214,7 +216,7 @@ struct MachineContext {
     storage: StorageHandle,
     machines: Machines,
     bell: ChangeNotifier,
-    own_addresses: watch::Receiver<node::OwnAddresses>,
+    own_addresses: watch::Receiver<OwnAddresses>,
 }
 
 /// The machines found in their folders.
@@ -333,7 +335,7 @@ fn scan(dir: &Path) -> io::Result<FoundMachines> {
         let entry = entry?;
         let Ok(uid) = entry.file_name().into_string() else { continue };
         let folder = RunDir::new(entry.path());
-        match folder.load::<Vec<Attachment>>(RECORD) {
+        match folder.load::<Vec<Attachment>>(ATTACHMENTS) {
             Ok(attachments) => found.attachments.extend(attachments.unwrap_or_default()),
             Err(failure) => warn!(uid, error = %failure, "cannot read a machine's network"),
         }

@@ -53,8 +53,8 @@ use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::event::Reporter;
 use crate::guard::GuestGuard;
-use crate::node::OwnAddresses;
-use crate::vmi::Machines;
+use crate::machine::Machines;
+use crate::own_addresses::OwnAddresses;
 
 pub(crate) use held::{HeldError, HeldVolume};
 pub(crate) use link::LinkError;

@@ -7,31 +7,24 @@
 //! Decisions are in `plan`, `translate`, `hotplug`, `seed` and `status`, which are pure.
 
 mod actor;
+mod attend;
 mod awaited;
 mod credential;
-pub(crate) mod dial;
 mod end;
 mod filesystem_trim;
-#[cfg(test)]
-pub(crate) mod fixture;
-mod freeze;
 mod grow;
 mod guest;
 mod guest_clock;
 mod hotplug;
 mod interface;
 mod launch;
-mod live;
 mod memory_dump;
 mod migration;
-mod object;
 mod plan;
 mod probe;
-mod registry;
 mod resolve;
 mod resume;
 mod running;
-mod saved_memory;
 mod seed;
 mod state;
 mod status;
@@ -42,14 +35,9 @@ mod volume_migration;
 mod watch;
 mod write;
 
-pub(crate) use dial::{DialError, OpenPort};
-pub(crate) use freeze::HoldError;
 pub(crate) use guest::os_info;
-pub(crate) use live::{LiveMachine, UsbSlot};
-pub(crate) use migration::{IncomingError, IncomingMigrations, MigrationOffer, is_arriving};
-pub(crate) use object::Vmi;
-pub(crate) use registry::Machines;
-pub(crate) use saved_memory::{MemoryOwner, SaveError, SavedMemory, sweep as sweep_memory};
+pub(crate) use migration::{
+    IncomingError, IncomingMigrations, MigrationOffer, STREAM_PROTOCOL, is_arriving,
+};
 pub(crate) use state::sweep;
-pub(crate) use translate::{Efi, HostCapabilities, InterfaceBackend, mac};
 pub(crate) use watch::run;

@@ -21,7 +21,6 @@ mod image;
 mod import_cron;
 mod lookup;
 mod object;
-mod object_cache;
 mod plan;
 mod provision;
 mod readers;
@@ -55,7 +54,6 @@ use crate::storage::StorageHandle;
 
 pub(crate) use cache::{ContainerDisk, Content, MissingDisk, PullPolicy, WantedContainerDisk};
 pub(crate) use checksum::hex;
-pub(crate) use controller::steady;
 pub(crate) use disk::{remove_slowly, sync};
 pub(crate) use export::{Export, ExportError, ExportSelection as WantedExport};
 pub(crate) use fetch::{Access, ContentMark, Download, FetchError};
@@ -63,7 +61,7 @@ pub(crate) use gauge::Gauge;
 pub(crate) use image::{
     ConvertError, RESERVE, TemporaryFile, disk_of, hand_to_reader, shortage, tool,
 };
-pub(crate) use object_cache::ObjectCache;
+pub(crate) use object::UnusableVolume;
 pub(crate) use receive::{ReceiveError, ReceivedCopy};
 pub(crate) use source::unfilled;
 pub(crate) use upload::{UploadError, drain, pump};
@@ -179,13 +177,10 @@ impl Volumes {
         &self,
         volume: &PersistentVolume,
         uid: &str,
-    ) -> Option<Result<PathBuf, String>> {
+    ) -> Option<Result<PathBuf, UnusableVolume>> {
         let name = volume.metadata.name.as_deref().filter(|_| object::is_ours(volume))?;
         // Nodes keep volumes in directories of their own; that of its first node is in the object.
-        Some(match object::obstacle(volume, &self.node, uid) {
-            None => Ok(self.disks.disk(name)),
-            Some(why) => Err(why),
-        })
+        Some(object::check_usable(volume, &self.node, uid).map(|()| self.disks.disk(name)))
     }
 
     /// Whether a disk is being copied and so must not be written to now.

@@ -18,9 +18,9 @@ use tracing::{error, warn};
 use super::object::{self, BackupObject, MachineBackup, RestoredVolume, TargetObject};
 use super::plan::{self, BackupJob, BackupWorld};
 use super::{BackupContext, description, restore, sync, upload};
+use crate::object_cache::{ObjectCache, steady};
 use crate::retry::{Retries, sooner};
 use crate::storage::longhorn;
-use crate::volume::{ObjectCache, steady};
 
 /// Before something that did not work is tried again: the pause doubles until the target or the
 /// object of the job changes.

@@ -13,7 +13,8 @@ use tracing::warn;
 
 use super::response::{EndpointError, ResponseBody, content, done, json as json_body};
 use super::route::{GuestAction, Read};
-use crate::vmi::{LiveMachine, is_arriving, os_info};
+use crate::machine::LiveMachine;
+use crate::vmi::{is_arriving, os_info};
 
 /// Options are a few fields.
 const LARGEST_OPTIONS: usize = 64 << 10;

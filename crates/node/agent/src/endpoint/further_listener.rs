@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::node::OwnAddresses;
+use crate::own_addresses::OwnAddresses;
 
 /// Between two attempts to listen on an address, which an interface may get a moment later.
 const RETRY_DELAY: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::response::EndpointError;
 use super::route;
-use crate::vmi::{DialError, LiveMachine, OpenPort, UsbSlot, dial};
+use crate::machine::{DialError, LiveMachine, OpenPort, UsbSlot, dial};
 
 /// The largest datagram, and so the largest that two bytes can announce.
 const DATAGRAM: usize = u16::MAX as usize;

@@ -4,9 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::network::NetworkLocation;
+use crate::machine::{LiveMachine, NetworkLocation};
 use crate::usage;
-use crate::vmi::LiveMachine;
 
 /// Timeout of QEMU's counters.
 const QMP_TIMEOUT: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use super::cancel::CancelGuard;
 use super::files::Folder;
 use super::import::Job;
-use super::object::complete;
+use crate::backing_image::complete;
 
 const CHECKED: &str = "checked.json";
 /// The files that are made here, and removed with the image.

@@ -13,7 +13,7 @@ use super::error::ImportError;
 use super::files::{Fetched, Folder, ImageFacts};
 use super::import::Job;
 use super::intake::ImageForm;
-use super::object::{CloneWish, CryptoConversion};
+use crate::backing_image::{CloneWish, CryptoConversion};
 use crate::storage::{SecretError, of_secret};
 use crate::volume::{ConvertError, Gauge, TemporaryFile, shortage};
 

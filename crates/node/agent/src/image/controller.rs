@@ -20,15 +20,15 @@ use tracing::{debug, info, warn};
 use super::check;
 use super::files::Folder;
 use super::import::Job;
-use super::object::{self, Image, ImageSource, ImageState};
 use super::plan::{self, ImageAction, ImagePlacement, ImageWorld, plan};
 use super::remove::{RemoveError, remove};
 use super::{ImageRequest, PendingUpload, SUMS, TURNS, UploadError};
+use crate::backing_image::{self, Image, ImageSource, ImageState};
 use crate::config::Config;
 use crate::egress::Egress;
+use crate::object_cache::{ObjectCache, steady};
 use crate::retry::{Retries, sooner};
 use crate::storage::{StorageHandle, longhorn};
-use crate::volume::{ObjectCache, steady};
 
 /// How often the times of the last checks are checked.
 const CHECKS: Duration = Duration::from_secs(3600);
@@ -151,7 +151,7 @@ impl ImageController {
                 let node = &self.node;
                 self.own.apply(event, |it| {
                     let name = it.metadata.name.clone()?;
-                    let disks = (name == *node).then(|| object::disks(it));
+                    let disks = (name == *node).then(|| backing_image::disks(it));
                     Some((name, disks))
                 });
             }
@@ -293,7 +293,7 @@ impl ImageController {
                 continue;
             }
             // Read now: a folder that is made later belongs to an image that is not known yet.
-            let found = object::folders(&path);
+            let found = backing_image::folders(&path);
             for (image, at) in self.world(|world| plan::ready(world, &path)) {
                 let folder = Folder(at.folder.clone());
                 if !(folder.is_settled() && folder.has_sums())
@@ -372,7 +372,7 @@ impl ImageController {
 
 /// Whether the object says that the disk has all of it.
 fn is_ready(object: &DynamicObject, disk: &str) -> bool {
-    object::image(object).is_some_and(|image| image.state(disk) == ImageState::Ready)
+    backing_image::image(object).is_some_and(|image| image.state(disk) == ImageState::Ready)
 }
 
 /// The image without its status, which jobs write: a change of the rest is a reason to try again.
@@ -381,5 +381,5 @@ fn wish(image: &Image) -> Image {
 }
 
 fn by_name(object: &DynamicObject) -> Option<(String, Option<Image>)> {
-    Some((object.metadata.name.clone()?, object::image(object)))
+    Some((object.metadata.name.clone()?, backing_image::image(object)))
 }

@@ -28,7 +28,7 @@ use sha2::{Digest as _, Sha512};
 
 use super::check::FILES;
 use super::intake::{self, ImageForm, ImageIntake};
-use super::object::complete;
+use crate::backing_image::complete;
 use crate::storage::StorageUser;
 use crate::volume::{ContentMark, hex, remove_slowly, sync};
 

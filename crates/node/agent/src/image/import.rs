@@ -18,9 +18,9 @@ use super::cancel::CancelGuard;
 use super::error::ImportError;
 use super::files::{Fetched, Folder, ImageFacts};
 use super::intake::ImageForm;
-use super::object::{Image, ImageSource};
 use super::plan::ImagePlacement;
 use super::status_writer::ImageStatusWriter;
+use crate::backing_image::{Image, ImageSource};
 use crate::egress::Egress;
 use crate::storage::StorageHandle;
 use crate::volume::{

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::object::{Image, ImageSource, ImageState, complete, folder};
+use crate::backing_image::{Image, ImageSource, ImageState, complete, folder};
 
 /// Everything that is known.
 #[derive(Debug, Clone, Copy)]
@@ -160,8 +160,8 @@ pub(super) fn strays(world: &ImageWorld<'_>, disk: &Path, found: Vec<PathBuf>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::object::tests::read;
-    use crate::image::object::{CloneWish, CryptoConversion};
+    use crate::backing_image::tests::read;
+    use crate::backing_image::{CloneWish, CryptoConversion};
 
     fn planned(image: Image, busy: bool) -> (&'static str, bool) {
         let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tracing::{debug, warn};
 
 use super::files::ImageFacts;
-use super::object::Image;
 use crate::api::{MANAGER, present};
+use crate::backing_image::Image;
 use crate::storage::longhorn;
 use crate::volume::Gauge;
 
@@ -149,7 +149,7 @@ impl ImageStatusWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::object::tests::read;
+    use crate::backing_image::tests::read;
     use crate::retry::tests::{MOST_ATTEMPTS, refusing};
 
     #[tokio::test(start_paused = true)]

@@ -10,21 +10,18 @@ use k8s_openapi::api::networking::v1::IPAddress;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::vmi::Vmi;
+use crate::machine::Vmi;
+use crate::overlay::read_claim;
 
 /// All addresses of the guest network that are given. A server that has none, because it is older
 /// or another one, gives none.
 pub(super) async fn list(client: &Client) -> Result<Vec<AddressClaim>, Fault> {
     let addresses = Api::<IPAddress>::all(client.clone());
     match addresses.list(&ListParams::default().labels(SELECTOR)).await {
-        Ok(found) => Ok(found.items.into_iter().filter_map(read).collect()),
+        Ok(found) => Ok(found.items.into_iter().filter_map(read_claim).collect()),
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(vec![]),
         Err(failure) => Err(Fault(failure)),
     }
-}
-
-pub(crate) fn read(object: IPAddress) -> Option<AddressClaim> {
-    AddressClaim::read(&serde_json::to_value(object).ok()?)
 }
 
 /// The address that the guest or its machine holds.
@@ -60,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vmi::fixture::vmi;
+    use crate::machine::fixture::vmi;
 
     #[test]
     fn a_guest_has_the_address_of_its_machine_and_never_one_of_others() {

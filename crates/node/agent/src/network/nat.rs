@@ -15,11 +15,29 @@ use tracing::{info, warn};
 
 use super::ownership::own;
 use super::port::bare_port;
-use super::{Attachment, ConnectError, ZONE, plan};
+use super::{Attachment, ConnectError, plan};
 use crate::dhcp::BridgedInterfaces;
+use crate::guest_name::ZONE;
+use crate::machine::Vmi;
 use crate::overlay::RemoteGuests;
 use crate::policy::LocalGuests;
-use crate::vmi::Vmi;
+
+/// Why there is no guest network on this node.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NatError {
+    #[error(transparent)]
+    Host(#[from] net::Unavailable),
+    #[error(transparent)]
+    Prefix(#[from] ipnet::PrefixLenError),
+    #[error(transparent)]
+    TapName(#[from] net::LinkNameError),
+    #[error("another process has the bridge {bridge}; choose another name")]
+    Taken { bridge: LinkName },
+    #[error(transparent)]
+    Network(#[from] net::NetworkError),
+    #[error(transparent)]
+    Zone(#[from] net::NamesError),
+}
 
 pub(super) struct Nat {
     pub(super) network: net::Network,
@@ -45,23 +63,21 @@ impl Nat {
         host_tcp: &BTreeSet<u16>,
         existing: &[Attachment],
         tasks: &Tasks,
-    ) -> Result<Self, String> {
-        net::available().await.map_err(|why| Chain(&why).to_string())?;
+    ) -> Result<Self, NatError> {
+        net::available().await?;
         let first = Ipv4Addr::from(u32::from(cidr.network()) + 1);
-        let gateway = Ipv4Net::new(first, cidr.prefix_len()).map_err(|why| why.to_string())?;
+        let gateway = Ipv4Net::new(first, cidr.prefix_len())?;
         let mut wanted = Bridge::new(gateway);
         wanted.name = bridge.clone();
         wanted.host_tcp.clone_from(host_tcp);
         if bridge.as_str() != "sheaf0" {
             // A second server on one host must not remove the taps of the first one as unused.
             let (prefix, table) = plan::names(bridge.as_str());
-            wanted.tap_prefix =
-                prefix.parse().map_err(|why: net::LinkNameError| why.to_string())?;
+            wanted.tap_prefix = prefix.parse()?;
             wanted.table = table;
         }
-        let claim = own(bridge.as_str()).ok_or_else(|| {
-            format!("another process has the bridge {bridge}; choose another name")
-        })?;
+        let claim =
+            own(bridge.as_str()).ok_or_else(|| NatError::Taken { bridge: bridge.clone() })?;
         let used = existing.iter().filter_map(Attachment::address).collect();
         let ports = existing.iter().filter_map(bare_port).collect();
         let want = net::DesiredNetwork {
@@ -73,8 +89,7 @@ impl Nat {
             overlay: net::GuestOverlay::Unknown,
             dhcp: BTreeMap::new(),
         };
-        let network =
-            net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
+        let network = net::Network::start(want, tasks).await?;
         let dhcp = Dhcp::start(&network, tasks);
         let dns = Dns::start(&network, net::Upstreams::file("/etc/resolv.conf"), tasks).await;
         let dhcp =
@@ -84,8 +99,7 @@ impl Nat {
             dns.modify(|names| {
                 names.own_network(gateway.trunc());
                 names.own_zone(ZONE)
-            })
-            .map_err(|why| why.to_string())?;
+            })?;
         }
         info!(%bridge, network = %gateway.trunc(), "guest network is up");
         let pool = net::Pool::new(gateway, [gateway.addr()]);

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use hci::network::{NetworkConfig, SHARED, may_use};
-use net::{DhcpOptions, InboundPolicy, Mac, PortVlan, PrivateOption, Protocol, VlanId};
-use serde::{Deserialize, Serialize};
+use net::{DhcpOptions, InboundPolicy, Mac, PrivateOption, Protocol};
 use serde_json::Value;
 use virt::v1::Interface;
 
-use super::{ConnectError, ZONE};
+use super::ConnectError;
 use crate::dhcp::BridgedInterface;
-use crate::vmi::Vmi;
+use crate::guest_name::{ZONE, names_below};
+use crate::machine::{BridgeNetwork, Vmi};
 
 /// As many queues as QEMU and the kernel take.
 const MOST_QUEUES: u32 = 256;
@@ -24,35 +24,9 @@ pub(crate) enum Binding {
     Bridge(BridgeNetwork),
 }
 
-/// Bridge, VLANs and MTU of a NetworkAttachmentDefinition.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct BridgeNetwork {
-    pub(crate) bridge: String,
-    /// The VLAN of the guest; 0 is the untagged network.
-    pub(crate) vlan: u16,
-    /// VLANs that the guest tags itself, beside the untagged network.
-    pub(crate) trunk: BTreeSet<u16>,
-    pub(crate) mtu: Option<u16>,
-    /// Guests may answer DHCP requests and announce routers.
-    pub(crate) guest_servers: bool,
-}
-
 /// The annotation of a NetworkAttachmentDefinition whose guests may be DHCP servers and routers,
 /// with the value `allowed`.
 const GUEST_SERVERS: &str = "/metadata/annotations/sheaf.io~1guest-servers";
-
-impl BridgeNetwork {
-    /// The VLANs of the guest's port.
-    pub(crate) fn port_vlans(&self) -> PortVlan {
-        let vlan = |number: u16| VlanId::try_from(u64::from(number)).ok();
-        match (vlan(self.vlan), self.trunk.is_empty()) {
-            (_, false) => PortVlan::trunk(self.trunk.iter().copied().filter_map(vlan)),
-            (Some(vlan), true) => PortVlan::access(vlan),
-            (None, true) => PortVlan::untagged(),
-        }
-    }
-}
 
 /// The NetworkAttachmentDefinition that a network names: namespace and name.
 pub(crate) fn definition_of<'a>(vmi: &'a Vmi, network_name: &'a str) -> (&'a str, &'a str) {
@@ -217,15 +191,6 @@ pub(super) fn names_of(vmi: &Vmi) -> Vec<String> {
     names_below(&vmi.namespace, vmi.hostname(), vmi.spec.subdomain.as_deref())
 }
 
-/// DNS names of a guest with this host name.
-pub(crate) fn names_below(namespace: &str, host: &str, subdomain: Option<&str>) -> Vec<String> {
-    let mut names = vec![format!("{host}.{namespace}.vm.{ZONE}")];
-    if let Some(subdomain) = subdomain.filter(|each| !each.is_empty()) {
-        names.push(format!("{host}.{subdomain}.{namespace}.svc.{ZONE}"));
-    }
-    names
-}
-
 /// The prefix of taps and the name of the table that go with a bridge of this name.
 pub(super) fn names(bridge: &str) -> (String, String) {
     let plain: String = bridge.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -239,7 +204,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vmi::fixture::vmi;
+    use crate::machine::fixture::vmi;
 
     fn with_network(network: Value) -> (Vmi, Interface) {
         let vmi = vmi(json!({

@@ -5,7 +5,7 @@ use std::path::Path;
 use net::{Attachment as Attach, Mac, Port, Queues, SpoofGuard};
 
 use super::{Attachment, ConnectError, NetworkLocation, plan};
-use crate::vmi::Vmi;
+use crate::machine::Vmi;
 
 /// A port with the guard that its interface asks for; nothing for user-mode networks.
 pub(super) fn port(

@@ -6,6 +6,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use crate::host::{GuestIsolation, Virtualization};
 use crate::network::NetworkShortcoming;
 
 /// The host as it is now.
@@ -35,17 +36,6 @@ pub(crate) struct Findings {
     pub(crate) isolation: Option<GuestIsolation>,
 }
 
-/// How far guests' QEMU is apart from the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum GuestIsolation {
-    Namespaces,
-    /// The agent is not root.
-    Unprivileged,
-    Refused {
-        why: String,
-    },
-}
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cpu {
     pub(crate) count: u64,
@@ -69,26 +59,6 @@ pub(crate) struct HostMemory {
 pub(crate) struct HostFileSystem {
     pub(crate) total: u64,
     pub(crate) free: u64,
-}
-
-/// How guests run here, or why they cannot.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Virtualization {
-    /// Not probed yet.
-    #[default]
-    Unknown,
-    Kvm {
-        qemu: String,
-    },
-    /// Emulated, and why KVM is not used.
-    Emulated {
-        qemu: String,
-        why: String,
-    },
-    /// No guest can run; the text says what is missing and how to get it.
-    Missing {
-        what: String,
-    },
 }
 
 /// Reads everything but [`HostFacts::findings`], which take a trial, and addresses.

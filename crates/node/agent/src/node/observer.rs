@@ -25,10 +25,10 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use self::suspect::{Question, Suspect};
-use super::own_addresses::OwnAddresses;
 use super::rejoin::Rejoin;
 use crate::api::merge;
 use crate::config::Config;
+use crate::own_addresses::OwnAddresses;
 
 /// How long a port has to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -17,8 +17,9 @@ use serde_json::{Map, Value, json};
 
 use self::condition::all_conditions;
 use self::label::{first_labels, labels, ours};
-use super::facts::{HostFacts, Virtualization};
+use super::facts::HostFacts;
 use crate::config::{Config, Network, NodeRole};
+use crate::host::Virtualization;
 
 /// Memory reserved for the host: the system and `sheaf`.
 const RESERVED_MEMORY: u64 = 512 << 20;

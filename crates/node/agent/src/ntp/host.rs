@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use base::Chain;
 use hci::ntp::{NtpReport, NtpSyncStatus};
 use tokio::process::Command;
 
@@ -19,29 +20,44 @@ use super::plan::{self, CHRONY_FILES, DropIn, NtpError, TimeService, UNITS};
 /// A command that takes longer is given up.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs a command of the host: what it prints, or why it failed.
+/// Why a command of the host failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    #[error("no command")]
+    Empty,
+    #[error("{program}")]
+    Start { program: String, source: io::Error },
+    #[error("{program} takes too long")]
+    TimedOut { program: String },
+    #[error("{command}: {said}")]
+    Refused { command: String, said: String },
+}
+
+/// Runs a command of the host, and returns its output.
 pub(super) trait RunCommand {
-    fn run(&self, command: &[&str]) -> impl Future<Output = Result<String, String>> + Send;
+    fn run(&self, command: &[&str]) -> impl Future<Output = Result<String, CommandError>> + Send;
 }
 
 /// The commands of this host.
 pub(super) struct HostCommands;
 
 impl RunCommand for HostCommands {
-    async fn run(&self, command: &[&str]) -> Result<String, String> {
-        let [program, arguments @ ..] = command else { return Err("no command".into()) };
+    async fn run(&self, command: &[&str]) -> Result<String, CommandError> {
+        let [program, arguments @ ..] = command else { return Err(CommandError::Empty) };
         let mut child = Command::new(program);
         child.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);
         let output = tokio::time::timeout(COMMAND_TIMEOUT, child.output());
-        let Ok(output) = output.await else { return Err(format!("{program} takes too long")) };
-        let output = output.map_err(|error| format!("{program}: {error}"))?;
+        let program = || (*program).to_owned();
+        let late = |_| CommandError::TimedOut { program: program() };
+        let failed = |source| CommandError::Start { program: program(), source };
+        let output = output.await.map_err(late)?.map_err(failed)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // `is-active` fails if one unit is inactive, and answers all the same.
         if output.status.success() || arguments.first() == Some(&"is-active") {
             return Ok(text);
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{}: {}", command.join(" "), said.trim()))
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(CommandError::Refused { command: command.join(" "), said })
     }
 }
 
@@ -66,7 +82,7 @@ impl<C: RunCommand> NtpHost<C> {
         };
         let (current_ntp_servers, message) = match outcome {
             Ok(()) => (servers.join(" "), String::new()),
-            Err(error) => (String::new(), error.to_string()),
+            Err(error) => (String::new(), Chain(&error).to_string()),
         };
         NtpReport { ntp_sync_status, current_ntp_servers, message }
     }

@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::host::CommandError;
+
 /// Units of time services, in the order in which they are preferred.
 pub(super) const UNITS: [&str; 3] =
     ["systemd-timesyncd.service", "chronyd.service", "chrony.service"];
@@ -22,7 +24,7 @@ pub(super) enum TimeService {
 }
 
 /// Why the host cannot follow the setting.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum NtpError {
     #[error("no time service is active: install and start systemd-timesyncd or chrony")]
     NoService,
@@ -37,8 +39,8 @@ pub(super) enum NtpError {
     Write { path: PathBuf, reason: String },
     #[error("cannot remove {}: {reason}", path.display())]
     Remove { path: PathBuf, reason: String },
-    #[error("the time service does not accept the servers: {0}")]
-    Reload(String),
+    #[error("the time service does not accept the servers")]
+    Reload(#[source] CommandError),
 }
 
 /// A file for a time service, and the command after which the service follows it.
@@ -127,7 +129,7 @@ mod tests {
     fn each_service_gets_a_file_of_its_own() {
         let servers = ["a.example".to_owned(), "10.0.0.1".to_owned()];
         let file = |service, chrony: &str| {
-            let own = drop_in(service, chrony, &servers)?;
+            let own = drop_in(service, chrony, &servers).map_err(|failure| failure.to_string())?;
             let text = own.text.strip_prefix(HEADER).unwrap().to_owned();
             Ok((own.path.display().to_string(), text, own.reload.join(" ")))
         };
@@ -153,7 +155,7 @@ mod tests {
             row("/etc/chrony.d/sheaf.conf", lines, "systemctl try-restart chronyd.service")
         );
         for none in ["", "#sourcedir /etc/chrony", "sourcedir /etc/../run", "sourcedir"] {
-            assert_eq!(file(chrony, none), Err(NtpError::NoDirectory), "{none}");
+            assert_eq!(file(chrony, none), Err(NtpError::NoDirectory.to_string()), "{none}");
         }
     }
 }

@@ -15,12 +15,15 @@ struct FakeCommands {
 }
 
 impl RunCommand for FakeCommands {
-    async fn run(&self, command: &[&str]) -> Result<String, String> {
+    async fn run(&self, command: &[&str]) -> Result<String, CommandError> {
         self.log.lock().unwrap().push(command.join(" "));
         match command {
             ["systemctl", "is-active", ..] => Ok(self.states.into()),
             ["timedatectl", ..] => Ok("yes\n".into()),
-            _ if self.refuses => Err("it does not start".into()),
+            _ if self.refuses => Err(CommandError::Refused {
+                command: command.join(" "),
+                said: "it does not start".into(),
+            }),
             _ => Ok(String::new()),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vmi::Vmi;
+use crate::machine::Vmi;
 
 const ORDER: &str = "sheaf.io/start-order";
 const DELAY: &str = "sheaf.io/start-delay";
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vmi::fixture::vmi;
+    use crate::machine::fixture::vmi;
 
     const NOW: Duration = Duration::from_secs(50);
 

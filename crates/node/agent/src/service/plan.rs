@@ -9,8 +9,8 @@ use net::{Endpoint, Location, Service, ServiceRecords};
 use super::object::{
     EndpointRecord, PortRecord, ServiceRecord, ServiceType, SlicePort, SliceRecord,
 };
+use crate::guest_name::ZONE;
 use crate::known_objects::ObjectKey;
-use crate::network::ZONE;
 use crate::overlay::RemoteGuests;
 
 /// The node that services are made reachable on.

@@ -23,7 +23,7 @@ use super::plan::StorageAction;
 use super::record::{EngineRecords, RecordError};
 use crate::api::{MANAGER, is_conflict, merge, present};
 use crate::event::{EventNote, Reporter};
-use crate::vmi::{HoldError, Machines, SaveError, SavedMemory};
+use crate::machine::{HoldError, Machines, SaveError, SavedMemory};
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]

@@ -24,12 +24,12 @@ use super::plan::{JobKey, StorageWorld, needs_process, plan};
 use super::scrub::ScrubRuns;
 use super::status::{self, ReplicaAddress};
 use super::{grant, group_snapshot, longhorn};
+use crate::backing_image::{self, ImageLocations};
 use crate::change_notifier::ChangeNotifier;
 use crate::event::Reporter;
-use crate::image::{ImageLocations, own_disks};
-use crate::node::OwnAddresses;
-use crate::vmi;
-use crate::volume::{ObjectCache, steady};
+use crate::machine::saved_memory;
+use crate::object_cache::{ObjectCache, steady};
+use crate::own_addresses::OwnAddresses;
 
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(15);
@@ -114,8 +114,18 @@ struct JobFailure {
     pauses: Backoff,
 }
 
+/// How the work on one object ended.
+enum JobEnd {
+    Done,
+    /// It is to be done again, and there is nothing to report.
+    Again,
+    Failed {
+        complaint: String,
+    },
+}
+
 enum JobResult {
-    Acted(JobKey, Result<(), String>),
+    Acted(JobKey, JobEnd),
     Reported(WrittenKind, String, Option<Box<DynamicObject>>),
     DisksScanned,
     ScrubBegun,
@@ -263,8 +273,9 @@ impl StorageController {
             JobResult::Acted(key, result) => {
                 self.work.under_way.remove(&key);
                 match result {
-                    Ok(()) => drop(self.work.troubles.remove(&key)),
-                    Err(complaint) => self.trouble(&key).complaint = complaint,
+                    JobEnd::Done => drop(self.work.troubles.remove(&key)),
+                    JobEnd::Again => self.trouble(&key).complaint.clear(),
+                    JobEnd::Failed { complaint } => self.trouble(&key).complaint = complaint,
                 }
             }
             JobResult::Reported(kind, name, object) => {
@@ -285,7 +296,8 @@ impl StorageController {
 
     fn act(&mut self) {
         let state = self.reported.borrow_and_update().clone();
-        let disks = self.seen.node.iter().flat_map(|(_, node)| own_disks(node)).collect();
+        let disks =
+            self.seen.node.iter().flat_map(|(_, node)| backing_image::disks(node)).collect();
         let own_addresses = *self.own_addresses.borrow();
         let (actions, news, needed, doubtful) = {
             let world = StorageWorld {
@@ -324,7 +336,7 @@ impl StorageController {
         }
         if std::mem::take(&mut self.work.sweep) {
             let kept = group_snapshot::with_memory(self.seen.snapshots.all());
-            vmi::sweep_memory(&self.hands.agent_dir, &kept);
+            saved_memory::sweep(&self.hands.agent_dir, &kept);
         }
     }
 

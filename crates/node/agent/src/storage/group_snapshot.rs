@@ -14,7 +14,7 @@ use hci::together::SnapshotGroup;
 
 use super::object::Snapshot;
 use super::plan::{StorageWorld, served, snapshot_place};
-use crate::vmi::MemoryOwner;
+use crate::machine::MemoryOwner;
 
 /// The ticket of a machine.
 const MACHINE: &str = "vmi-";

@@ -30,7 +30,7 @@ use self::snapshot::snapshot;
 pub(super) use self::snapshot::snapshot_place;
 use super::object::{Engine, LonghornVolume, Replica, Snapshot};
 use super::{grant, group_snapshot};
-use crate::image::ImageLocations;
+use crate::backing_image::ImageLocations;
 
 /// Everything that is known.
 #[derive(Debug, Clone, Copy)]

@@ -77,7 +77,7 @@ impl StorageUser {
         self.enters(disk)?;
         let replicas = disk.join(super::object::REPLICAS);
         give_tree(&replicas, self).map_err(self.failed(&replicas))?;
-        for image in crate::image::complete_images(disk) {
+        for image in crate::backing_image::complete_images(disk) {
             self.share_image(&image).map_err(self.failed(&image))?;
         }
         Ok(())

@@ -16,19 +16,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
+use super::attend::attend;
 use super::awaited::{AwaitedObjects, Object};
 use super::grow::Size;
-use super::live::{LiveMachine, MachineChanges};
 use super::memory_dump::MemoryDump;
-use super::object::Vmi;
 use super::plan::{self, DesiredMachine, ObservedMachine, VmiStep};
-use super::registry::KnownMachine;
 use super::resolve::Resolved;
 use super::resume::Resumed;
 use super::status::MachineProblem;
 use super::volume_migration::MovingVolume;
 use crate::context::Context;
-use crate::network::{Attachment, RECORD};
+use crate::machine::{ATTACHMENTS, Attachment, KnownMachine, LiveMachine, MachineChanges, Vmi};
 
 /// How long a failed step waits before it is tried again.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -237,10 +235,10 @@ impl VmiActor {
 
     /// Begins to manage a running process.
     pub(super) async fn attend(&mut self, running: qemu::RunningMachine) {
-        let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
+        let attachments: Vec<Attachment> =
+            self.dir.load(ATTACHMENTS).ok().flatten().unwrap_or_default();
         let object = self.object.clone();
-        let live =
-            LiveMachine::attend(&self.context, running, object, attachments, &self.tasks).await;
+        let live = attend(&self.context, running, object, attachments, &self.tasks).await;
         self.live.send_replace(Some(live.clone()));
         self.news = Some(live.news());
         self.local = LocalMachine::Running(live);

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 
-use base::Chain;
+use client::Fault;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use qemu::guest_agent::{AgentError, GuestAgent, Replace};
 use virt::v1::AccessCredential;
 
-use super::object::Vmi;
 use crate::api::present;
 use crate::context::Context;
+use crate::machine::{CredentialsState, Vmi};
 
 /// A digest of the credentials that were sent, so that they are not sent again and again.
 #[derive(Debug, Default)]
@@ -29,52 +29,61 @@ enum CredentialTask {
     Password { user: String, password: String },
 }
 
+/// Why the Secret of a credential is not sent.
+#[derive(Debug, thiserror::Error)]
+enum SecretError {
+    #[error("secret {name} does not exist")]
+    Missing { name: String },
+    #[error("cannot read secret {name}")]
+    Read { name: String, source: Fault },
+}
+
 impl Credentials {
-    /// Sends the changes; returns the outcome, or nothing if there is nothing to send.
+    /// Sends the changes.
     pub(super) async fn sync(
         &mut self,
         context: &Context,
         vmi: &Vmi,
         agent: &GuestAgent,
-    ) -> Option<Result<(), String>> {
+    ) -> CredentialsState {
         let wanted: Vec<_> =
             vmi.spec.access_credentials.iter().filter(|each| secret(each).is_some()).collect();
         if wanted.is_empty() {
-            return None;
+            return CredentialsState::Unused;
         }
         let mut tasks = Vec::new();
         for credential in wanted {
             let name = secret(credential).unwrap_or_default();
             match read(context, &vmi.namespace, name).await {
                 Ok(data) => tasks.extend(plan(credential, &data)),
-                Err(why) => return Some(Err(why)),
+                Err(failure) => return CredentialsState::failed(&failure),
             }
         }
         let mut hasher = DefaultHasher::new();
         tasks.hash(&mut hasher);
         let hash = hasher.finish();
         if self.sent == Some(hash) {
-            return Some(Ok(()));
+            return CredentialsState::Synchronized;
         }
         for task in &tasks {
             if let Err(failure) = send(agent, task).await {
-                return Some(Err(Chain(&failure).to_string()));
+                return CredentialsState::failed(&failure);
             }
         }
         self.sent = Some(hash);
-        Some(Ok(()))
+        CredentialsState::Synchronized
     }
 }
 
-async fn read(context: &Context, namespace: &str, name: &str) -> Result<Data, String> {
+async fn read(context: &Context, namespace: &str, name: &str) -> Result<Data, SecretError> {
     let secrets = Api::<Secret>::namespaced(context.client.clone(), namespace);
     match present(secrets.get(name).await) {
         Ok(Some(secret)) => {
             let data = secret.data.unwrap_or_default();
             Ok(data.into_iter().map(|(key, value)| (key, value.0)).collect())
         }
-        Ok(None) => Err(format!("secret {name} does not exist")),
-        Err(failure) => Err(format!("cannot read secret {name}: {}", client::Fault(failure))),
+        Ok(None) => Err(SecretError::Missing { name: name.to_owned() }),
+        Err(failure) => Err(SecretError::Read { name: name.to_owned(), source: Fault(failure) }),
     }
 }
 

@@ -10,12 +10,11 @@ use virt::reason::NotSynchronized;
 
 use super::actor::{LocalMachine, LoopControl, VmiActor};
 use super::migration;
-use super::object::Vmi;
 use super::plan::RunOutcome;
 use super::resolve;
 use super::status::{MachineProblem, View};
 use crate::event::EventNote;
-use crate::network::{Attachment, RECORD};
+use crate::machine::{ATTACHMENTS, Attachment, Vmi};
 
 impl VmiActor {
     pub(super) async fn press_button(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
@@ -92,7 +91,8 @@ impl VmiActor {
     }
 
     pub(super) async fn clean_up(&mut self) -> LoopControl {
-        let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
+        let attachments: Vec<Attachment> =
+            self.dir.load(ATTACHMENTS).ok().flatten().unwrap_or_default();
         for attachment in &attachments {
             self.context.networks.disconnect(attachment).await;
         }

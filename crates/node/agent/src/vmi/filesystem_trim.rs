@@ -6,10 +6,8 @@ use qemu::guest_agent::TrimmedPath;
 use tracing::{info, warn};
 
 use super::actor::VmiActor;
-use super::live::LiveMachine;
-use super::object::Vmi;
-use super::status::AgentState;
 use crate::event::EventNote;
+use crate::machine::{AgentState, LiveMachine, Vmi};
 
 /// The last request that was carried out, in a machine's folder.
 const RECORD: &str = "filesystem-trim.json";

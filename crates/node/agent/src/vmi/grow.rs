@@ -14,10 +14,9 @@ use serde_json::{Value, json};
 use tracing::{debug, info};
 
 use super::actor::VmiActor;
-use super::live::LiveMachine;
-use super::object::Vmi;
 use super::resolve::Resolver;
 use crate::context::Context;
+use crate::machine::{LiveMachine, Vmi};
 use crate::storage::LinkError;
 
 /// A disk, and how large it is.

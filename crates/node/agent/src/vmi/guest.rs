@@ -21,10 +21,8 @@ use tracing::debug;
 use virt::v1::VirtualMachineInstanceGuestOSInfo as OsInfo;
 
 use super::credential::Credentials;
-use super::registry::KnownMachine;
-use super::status::{AgentState, Readiness, Topology};
 use crate::context::Context;
-use crate::network::Attachment;
+use crate::machine::{AgentState, Attachment, CredentialsState, GuestInfo, KnownMachine, Topology};
 
 /// How often QEMU is asked whether it is there: a stopped process reports nothing.
 const PING: Duration = Duration::from_secs(15);
@@ -40,48 +38,8 @@ const NEEDED: &[&str] = &["guest-ping", "guest-get-osinfo", "guest-network-get-i
 /// The id of the channel's device in QEMU.
 const CHANNEL: &str = "agent";
 
-/// The last answers.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Info {
-    pub(crate) silent: bool,
-    pub(crate) agent: AgentState,
-    pub(crate) os: OsInfo,
-    pub(crate) interfaces: Vec<Interface>,
-    /// Addresses that were seen on bridges of the host, by interface.
-    pub(crate) learned: BTreeMap<String, String>,
-    pub(crate) readiness: Readiness,
-    pub(crate) machine_type: String,
-    pub(crate) topology: Option<Topology>,
-    /// Memory that was added since the start, in bytes.
-    pub(crate) growth: u64,
-    pub(crate) frozen: bool,
-    /// Whether credentials have reached the guest; nothing if there are none to send.
-    pub(crate) credentials: Option<Result<(), String>>,
-    /// Why the guest must not live on.
-    pub(crate) condemned: Option<String>,
-}
-
-impl Default for Info {
-    fn default() -> Self {
-        Self {
-            silent: false,
-            agent: AgentState::Absent,
-            os: OsInfo::default(),
-            interfaces: Vec::new(),
-            learned: BTreeMap::new(),
-            readiness: Readiness::Ready,
-            machine_type: String::new(),
-            topology: None,
-            growth: 0,
-            frozen: false,
-            credentials: None,
-            condemned: None,
-        }
-    }
-}
-
 /// Changes the answers and wakes those who wait, if there is a change.
-pub(super) fn update(info: &watch::Sender<Info>, change: impl FnOnce(&mut Info)) {
+pub(super) fn update(info: &watch::Sender<GuestInfo>, change: impl FnOnce(&mut GuestInfo)) {
     info.send_if_modified(|last| {
         let before = last.clone();
         change(last);
@@ -94,7 +52,7 @@ pub(super) struct GuestMonitor {
     pub(super) object: watch::Receiver<KnownMachine>,
     pub(super) running: RunningMachine,
     pub(super) agent: GuestAgent,
-    pub(super) info: Arc<watch::Sender<Info>>,
+    pub(super) info: Arc<watch::Sender<GuestInfo>>,
     /// An event has reported that the answers have changed.
     pub(super) again: Arc<Notify>,
     pub(super) attachments: Arc<Mutex<Vec<Attachment>>>,
@@ -238,8 +196,9 @@ impl GuestMonitor {
             }
         }
         let KnownMachine::Present(vmi) = self.object.borrow().clone() else { return };
-        if let Some(synced) = credentials.sync(&self.context, &vmi, &self.agent).await {
-            update(&self.info, |info| info.credentials = Some(synced));
+        let state = credentials.sync(&self.context, &vmi, &self.agent).await;
+        if state != CredentialsState::Unused {
+            update(&self.info, |info| info.credentials = state);
         }
     }
 
@@ -288,7 +247,7 @@ fn changes_board(event: &Event) -> bool {
     CHANGES.contains(&event.name.as_str())
 }
 
-async fn query_board(qmp: &Qmp, info: &mut Info) -> Result<bool, QmpError> {
+async fn query_board(qmp: &Qmp, info: &mut GuestInfo) -> Result<bool, QmpError> {
     if info.machine_type.is_empty() {
         let arguments = json!({"path": "/machine", "property": "type"});
         let kind: Value = qmp.execute("qom-get", arguments).await?;

@@ -10,8 +10,8 @@ use qemu::guest_agent::AgentError;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::live::LiveMachine;
 use crate::event::{EventNote, Reporter};
+use crate::machine::LiveMachine;
 
 /// How long the agent of a guest that goes on may take to answer.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -7,8 +7,8 @@
 use qemu::Machine;
 use qemu::machine::{Bus, Disk, DiskDevice, DiskSource, LinkState, Nic};
 
-use super::object::Vmi;
 use super::resolve::is_hotpluggable;
+use crate::machine::Vmi;
 
 /// Memory is added in blocks of this size.
 const BLOCK: u64 = 2 << 20;
@@ -139,7 +139,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::vmi::fixture::vmi;
+    use crate::machine::fixture::vmi;
 
     fn disk(name: &str, bus: Bus, path: &str) -> Disk {
         Disk::new(name, bus, DiskSource::File(FileImage::raw(path)))

@@ -10,11 +10,10 @@ use qemu::qmp::Qmp;
 use tracing::warn;
 
 use super::actor::VmiActor;
-use super::live::LiveMachine;
-use super::object::Vmi;
 use super::running::{ChangeError, RELEASE, record};
 use super::translate;
-use crate::network::{Attachment, NetworkLocation, RECORD, binding};
+use crate::machine::{ATTACHMENTS, Attachment, LiveMachine, NetworkLocation, Vmi};
+use crate::network::{InterfaceBackend, binding};
 
 impl VmiActor {
     /// Restores the DNS name, the DHCP lease and the open ports of an adopted guest: of these only
@@ -73,7 +72,7 @@ impl VmiActor {
         vmi: &Arc<Vmi>,
         live: &LiveMachine,
         interface: &virt::v1::Interface,
-    ) -> Result<translate::InterfaceBackend, ChangeError> {
+    ) -> Result<InterfaceBackend, ChangeError> {
         let owner = live.running.spec().confinement.identity.map_or(0, |identity| identity.uid);
         let mut attachments = live.attachments();
         let known = attachments.iter().position(|each| each.interface == interface.name);
@@ -89,14 +88,14 @@ impl VmiActor {
                 }
             };
         attachments.push(chosen.clone());
-        self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
+        self.dir.store(ATTACHMENTS, &attachments).map_err(ChangeError::Record)?;
         live.set_attachments(attachments.clone());
         match networks.connect(vmi, interface, &chosen).await {
             Ok(outlet) => Ok(outlet),
             Err(failure) => {
                 networks.disconnect(&chosen).await;
                 attachments.pop();
-                self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
+                self.dir.store(ATTACHMENTS, &attachments).map_err(ChangeError::Record)?;
                 live.set_attachments(attachments);
                 Err(failure.into())
             }
@@ -116,7 +115,7 @@ impl VmiActor {
         for attachment in &gone {
             self.context.networks.disconnect(attachment).await;
         }
-        self.dir.store(RECORD, &rest).map_err(ChangeError::Record)?;
+        self.dir.store(ATTACHMENTS, &rest).map_err(ChangeError::Record)?;
         live.set_attachments(rest);
         Ok(())
     }

@@ -23,17 +23,16 @@ use tracing::{debug, info, warn};
 use virt::reason::NotSynchronized;
 
 use super::actor::{LocalMachine, LoopControl, VmiActor};
-use super::object::Vmi;
 use super::resolve::{ATTACHING, ResolveError, Resolved, Resolver};
 use super::resume::{self, ResumeError, Resumed};
 use super::state::StateDir;
 use super::status::{MachineProblem, View};
-use super::translate::{
-    self, HostCapabilities, InterfaceBackend, TranslateContext, TranslateError,
-};
+use super::translate::{self, TranslateContext, TranslateError};
 use super::view;
 use crate::event::EventNote;
-use crate::network::ConnectError;
+use crate::host::HostCapabilities;
+use crate::machine::Vmi;
+use crate::network::{ConnectError, InterfaceBackend};
 use crate::order;
 use crate::processors::{self, TooFew};
 
@@ -210,7 +209,7 @@ impl VmiActor {
         let trial = self.context.trial.borrow().clone();
         trial.host.ok_or_else(|| {
             let what = match trial.virtualization {
-                crate::node::Virtualization::Missing { what } => what,
+                crate::host::Virtualization::Missing { what } => what,
                 _ => "it is being found out how".into(),
             };
             StartError::NoQemu { what }

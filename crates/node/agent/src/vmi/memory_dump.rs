@@ -24,11 +24,10 @@ use tracing::{debug, info, warn};
 use virt::v1::Volume;
 
 use super::actor::VmiActor;
-use super::live::LiveMachine;
-use super::object::Vmi;
 use super::resolve::Resolver;
 use super::status::{DumpReport, Ended};
 use crate::event::EventNote;
+use crate::machine::{LiveMachine, Vmi};
 use crate::storage::NbdClient;
 
 /// Bytes copied at a time.

@@ -40,7 +40,7 @@ mod unwanted;
 use serde::{Deserialize, Serialize};
 
 use self::local_volume::MovedVolume;
-use super::object::Vmi;
+use crate::machine::Vmi;
 
 pub(crate) use arrival::is_arriving;
 pub(super) use arrival::{Arrival, arrive};
@@ -51,6 +51,9 @@ pub(crate) use offer::MigrationOffer;
 pub(super) const INCOMING: &str = "incoming.json";
 /// Says that this node has begun to send the guest elsewhere.
 pub(super) const OUTGOING: &str = "outgoing.json";
+
+/// The protocol that a connection to the endpoint of a node becomes by `Upgrade`.
+pub(crate) const STREAM_PROTOCOL: &str = "sheaf-stream";
 
 /// The note about a migration in a machine's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

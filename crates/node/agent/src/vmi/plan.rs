@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use qemu::Exit;
 
-use super::object::VmiPhase;
+use crate::machine::VmiPhase;
 
 /// How often the power button is pressed: guests drop a press that comes while they boot.
 const PRESS_AGAIN: Duration = Duration::from_secs(5);

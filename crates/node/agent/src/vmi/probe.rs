@@ -6,16 +6,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Tasks};
+use qemu::guest_agent::AgentError;
 use serde_json::Value;
 use tokio::sync::watch;
 use tracing::{debug, info};
 use virt::v1::Probe;
 
-use super::dial;
-use super::guest::{Info, update};
-use super::live::LiveMachine;
-use super::object::Vmi;
-use super::status::Readiness;
+use super::guest::update;
+use crate::machine::{DialError, GuestInfo, LiveMachine, Readiness, Vmi, dial};
+
+/// Why a probe has failed.
+#[derive(Debug, thiserror::Error)]
+enum ProbeError {
+    #[error("no answer within {seconds} s")]
+    TimedOut { seconds: u64 },
+    #[error("{value} is not a port")]
+    Port { value: Value },
+    #[error("the probe has no command")]
+    NoCommand,
+    #[error("the probe has no kind that is known")]
+    UnknownKind,
+    #[error("{program} ended with {status}")]
+    Exit { program: String, status: i32 },
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error(transparent)]
+    Http(#[from] web::WebError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+}
 
 /// How often and how patiently is asked; upstream's defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +85,12 @@ impl ProbeCounter {
 }
 
 /// Starts the probes that the object asks for. They end with the machine.
-pub(super) fn start(live: &LiveMachine, vmi: &Vmi, info: &Arc<watch::Sender<Info>>, tasks: &Tasks) {
+pub(super) fn start(
+    live: &LiveMachine,
+    vmi: &Vmi,
+    info: &Arc<watch::Sender<GuestInfo>>,
+    tasks: &Tasks,
+) {
     if let Some(probe) = vmi.spec.readiness_probe.clone() {
         let why = "the readiness probe has not succeeded yet".to_owned();
         update(info, |info| info.readiness = Readiness::Unready(why));
@@ -112,54 +136,57 @@ async fn repeat(live: &LiveMachine, probe: &Probe, verdict: impl Fn(bool, String
     loop {
         let answer = match tokio::time::timeout(rhythm.timeout, ask(live, probe)).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("no answer within {} s", rhythm.timeout.as_secs())),
+            Err(_) => Err(ProbeError::TimedOut { seconds: rhythm.timeout.as_secs() }),
         };
-        if let Err(why) = &answer {
+        let why = answer.as_ref().err().map(|failure| Chain(failure).to_string());
+        if let Some(why) = &why {
             debug!(reason = why, "probe failed");
         }
         if let Some(success) = tally.count(answer.is_ok(), rhythm) {
-            verdict(success, answer.err().unwrap_or_default());
+            verdict(success, why.unwrap_or_default());
         }
         tokio::time::sleep(rhythm.period).await;
     }
 }
 
-async fn ask(live: &LiveMachine, probe: &Probe) -> Result<(), String> {
+async fn ask(live: &LiveMachine, probe: &Probe) -> Result<(), ProbeError> {
     if let Some(tcp) = &probe.tcp_socket {
         let port = port(&tcp.0["port"])?;
-        return dial::tcp(live, port).await.map(drop).map_err(|why| Chain(&why).to_string());
+        return Ok(dial::tcp(live, port).await.map(drop)?);
     }
     if let Some(http) = &probe.http_get {
         let port = port(&http.0["port"])?;
-        let stream = dial::tcp(live, port).await.map_err(|why| Chain(&why).to_string())?;
-        return web::get(stream, &http.0).await.map_err(|why| Chain(&why).to_string());
+        let stream = dial::tcp(live, port).await?;
+        return Ok(web::get(stream, &http.0).await?);
     }
     if let Some(exec) = &probe.exec {
         let words = exec.0["command"].as_array().cloned().unwrap_or_default();
         let words: Vec<String> =
             words.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         let Some((program, arguments)) = words.split_first() else {
-            return Err("the probe has no command".into());
+            return Err(ProbeError::NoCommand);
         };
         // The caller's limit is the shorter one.
         let limit = Duration::from_secs(3600);
         let result = live.agent.run(program, arguments, limit).await;
-        return match result.map_err(|why| Chain(&why).to_string())?.status {
+        return match result?.status {
             Some(0) => Ok(()),
-            status => Err(format!("{program} ended with {}", status.unwrap_or(-1))),
+            status => {
+                Err(ProbeError::Exit { program: program.clone(), status: status.unwrap_or(-1) })
+            }
         };
     }
     if probe.guest_agent_ping.is_some() {
         let limit = Duration::from_secs(3600);
-        return live.agent.ping(limit).await.map_err(|why| Chain(&why).to_string());
+        return Ok(live.agent.ping(limit).await?);
     }
-    Err("the probe has no kind that is known".into())
+    Err(ProbeError::UnknownKind)
 }
 
-fn port(value: &Value) -> Result<u16, String> {
+fn port(value: &Value) -> Result<u16, ProbeError> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
     let number = number.and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0);
-    number.ok_or_else(|| format!("{value} is not a port"))
+    number.ok_or_else(|| ProbeError::Port { value: value.clone() })
 }
 
 #[cfg(test)]
@@ -190,8 +217,8 @@ mod tests {
 
     #[test]
     fn ports_are_numbers_however_they_are_written() {
-        assert_eq!(port(&json!(80)), Ok(80));
-        assert_eq!(port(&json!("22")), Ok(22));
+        assert_eq!(port(&json!(80)).unwrap(), 80);
+        assert_eq!(port(&json!("22")).unwrap(), 22);
         assert!(port(&json!("http")).is_err() && port(&json!(0)).is_err());
     }
 }

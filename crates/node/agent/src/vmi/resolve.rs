@@ -27,12 +27,12 @@ use virt::v1::{MemoryDumpVolumeSource, Volume};
 pub(crate) use replicated::{held_volumes, leave_others, release};
 
 use super::awaited::{AwaitedKind, Object};
-use super::object::Vmi;
 use super::seed;
 use super::status::MachineProblem;
 use super::translate::VolumeBacking;
 use crate::context::Context;
 use crate::event::EventNote;
+use crate::machine::Vmi;
 use crate::storage::{LinkError, TicketError};
 use crate::volume::{MissingDisk, ReceiveError};
 

@@ -14,9 +14,7 @@ use qemu::qmp::{QmpError, RunState, StateError};
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::live::LiveMachine;
-use super::object::Vmi;
-use super::saved_memory;
+use crate::machine::{LiveMachine, Vmi, saved_memory};
 
 /// The note, in a machine's folder.
 const NOTE: &str = "resume.json";

@@ -13,13 +13,12 @@ use virt::reason::NotSynchronized;
 
 use super::actor::{LocalMachine, LoopControl, VmiActor};
 use super::hotplug::{self, HotplugChange, RunningDevices};
-use super::live::LiveMachine;
 use super::migration::{self, Arrival};
-use super::object::{Vmi, VmiPhase};
 use super::resolve::{self, Resolver, is_hotpluggable};
 use super::status::{MachineProblem, View};
 use super::{translate, view, volume_migration};
 use crate::event::EventNote;
+use crate::machine::{LiveMachine, Vmi, VmiPhase};
 use crate::network::ConnectError;
 use crate::order;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::json;
 
-use super::object::Vmi;
+use crate::machine::Vmi;
 
 /// The content of one seed disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,7 +180,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vmi::fixture::vmi;
+    use crate::machine::fixture::vmi;
 
     fn file<'a>(seed: &'a Seed, name: &str) -> &'a str {
         let (_, content) = seed.files.iter().find(|(path, _)| path == name).unwrap();

@@ -17,10 +17,10 @@ use qemu::process::ProcessUser;
 use tracing::{info, warn};
 
 use super::launch::StartError;
-use super::object::Vmi;
-use super::translate::HostCapabilities;
 use crate::api::present;
 use crate::context::Context;
+use crate::host::HostCapabilities;
+use crate::machine::Vmi;
 
 const SWEEP: std::time::Duration = std::time::Duration::from_secs(3600);
 

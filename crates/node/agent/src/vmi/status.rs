@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use virt::reason::{NotReady, NotSynchronized, Pause as PauseReason};
 use virt::v1::{VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface};
 
-use super::object::{Vmi, VmiPhase};
+use crate::machine::{AgentState, CredentialsState, Readiness, Topology, Vmi, VmiPhase};
 use condition::Conditions;
 pub(crate) use memory_dump::{DumpReport, Ended};
 use memory_dump::{dump_info, dump_phase, has_dumped};
@@ -51,7 +51,7 @@ pub(crate) struct Guest {
     pub(crate) agent: AgentState,
     pub(crate) os: VirtualMachineInstanceGuestOSInfo,
     pub(crate) frozen: bool,
-    pub(crate) credentials: Option<Result<(), String>>,
+    pub(crate) credentials: CredentialsState,
     pub(crate) machine_type: String,
     pub(crate) topology: Topology,
     pub(crate) memory: GuestMemory,
@@ -68,30 +68,6 @@ pub(crate) struct Guest {
 pub(crate) enum Pause {
     User,
     IoError,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Readiness {
-    Ready,
-    /// The readiness probe has not succeeded.
-    Unready(String),
-    /// QEMU does not answer.
-    Silent,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AgentState {
-    Absent,
-    Connected,
-    /// It answers, but lacks commands that are needed.
-    Unsupported(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Topology {
-    pub(crate) sockets: u32,
-    pub(crate) cores: u32,
-    pub(crate) threads: u32,
 }
 
 /// Sizes in bytes.
@@ -255,9 +231,9 @@ fn agent_conditions(conditions: &mut Conditions, guest: &Guest) {
         }
     }
     match &guest.credentials {
-        Some(Ok(())) => conditions.yes("AccessCredentialsSynchronized"),
-        Some(Err(why)) => conditions.no("AccessCredentialsSynchronized", "", why),
-        None => conditions.remove("AccessCredentialsSynchronized"),
+        CredentialsState::Synchronized => conditions.yes("AccessCredentialsSynchronized"),
+        CredentialsState::Failed { why } => conditions.no("AccessCredentialsSynchronized", "", why),
+        CredentialsState::Unused => conditions.remove("AccessCredentialsSynchronized"),
     }
 }
 

@@ -10,10 +10,9 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::actor::VmiActor;
-use super::live::LiveMachine;
-use super::object::Vmi;
 use super::resolve::Resolver;
 use crate::event::EventNote;
+use crate::machine::{LiveMachine, Vmi};
 
 /// How often a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_secs(600);

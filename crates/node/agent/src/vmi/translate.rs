@@ -12,29 +12,14 @@ mod nic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use qemu::machine::{Accelerator, Machine, PciBus, Start};
+use qemu::machine::{Machine, PciBus, Start};
 
-use super::object::Vmi;
+use crate::host::HostCapabilities;
+use crate::machine::Vmi;
+use crate::network::InterfaceBackend;
 
 pub(crate) use disk::disk;
-pub(crate) use nic::{mac, nic};
-
-/// The capabilities of the node.
-#[derive(Debug, Clone)]
-pub(crate) struct HostCapabilities {
-    pub(crate) accelerator: Accelerator,
-    pub(crate) firmware: Vec<Efi>,
-    /// Whether a software TPM is installed.
-    pub(crate) has_tpm: bool,
-}
-
-/// One EFI firmware that is installed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Efi {
-    pub(crate) secure_boot: bool,
-    pub(crate) code: PathBuf,
-    pub(crate) vars: PathBuf,
-}
+pub(crate) use nic::nic;
 
 /// Where the bytes of a volume are.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,13 +30,6 @@ pub(crate) struct VolumeBacking {
     pub(crate) direct: bool,
     /// A block device, or a file whose blocks all exist: worth native I/O.
     pub(crate) allocated: bool,
-}
-
-/// Where an interface ends on the host.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct InterfaceBackend {
-    pub(crate) backend: qemu::machine::NicBackend,
-    pub(crate) mtu: Option<u16>,
 }
 
 /// Everything beside the specification that decides the command line.

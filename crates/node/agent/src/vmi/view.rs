@@ -9,14 +9,11 @@ use serde_json::Value;
 use virt::v1::VirtualMachineInstanceNetworkInterface as InterfaceStatus;
 use virt::{OVERHEAD_RATIO, OverheadRatio};
 
-use super::guest::Info;
-use super::live::LiveMachine;
-use super::object::Vmi;
 use super::resolve::{Resolved, is_hotpluggable};
-use super::status::{
-    DumpReport, Guest, GuestMemory, Hotplug, Pause, Readiness, Topology, VolumeReport,
+use super::status::{DumpReport, Guest, GuestMemory, Hotplug, Pause, VolumeReport};
+use crate::machine::{
+    Attachment, GuestInfo, LiveMachine, NetworkLocation, Readiness, Topology, Vmi,
 };
-use crate::network::{Attachment, NetworkLocation};
 
 /// The address that QEMU's user-mode network gives to its only guest.
 const USER_ADDRESS: &str = "10.0.2.15";
@@ -177,7 +174,7 @@ fn interfaces(
     vmi: &Vmi,
     nics: &[qemu::machine::Nic],
     attachments: &[Attachment],
-    info: &Info,
+    info: &GuestInfo,
 ) -> Vec<InterfaceStatus> {
     let mut all: Vec<InterfaceStatus> = nics
         .iter()
@@ -208,7 +205,7 @@ fn interface(
     vmi: &Vmi,
     nic: &qemu::machine::Nic,
     attachment: Option<&Attachment>,
-    info: &Info,
+    info: &GuestInfo,
 ) -> InterfaceStatus {
     let given = attachment.and_then(|attachment| match &attachment.place {
         NetworkLocation::Nat { address, .. } => Some(address.to_string()),

@@ -26,13 +26,12 @@ use self::plan::{MirrorEvidence, MirrorStep, Side};
 pub(super) use self::request::is_moving;
 use self::request::{MoveRequest, claim_name, is_announced, requests, with_claim};
 use super::actor::VmiActor;
-use super::live::LiveMachine;
-use super::object::Vmi;
 use super::resolve::{self, ResolveError, Resolved, Resolver};
 use super::running::record;
 use super::status::{VolumeMove, VolumeMoveState};
 use super::translate;
 use crate::event::EventNote;
+use crate::machine::{LiveMachine, Vmi};
 
 /// Which claims disks were switched to since the start of the guest, in its folder.
 const RECORD: &str = "switched-claims.json";

@@ -14,9 +14,8 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::actor::VmiActor;
-use super::object::{Vmi, VmiPhase};
-use super::registry::{KnownMachine, MachineEntry, Machines};
 use crate::context::Context;
+use crate::machine::{KnownMachine, MachineEntry, Machines, Vmi, VmiPhase};
 use crate::order;
 
 /// Between two attempts to reach the server.

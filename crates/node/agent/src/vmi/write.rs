@@ -8,10 +8,10 @@ use serde_json::json;
 use tracing::{debug, warn};
 
 use super::actor::{LoopControl, VmiActor};
-use super::object::{FINALIZER, Vmi};
 use super::status::{self, View};
 use crate::api;
 use crate::event::EventNote;
+use crate::machine::{FINALIZER, Vmi};
 
 impl VmiActor {
     pub(super) async fn release(&mut self, vmi: &Arc<Vmi>) -> LoopControl {

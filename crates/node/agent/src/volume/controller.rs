@@ -8,30 +8,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Chain, Stop};
-use futures_util::{Stream, StreamExt as _};
+use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
-use tracing::{debug, warn};
 
 use super::clone::Copy;
 use super::disk::Disks;
 use super::object::{self, Claim, LocalVolume};
-use super::object_cache::ObjectCache;
 use super::plan::{FoundVolume, LongAction, VolumeWorld, plan};
+use super::provision::ProvisionError;
 use super::readers::Readers;
 use super::receive::PendingCopy;
 use super::upload::PendingUpload;
 use crate::change_notifier::ChangeNotifier;
 use crate::egress::Egress;
 use crate::event::Reporter;
+use crate::object_cache::{ObjectCache, steady};
 use crate::storage::StorageHandle;
 
-/// Between two attempts to reach the server.
-const RETRY: Duration = Duration::from_millis(500);
 /// After a failure of one volume.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(30);
@@ -90,10 +88,10 @@ impl WrittenObject {
     }
 }
 
-/// Some work on the volume has ended, well or with a complaint.
+/// Some work on the volume has ended.
 struct JobResult {
     volume: String,
-    result: Result<WrittenObject, String>,
+    result: Result<WrittenObject, ProvisionError>,
 }
 
 /// The last error of a volume's job, and how long to wait.
@@ -187,7 +185,9 @@ impl VolumeController {
                         self.troubles.remove(&volume);
                         self.on_event(&volume, echo);
                     }
-                    Err(complaint) => self.trouble(&volume).complaint = complaint,
+                    Err(failure) => {
+                        self.trouble(&volume).complaint = Chain(&failure).to_string();
+                    }
                 }
                 let waiting = self.waiting_copies.remove(&volume);
                 self.inspect(volume);
@@ -263,35 +263,4 @@ impl VolumeController {
             self.start(action);
         }
     }
-}
-
-/// A watch that logs its failures and goes on.
-pub(crate) fn steady<K: Send>(
-    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
-    what: &'static str,
-) -> impl Stream<Item = Event<K>> + Send {
-    let mut failing = false;
-    events.filter_map(move |event| {
-        let event = match event {
-            Ok(event) => {
-                failing = false;
-                Some(event)
-            }
-            Err(failure) => {
-                if failing {
-                    debug!(error = %Chain(&failure), what, "still cannot follow");
-                } else {
-                    warn!(error = %Chain(&failure), what, "cannot watch");
-                }
-                failing = true;
-                None
-            }
-        };
-        async move {
-            if event.is_none() {
-                tokio::time::sleep(RETRY).await;
-            }
-            event
-        }
-    })
 }

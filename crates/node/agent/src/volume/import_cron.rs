@@ -25,15 +25,14 @@ use tokio::time::Instant;
 use tracing::debug;
 use virt::api::cdi::{DataImportCron, DataVolumeSource};
 
-use super::controller::steady;
 use super::fetch::{Download, FetchError};
 use super::lookup::{self, LookupError};
-use super::object_cache::ObjectCache;
 use super::registry::{Image, PullError};
 use super::source::RemoteSource;
 use crate::api::merge;
 use crate::egress::Egress;
 use crate::event::{EventNote, Reporter};
+use crate::object_cache::{ObjectCache, steady};
 
 /// After a poll that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(60);

@@ -209,14 +209,29 @@ pub(super) fn has_left(object: &PersistentVolume, node: &str) -> bool {
     !is_on(object, node) && left.any(|own| own == node)
 }
 
-/// Why the instance with this uid cannot use a volume on a node, if it cannot.
-pub(super) fn obstacle(object: &PersistentVolume, node: &str, uid: &str) -> Option<String> {
-    let name = object.metadata.name.as_deref().unwrap_or_default();
+/// Why an instance cannot use a volume on this node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnusableVolume {
+    #[error("volume {volume} is not on this node")]
+    Elsewhere { volume: String },
+    #[error("volume {volume} may be moving to node {target}")]
+    Moving { volume: String, target: String },
+}
+
+/// Fails if the instance with this uid cannot use a volume on a node.
+pub(super) fn check_usable(
+    object: &PersistentVolume,
+    node: &str,
+    uid: &str,
+) -> Result<(), UnusableVolume> {
+    let volume = object.metadata.name.clone().unwrap_or_default();
     if !is_on(object, node) {
-        return Some(format!("volume {name} is not on this node"));
+        return Err(UnusableVolume::Elsewhere { volume });
     }
-    let others = moves(object).filter(|own| own.uid != uid)?;
-    Some(format!("volume {name} may be moving to node {}", others.target))
+    match moves(object).filter(|own| own.uid != uid) {
+        Some(others) => Err(UnusableVolume::Moving { volume, target: others.target }),
+        None => Ok(()),
+    }
 }
 
 /// Whether a volume is bound to this node by its affinity.
@@ -329,10 +344,10 @@ mod tests {
         ] {
             let object = local(PROVISIONER, "one", &notes);
             assert_eq!(place(&object, node), at, "{notes} {node}");
-            assert_eq!(obstacle(&object, node, "u").is_none(), usable, "{notes} {node}");
+            assert_eq!(check_usable(&object, node, "u").is_ok(), usable, "{notes} {node}");
         }
         let object = local(PROVISIONER, "one", &moving);
-        let why = obstacle(&object, "one", "another").unwrap();
+        let why = check_usable(&object, "one", "another").unwrap_err().to_string();
         assert_eq!(why, "volume v may be moving to node two");
         assert_eq!(place(&local("driver.example.org", "one", &moving), "two"), None);
     }

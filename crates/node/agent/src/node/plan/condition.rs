@@ -5,8 +5,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::config::NodeRole;
+use crate::host::{GuestIsolation, Virtualization};
 use crate::network::NetworkShortcoming;
-use crate::node::facts::{GuestIsolation, HostFacts, Virtualization};
+use crate::node::facts::HostFacts;
 
 /// Below this, new guests would push the host into swapping or worse.
 const LEAST_MEMORY: u64 = 100 << 20;

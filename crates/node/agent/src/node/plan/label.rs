@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use super::accelerator;
 use crate::config::{Config, NodeRole};
-use crate::node::facts::{HostFacts, Virtualization};
+use crate::host::Virtualization;
+use crate::node::facts::HostFacts;
 
 /// Labels that only this agent sets, and may therefore remove.
 pub(super) fn ours(key: &str) -> bool {

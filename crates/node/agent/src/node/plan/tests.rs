@@ -1,7 +1,8 @@
 use std::net::Ipv4Addr;
 
-use super::super::facts::{Cpu, Findings, GuestIsolation, HostFileSystem, HostMemory};
+use super::super::facts::{Cpu, Findings, HostFileSystem, HostMemory};
 use super::*;
+use crate::host::GuestIsolation;
 use crate::network::NetworkShortcoming;
 
 /// A node of which a support bundle says nothing.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use super::{
-    Disks, FIRST_RETRY_DELAY, JobFailure, JobResult, LONGEST_RETRY_DELAY, REREAD_TIMEOUT,
+    Disks, FIRST_RETRY_DELAY, JobEnd, JobFailure, JobResult, LONGEST_RETRY_DELAY, REREAD_TIMEOUT,
     StorageController,
 };
 use crate::storage::act::{ActError, WrittenKind};
@@ -32,12 +32,12 @@ impl StorageController {
                 tokio::time::sleep(pause).await;
             }
             let result = match hands.act(action).await {
-                Ok(()) if again => Err(String::new()),
-                Ok(()) => Ok(()),
+                Ok(()) if again => JobEnd::Again,
+                Ok(()) => JobEnd::Done,
                 Err(failure) => {
-                    let complaint = complain(&failure, &known);
+                    let end = complain(&failure, &known);
                     tokio::time::sleep(pause).await;
-                    Err(complaint)
+                    end
                 }
             };
             bell.notify();
@@ -129,7 +129,7 @@ impl StorageController {
     }
 }
 
-fn complain(failure: &ActError, known: &str) -> String {
+fn complain(failure: &ActError, known: &str) -> JobEnd {
     let complaint = Chain(failure).to_string();
     // A persistent error is reported once; a temporary one is not reported at all.
     if complaint == known || failure.is_passing() {
@@ -137,5 +137,5 @@ fn complain(failure: &ActError, known: &str) -> String {
     } else {
         warn!(error = complaint, "volume is degraded");
     }
-    if failure.is_passing() { String::new() } else { complaint }
+    if failure.is_passing() { JobEnd::Again } else { JobEnd::Failed { complaint } }
 }

@@ -12,10 +12,9 @@ use serde_json::Value;
 
 use super::StartError;
 use crate::api::present;
-use crate::network::{Attachment, NetworkLocation, RECORD, binding, definition_of};
+use crate::machine::{ATTACHMENTS, Attachment, NetworkLocation, Vmi};
+use crate::network::{InterfaceBackend, binding, definition_of};
 use crate::vmi::actor::VmiActor;
-use crate::vmi::object::Vmi;
-use crate::vmi::translate::InterfaceBackend;
 
 impl VmiActor {
     /// Connects all interfaces. The chosen network is on disk before it is set up.
@@ -25,10 +24,10 @@ impl VmiActor {
         identity: Option<&ProcessUser>,
     ) -> Result<BTreeMap<String, InterfaceBackend>, StartError> {
         let failed = |doing| {
-            let path = self.dir.path().join(RECORD);
+            let path = self.dir.path().join(ATTACHMENTS);
             move |source| StartError::File { doing, path, source }
         };
-        let known: Option<Vec<Attachment>> = self.dir.load(RECORD).map_err(failed("read"))?;
+        let known: Option<Vec<Attachment>> = self.dir.load(ATTACHMENTS).map_err(failed("read"))?;
         let mut attachments = known.unwrap_or_default();
         let owner = identity.map_or(0, |identity| identity.uid);
         let interfaces = vmi.spec.domain.devices.interfaces.iter();
@@ -50,7 +49,7 @@ impl VmiActor {
             let chosen = self.context.networks.choose(vmi, interface, binding, owner).await?;
             attachments.push(chosen);
         }
-        self.dir.store(RECORD, &attachments).map_err(failed("write"))?;
+        self.dir.store(ATTACHMENTS, &attachments).map_err(failed("write"))?;
         let mut outlets = BTreeMap::new();
         for interface in wanted {
             let attachment = attachments.iter().find(|each| each.interface == interface.name);

@@ -10,7 +10,7 @@ use tracing::info;
 use super::incoming::IncomingError;
 use super::{INCOMING, MigrationNote, local_volume, progress};
 use crate::context::Context;
-use crate::vmi::object::Vmi;
+use crate::machine::Vmi;
 
 /// For QEMU to have the state of all devices, when memory follows later.
 const DEVICES_TIMEOUT: Duration = Duration::from_secs(5);

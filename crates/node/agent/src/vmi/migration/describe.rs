@@ -9,9 +9,8 @@ use super::disk_transfer::DiskTransfer;
 use super::failure::MigrationFailure;
 use super::offer::{self, Content, CopiedDisk, MigrationOffer, UnfitMachine};
 use super::progress::MigrationRequest;
+use crate::machine::{LiveMachine, Vmi};
 use crate::vmi::actor::VmiActor;
-use crate::vmi::live::LiveMachine;
-use crate::vmi::object::Vmi;
 
 impl VmiActor {
     /// Everything that the target needs to know of the machine.

@@ -25,9 +25,8 @@ use super::path;
 use super::peer::{Peer, PeerError};
 use super::progress::{MigrationPace, MigrationRequest, Pace};
 use crate::event::EventNote;
+use crate::machine::{LiveMachine, Vmi};
 use crate::vmi::actor::VmiActor;
-use crate::vmi::live::LiveMachine;
-use crate::vmi::object::Vmi;
 
 /// The socket that QEMU connects to, in the folder of the machine.
 const SOCKET: &str = "copy.sock";

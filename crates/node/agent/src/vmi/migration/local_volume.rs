@@ -21,9 +21,8 @@ use super::outgoing::Written;
 use super::progress::MigrationRequest;
 use super::{MigrationNote, OUTGOING};
 use crate::context::Context;
+use crate::machine::{LiveMachine, Vmi};
 use crate::vmi::actor::VmiActor;
-use crate::vmi::live::LiveMachine;
-use crate::vmi::object::Vmi;
 use crate::volume::ReceivedCopy;
 
 /// A local volume that comes along.

@@ -23,9 +23,8 @@ use super::unwanted::Unwanted;
 use super::{MigrationNote, OUTGOING, path};
 use crate::api;
 use crate::event::EventNote;
+use crate::machine::{LiveMachine, Vmi};
 use crate::vmi::actor::{LoopControl, VmiActor};
-use crate::vmi::live::LiveMachine;
-use crate::vmi::object::Vmi;
 use crate::vmi::state;
 
 /// For the target to make the machine and to have its volumes.

@@ -29,8 +29,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::STREAM_PROTOCOL;
 use crate::context::Context;
-use crate::endpoint::PROTOCOL;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A node that is gone without a word is given up after so many milliseconds.
@@ -162,7 +162,7 @@ impl PeerConnection {
     ) -> Result<Request<Full<Bytes>>, PeerError> {
         let mut request = Request::builder().method(method).uri(path).header(HOST, "node");
         if upgrades {
-            request = request.header(UPGRADE, PROTOCOL).header(CONNECTION, "Upgrade");
+            request = request.header(UPGRADE, STREAM_PROTOCOL).header(CONNECTION, "Upgrade");
         }
         request
             .body(Full::from(body))

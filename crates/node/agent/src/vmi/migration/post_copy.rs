@@ -33,10 +33,8 @@ use super::recovery::{self, Ownership, ServeStep, TakeStep};
 use super::{INCOMING, MigrationNote, OUTGOING, path};
 use crate::api;
 use crate::event::EventNote;
+use crate::machine::{KnownMachine, LiveMachine, Vmi};
 use crate::vmi::actor::{LocalMachine, LoopControl, VmiActor};
-use crate::vmi::live::LiveMachine;
-use crate::vmi::object::Vmi;
-use crate::vmi::registry::KnownMachine;
 
 /// How often QEMU is asked besides its events.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -9,7 +9,7 @@ use virt::v1::VirtualMachineInstanceMigrationState;
 
 use super::local_volume::{self, MovedVolume};
 use super::offer::Prepared;
-use crate::vmi::object::Vmi;
+use crate::machine::Vmi;
 
 /// Milliseconds that a guest may be paused, unless the configuration says otherwise.
 const DOWNTIME: u64 = 300;
@@ -257,7 +257,7 @@ pub(super) fn failed(vmi: &Vmi, why: &str, is_aborted: bool, now: Timestamp) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vmi::fixture;
+    use crate::machine::fixture;
 
     fn request(state: &Value) -> MigrationRequest {
         let mut vmi = fixture::vmi(json!({"domain": {}}));

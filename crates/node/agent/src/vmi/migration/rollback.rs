@@ -14,9 +14,8 @@ use super::progress::{self, MigrationRequest};
 use super::recovery::{self, Ownership, Recovery};
 use super::{OUTGOING, path, ticket};
 use crate::event::EventNote;
+use crate::machine::{LiveMachine, Vmi};
 use crate::vmi::actor::VmiActor;
-use crate::vmi::live::LiveMachine;
-use crate::vmi::object::Vmi;
 use crate::vmi::resolve::held_volumes;
 
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);

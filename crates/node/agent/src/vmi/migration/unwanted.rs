@@ -8,8 +8,7 @@ use tokio::sync::watch;
 
 use super::failure::MigrationFailure;
 use super::progress::{self, MigrationRequest};
-use crate::vmi::object::Vmi;
-use crate::vmi::registry::KnownMachine;
+use crate::machine::{KnownMachine, Vmi};
 
 #[derive(Clone)]
 pub(super) struct Unwanted {

@@ -43,7 +43,10 @@ impl Resolver<'_> {
     fn path(&self, claim: &str, bound: &PersistentVolume) -> Result<PathBuf, ResolveError> {
         match self.context.volumes.disk_of(bound, &self.vmi.uid) {
             Some(Ok(path)) => existing(claim, path),
-            Some(Err(why)) => Err(ResolveError::Pending { kind: "PVC", name: claim.into(), why }),
+            Some(Err(why)) => {
+                let why = why.to_string();
+                Err(ResolveError::Pending { kind: "PVC", name: claim.into(), why })
+            }
             None => path(claim, bound),
         }
     }

@@ -17,7 +17,7 @@ use virt::v1::{
 
 use super::{ResolveError, Resolver};
 use crate::api::present;
-use crate::vmi::object::Vmi;
+use crate::machine::Vmi;
 use crate::vmi::seed::{CloudInit, Tagged};
 
 type Data = BTreeMap<String, Vec<u8>>;
@@ -271,7 +271,7 @@ pub(super) fn tagged(vmi: &Vmi) -> Vec<Tagged> {
             kind: "nic",
             bus: "pci",
             address: String::new(),
-            mac: crate::vmi::mac(vmi, interface),
+            mac: crate::machine::mac(vmi, interface),
             serial: String::new(),
             tags: vec![tag],
         })

@@ -3,7 +3,7 @@
 use virt::reason::NotMigratable;
 
 use super::{Guest, MachineProblem};
-use crate::vmi::object::Vmi;
+use crate::machine::Vmi;
 
 /// Why it cannot be moved live.
 pub(super) fn obstacle(vmi: &Vmi, guest: &Guest) -> Option<MachineProblem> {

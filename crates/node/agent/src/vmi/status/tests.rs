@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::vmi::fixture::vmi;
+use crate::machine::fixture::vmi;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -14,7 +14,7 @@ fn guest() -> Guest {
         agent: AgentState::Absent,
         os: VirtualMachineInstanceGuestOSInfo::default(),
         frozen: false,
-        credentials: None,
+        credentials: CredentialsState::Unused,
         machine_type: "pc-q35-7.2".into(),
         topology: Topology { sockets: 1, cores: 2, threads: 1 },
         memory: GuestMemory {

@@ -4,7 +4,7 @@ use qemu::machine::{Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, DiskSource, E
 use virt::v1::{DomainSpec, Volume};
 
 use super::{TranslateContext, TranslateError, VolumeBacking};
-use crate::vmi::object::Vmi;
+use crate::machine::Vmi;
 
 /// The thread that all disks share under the policy `shared`.
 const SHARED: &str = "shared";

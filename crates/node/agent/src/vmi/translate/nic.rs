@@ -1,11 +1,11 @@
 //! Network interfaces: the guest's side, and the address each has unless it was given one.
 
 use qemu::machine::{Accelerator, LinkState, Nic, NicBackend, NicModel};
-use sha2::{Digest, Sha256};
 use virt::v1::Interface;
 
-use super::{InterfaceBackend, TranslateContext, TranslateError};
-use crate::vmi::object::Vmi;
+use super::{TranslateContext, TranslateError};
+use crate::machine::{Vmi, mac};
+use crate::network::InterfaceBackend;
 
 pub(super) fn nics(vmi: &Vmi, around: &TranslateContext<'_>) -> Result<Vec<Nic>, TranslateError> {
     let interfaces = vmi.spec.domain.devices.interfaces.iter();
@@ -54,20 +54,4 @@ pub(crate) fn nic(
     nic.acpi_index = spec.acpi_index.and_then(|index| u32::try_from(index).ok());
     nic.pci_bus = super::pci_bus(&spec.name, spec.pci_address.as_deref())?;
     Ok(nic)
-}
-
-/// The Ethernet address of an interface: as given, or made from what identifies the virtual
-/// hardware, so that a guest that knows its interfaces by address finds them after a restart.
-pub(crate) fn mac(vmi: &Vmi, spec: &Interface) -> String {
-    if let Some(mac) = spec.mac_address.as_deref().filter(|mac| !mac.is_empty()) {
-        return mac.to_ascii_lowercase().replace('-', ":");
-    }
-    let mut hash = Sha256::new();
-    for part in [&vmi.namespace, vmi.firmware_uuid(), &spec.name] {
-        hash.update(part.as_bytes());
-        hash.update([0]);
-    }
-    let hash = hash.finalize();
-    // Locally administered, unicast.
-    format!("02:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", hash[0], hash[1], hash[2], hash[3], hash[4])
 }

@@ -1,9 +1,12 @@
 use expect_test::{Expect, expect};
-use qemu::machine::{Backing as Pages, Bus, Cache, DiskSource, FileImage, Firmware, NicBackend};
+use qemu::machine::{
+    Accelerator, Backing as Pages, Bus, Cache, DiskSource, FileImage, Firmware, NicBackend,
+};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::vmi::fixture::vmi;
+use crate::host::Efi;
+use crate::machine::fixture::vmi;
 
 fn host() -> HostCapabilities {
     let efi =

@@ -4,7 +4,7 @@ use virt::reason::VolumesChange;
 use virt::v1::{PersistentVolumeClaimVolumeSource, Volume};
 
 use super::plan::Side;
-use crate::vmi::object::Vmi;
+use crate::machine::Vmi;
 
 /// An entry of `status.migratedVolumes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vmi::fixture::vmi;
+    use crate::machine::fixture::vmi;
 
     #[test]
     fn moves_are_read_from_the_status() {

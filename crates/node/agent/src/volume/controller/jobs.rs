@@ -84,24 +84,17 @@ impl VolumeController {
         let (pause, known) = (trouble.pauses.delay(), trouble.complaint.clone());
         let (name, work) = (volume.clone(), work(volume.clone()));
         let handle = self.jobs.spawn(async move {
-            let result = match work.await {
-                Ok(echo) => Ok(echo),
-                Err(failure) => {
-                    let complaint = Chain(&failure).to_string();
-                    // A persistent error is reported once.
-                    if complaint == known || failure.is_waiting() {
-                        debug!(
-                            volume = name,
-                            error = complaint,
-                            "volume is still not as it should be"
-                        );
-                    } else {
-                        warn!(volume = name, error = complaint, "volume is degraded");
-                    }
-                    tokio::time::sleep(pause).await;
-                    Err(complaint)
+            let result = work.await;
+            if let Err(failure) = &result {
+                let complaint = Chain(failure).to_string();
+                // A persistent error is reported once.
+                if complaint == known || failure.is_waiting() {
+                    debug!(volume = name, error = complaint, "volume is still not as it should be");
+                } else {
+                    warn!(volume = name, error = complaint, "volume is degraded");
                 }
-            };
+                tokio::time::sleep(pause).await;
+            }
             JobResult { volume: name, result }
         });
         self.under_way.insert(volume, (doing, handle));

@@ -153,7 +153,7 @@ async fn until_usable(link: &ClusterClient, claim: &Value) -> Result<()> {
     }
     let placed = wait::until(link, &path, &what, |volume| Ok(wait::placement(volume)));
     let why = match tokio::time::timeout(PLACEMENT_TIMEOUT, placed).await {
-        Ok(Ok(Err(why))) => why,
+        Ok(Ok(wait::ReplicaPlacement::Refused { why })) => why,
         Ok(placed) => return placed.map(drop),
         Err(_) => return Ok(()),
     };

@@ -43,13 +43,23 @@ pub(super) async fn until<T>(
     }
 }
 
-/// Whether the replicas of a volume have disks; nothing while that is not decided.
-pub(super) fn placement(volume: Option<&Value>) -> Option<Result<(), String>> {
+/// Whether the replicas of a volume have disks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ReplicaPlacement {
+    Scheduled,
+    /// No disk fits, for the reason of the controller.
+    Refused {
+        why: String,
+    },
+}
+
+/// Nothing while the placement of the replicas is not decided.
+pub(super) fn placement(volume: Option<&Value>) -> Option<ReplicaPlacement> {
     let conditions = volume?.pointer("/status/conditions")?.as_array()?;
     let scheduled = conditions.iter().find(|own| text(own, "/type") == "Scheduled")?;
     match text(scheduled, "/status") {
-        "True" => Some(Ok(())),
-        "False" => Some(Err(text(scheduled, "/message").to_owned())),
+        "True" => Some(ReplicaPlacement::Scheduled),
+        "False" => Some(ReplicaPlacement::Refused { why: text(scheduled, "/message").to_owned() }),
         _ => None,
     }
 }
@@ -72,7 +82,11 @@ pub(in crate::command) async fn obstacle(
     // A user who may not read Longhorn's objects is not shown where the data goes.
     let volume = link.find(&format!("{LONGHORN}/volumes/{bound}")).await.ok().flatten();
     match placement(volume.as_ref()) {
-        Some(Err(why)) if !has_replica(link, bound).await.unwrap_or(true) => Ok(Some(why)),
+        Some(ReplicaPlacement::Refused { why })
+            if !has_replica(link, bound).await.unwrap_or(true) =>
+        {
+            Ok(Some(why))
+        }
         _ => Ok(None),
     }
 }
@@ -99,8 +113,8 @@ mod tests {
             json!({"status": {"conditions": [
                 {"type": "Scheduled", "status": status, "message": "no disk has 900 TiB"}]}})
         };
-        assert_eq!(placement(Some(&volume("True"))), Some(Ok(())));
-        let refused = Some(Err("no disk has 900 TiB".to_owned()));
+        assert_eq!(placement(Some(&volume("True"))), Some(ReplicaPlacement::Scheduled));
+        let refused = Some(ReplicaPlacement::Refused { why: "no disk has 900 TiB".to_owned() });
         assert_eq!(placement(Some(&volume("False"))), refused);
         assert_eq!(placement(Some(&volume("Unknown"))), None);
         assert_eq!(placement(Some(&json!({}))), None);

@@ -73,12 +73,12 @@ impl SavedMemory {
         Ok(Self { path, owner: MemoryOwner::of(vmi).ok_or(SaveError::Unowned)? })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// An empty file that is not taken for a complete one. Nothing that is there is opened.
-    pub(super) fn begin(&self) -> Result<File, SaveError> {
+    pub(crate) fn begin(&self) -> Result<File, SaveError> {
         let failed = |source| SaveError::File { path: self.part(), source };
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
@@ -93,7 +93,7 @@ impl SavedMemory {
     }
 
     /// Removes what was begun.
-    pub(super) fn discard(&self) -> io::Result<()> {
+    pub(crate) fn discard(&self) -> io::Result<()> {
         match std::fs::remove_file(self.part()) {
             Err(failure) if failure.kind() != io::ErrorKind::NotFound => Err(failure),
             _ => Ok(()),
@@ -101,7 +101,7 @@ impl SavedMemory {
     }
 
     /// Makes what was begun the memory of the instant.
-    pub(super) fn complete(&self) -> Result<(), SaveError> {
+    pub(crate) fn complete(&self) -> Result<(), SaveError> {
         let kept = || {
             File::open(self.part())?.sync_all()?;
             std::fs::rename(self.part(), &self.path)?;
@@ -136,7 +136,7 @@ fn record(memory: &Path, owner: &MemoryOwner) -> io::Result<()> {
 }
 
 /// The saved memory from which a machine is to resume, if it is here and the machine's own.
-pub(super) fn source(vmi: &Vmi, instant: &str, agent_dir: &Path) -> Option<PathBuf> {
+pub(crate) fn source(vmi: &Vmi, instant: &str, agent_dir: &Path) -> Option<PathBuf> {
     let path = file(agent_dir, instant).filter(|path| path.is_file())?;
     let is_own = match (owner(&path), MemoryOwner::of(vmi)) {
         (Some(owner), Some(own)) => owner.is(&own),
@@ -175,7 +175,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vmi::fixture::vmi;
+    use crate::machine::fixture::vmi;
 
     const INSTANT: &str = "5f0c9d3a-1b2c-4d5e-8f90-112233445566";
 

@@ -12,7 +12,7 @@ use crate::usage;
 
 /// The known state of a machine's object.
 #[derive(Debug, Clone)]
-pub(super) enum KnownMachine {
+pub(crate) enum KnownMachine {
     /// The objects have not been listed yet.
     Unknown,
     Present(Arc<Vmi>),
@@ -21,9 +21,9 @@ pub(super) enum KnownMachine {
 
 /// The ends that others hold of a machine's task.
 #[derive(Debug)]
-pub(super) struct MachineEntry {
-    pub(super) object: watch::Sender<KnownMachine>,
-    pub(super) live: watch::Receiver<Option<LiveMachine>>,
+pub(crate) struct MachineEntry {
+    pub(crate) object: watch::Sender<KnownMachine>,
+    pub(crate) live: watch::Receiver<Option<LiveMachine>>,
 }
 
 /// All machines of the node, by uid; clones share them.
@@ -108,18 +108,18 @@ impl Machines {
     }
 
     /// Sends a machine's task its object; false if there is no such task.
-    pub(super) fn notify_watchers(&self, uid: &str, object: KnownMachine) -> bool {
+    pub(crate) fn notify_watchers(&self, uid: &str, object: KnownMachine) -> bool {
         let machines = self.0.lock();
         let Some(entry) = machines.get(uid) else { return false };
         entry.object.send_replace(object);
         true
     }
 
-    pub(super) fn insert(&self, uid: String, entry: MachineEntry) {
+    pub(crate) fn insert(&self, uid: String, entry: MachineEntry) {
         self.0.lock().insert(uid, entry);
     }
 
-    pub(super) fn remove(&self, uid: &str) {
+    pub(crate) fn remove(&self, uid: &str) {
         self.0.lock().remove(uid);
     }
 
@@ -133,7 +133,7 @@ impl Machines {
         known.collect()
     }
 
-    pub(super) fn uids(&self) -> Vec<String> {
+    pub(crate) fn uids(&self) -> Vec<String> {
         self.0.lock().keys().cloned().collect()
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::Tasks;
 use parking_lot::Mutex;
 use qemu::RunningMachine;
 use qemu::console::Console;
@@ -12,12 +11,9 @@ use qemu::machine::USB_SLOTS;
 use qemu::qmp::{Event, RunState};
 use tokio::sync::{Notify, broadcast, watch};
 
+use super::attachment::Attachment;
 use super::freeze::FreezeState;
-use super::guest::{GuestMonitor, Info};
-use super::probe;
-use super::registry::KnownMachine;
-use crate::context::Context;
-use crate::network::Attachment;
+use super::info::GuestInfo;
 
 /// Handles to a running machine; clones share them.
 #[derive(Debug, Clone)]
@@ -25,52 +21,38 @@ pub(crate) struct LiveMachine {
     pub(crate) running: RunningMachine,
     pub(crate) console: Console,
     pub(crate) agent: GuestAgent,
-    pub(crate) info: watch::Receiver<Info>,
+    pub(crate) info: watch::Receiver<GuestInfo>,
     attachments: Arc<Mutex<Vec<Attachment>>>,
     again: Arc<Notify>,
-    pub(super) holding: FreezeState,
+    pub(crate) holding: FreezeState,
     pub(crate) usb_slots: UsbSlots,
 }
 
 impl LiveMachine {
-    /// Begins to listen to a machine.
-    pub(super) async fn attend(
-        context: &Arc<Context>,
+    /// A machine whose guest has not been asked yet, and the end for its answers.
+    pub(crate) fn new(
         running: RunningMachine,
-        object: watch::Receiver<KnownMachine>,
+        console: Console,
+        agent: GuestAgent,
         attachments: Vec<Attachment>,
-        tasks: &Tasks,
-    ) -> Self {
-        let console = Console::open(running.dir().clone(), tasks).await;
-        let agent = GuestAgent::open(running.dir().clone(), tasks);
-        let (sender, info) = watch::channel(Info::default());
-        let sender = Arc::new(sender);
+    ) -> (Self, watch::Sender<GuestInfo>) {
+        let (sender, info) = watch::channel(GuestInfo::default());
         let live = Self {
-            running: running.clone(),
+            running,
             console,
-            agent: agent.clone(),
+            agent,
             info,
             attachments: Arc::new(Mutex::new(attachments)),
             again: Arc::new(Notify::new()),
             holding: FreezeState::default(),
             usb_slots: UsbSlots::default(),
         };
-        if let KnownMachine::Present(vmi) = object.borrow().clone() {
-            probe::start(&live, &vmi, &sender, tasks);
-        }
-        let context = Arc::clone(context);
-        let again = Arc::clone(&live.again);
-        let follower = GuestMonitor {
-            context,
-            object,
-            running,
-            agent,
-            info: sender,
-            again,
-            attachments: Arc::clone(&live.attachments),
-        };
-        tasks.spawn("guest", follower.run(tasks.stop_signal()));
-        live
+        (live, sender)
+    }
+
+    /// The attachments and the signal to ask now, for the task that asks the guest.
+    pub(crate) fn asked(&self) -> (Arc<Mutex<Vec<Attachment>>>, Arc<Notify>) {
+        (Arc::clone(&self.attachments), Arc::clone(&self.again))
     }
 
     /// Asks QEMU and the guest now, because something was done to them.
@@ -82,12 +64,12 @@ impl LiveMachine {
         self.attachments.lock().clone()
     }
 
-    pub(super) fn set_attachments(&self, attachments: Vec<Attachment>) {
+    pub(crate) fn set_attachments(&self, attachments: Vec<Attachment>) {
         *self.attachments.lock() = attachments;
     }
 
     /// A way to wait for what is new.
-    pub(super) fn news(&self) -> MachineChanges {
+    pub(crate) fn news(&self) -> MachineChanges {
         let running = self.running.clone();
         let (states, events) = (running.states(), running.events());
         MachineChanges { states, events, info: self.info.clone(), running }
@@ -122,16 +104,16 @@ impl Drop for UsbSlot {
 }
 
 /// Remembers what its owner has seen of a machine.
-pub(super) struct MachineChanges {
+pub(crate) struct MachineChanges {
     running: RunningMachine,
     states: watch::Receiver<Option<RunState>>,
     events: broadcast::Receiver<Event>,
-    info: watch::Receiver<Info>,
+    info: watch::Receiver<GuestInfo>,
 }
 
 impl MachineChanges {
     /// Resolves when there is something that the last call did not report. Cancel-safe.
-    pub(super) async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         tokio::select! {
             // A sender that is gone says that the process is, or that the agent stops.
             Ok(()) = self.states.changed() => {}

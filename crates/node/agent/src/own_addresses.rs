@@ -14,7 +14,7 @@ pub(crate) struct OwnAddresses {
 }
 
 impl OwnAddresses {
-    pub(super) fn read(node: &Node) -> Self {
+    pub(crate) fn read(node: &Node) -> Self {
         let of =
             |network| node.metadata.annotations.as_ref().and_then(|all| address_of(all, network));
         Self { storage: of(NodeNetwork::Storage), migration: of(NodeNetwork::Migration) }

@@ -1,4 +1,7 @@
-//! Backing images as far as this node has to do with them, and where they are on a disk.
+//! Longhorn's BackingImages as this node reads them, and where their files are on a disk.
+//!
+//! `image` makes the files, and `storage` begins replicas with them. Reads objects and folders;
+//! changes neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +18,7 @@ const BACKING: &str = "backing";
 
 /// Where the data comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ImageSource {
+pub(crate) enum ImageSource {
     Download {
         url: String,
     },
@@ -33,23 +36,23 @@ pub(super) enum ImageSource {
 
 /// Request to make an image from another image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CloneWish {
+pub(crate) struct CloneWish {
     /// The backing image.
-    pub(super) image: String,
-    pub(super) turn: CryptoConversion,
+    pub(crate) image: String,
+    pub(crate) turn: CryptoConversion,
     /// Namespace and name of the Secret with the passphrase.
-    pub(super) secret: (String, String),
+    pub(crate) secret: (String, String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CryptoConversion {
+pub(crate) enum CryptoConversion {
     Encrypt,
     Decrypt,
 }
 
 /// The state of an image on a disk, as its object says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ImageState {
+pub(crate) enum ImageState {
     /// Nothing was said.
     Unknown,
     /// An upload may come.
@@ -60,21 +63,21 @@ pub(super) enum ImageState {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Image {
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) source: ImageSource,
+pub(crate) struct Image {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) source: ImageSource,
     /// SHA-512 of what is fetched, in hexadecimal digits; empty if unknown.
-    pub(super) checksum: String,
+    pub(crate) checksum: String,
     /// The disks that are to have it.
-    pub(super) disks: BTreeSet<String>,
-    pub(super) is_deleting: bool,
-    pub(super) holds_finalizer: bool,
-    pub(super) status: Value,
+    pub(crate) disks: BTreeSet<String>,
+    pub(crate) is_deleting: bool,
+    pub(crate) holds_finalizer: bool,
+    pub(crate) status: Value,
 }
 
 impl Image {
-    pub(super) fn state(&self, disk: &str) -> ImageState {
+    pub(crate) fn state(&self, disk: &str) -> ImageState {
         match self.status["diskFileStatusMap"][disk]["state"].as_str().unwrap_or_default() {
             "pending" => ImageState::Pending,
             "starting" | "in-progress" => ImageState::Coming,
@@ -85,7 +88,7 @@ impl Image {
     }
 }
 
-pub(super) fn image(object: &DynamicObject) -> Option<Image> {
+pub(crate) fn image(object: &DynamicObject) -> Option<Image> {
     let spec: BackingImageSpec = serde_json::from_value(object.data.get("spec")?.clone()).ok()?;
     let parameter = |key: &str| spec.source_parameters.get(key).cloned().unwrap_or_default();
     let source = match spec.source_type.as_deref().unwrap_or_default() {
@@ -133,13 +136,13 @@ pub(crate) fn disks(node: &DynamicObject) -> BTreeMap<String, PathBuf> {
 }
 
 /// The folder of one image on a disk. One that was deleted and made again has another.
-pub(super) fn folder(disk: &Path, name: &str, uid: &str) -> PathBuf {
+pub(crate) fn folder(disk: &Path, name: &str, uid: &str) -> PathBuf {
     let short = uid.split('-').next().unwrap_or_default();
     disk.join(FOLDER).join(format!("{name}-{short}"))
 }
 
 /// All folders of images on a disk, whoever they belong to.
-pub(super) fn folders(disk: &Path) -> Vec<PathBuf> {
+pub(crate) fn folders(disk: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(disk.join(FOLDER)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
@@ -150,7 +153,7 @@ pub(crate) fn complete_images(disk: &Path) -> Vec<PathBuf> {
     all.filter(|image| image.exists()).collect()
 }
 
-pub(super) fn complete(folder: &Path) -> PathBuf {
+pub(crate) fn complete(folder: &Path) -> PathBuf {
     folder.join(BACKING)
 }
 
@@ -178,12 +181,12 @@ impl ImageLocations {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    pub(in crate::image) fn read(source: &str, state: &str) -> Image {
+    pub(crate) fn read(source: &str, state: &str) -> Image {
         image(&object(source, state)).unwrap()
     }
 

@@ -27,9 +27,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use super::info::AgentState;
 use super::live::LiveMachine;
 use super::saved_memory::{SaveError, SavedMemory};
-use super::status::AgentState;
 
 /// The note, in a machine's folder.
 const NOTE: &str = "held.json";
@@ -72,10 +72,10 @@ pub(crate) struct FreezeMethod {
 
 /// Whether a guest is kept still at the moment; clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct FreezeState(Arc<AtomicBool>);
+pub(crate) struct FreezeState(Arc<AtomicBool>);
 
 impl FreezeState {
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -169,7 +169,7 @@ impl LiveMachine {
     }
 
     /// Lets a guest go on that an earlier process kept still.
-    pub(super) async fn release(&self) {
+    pub(crate) async fn release(&self) {
         let Ok(Some(note)) = self.running.dir().load::<FreezeRecord>(NOTE) else { return };
         info!("frozen guest resumed");
         let resumed = async {

@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tracing::debug;
 
+use super::attachment::NetworkLocation;
 use super::live::LiveMachine;
-use crate::network::NetworkLocation;
 
 /// For the guest to accept a connection; it may be busy booting.
 const DIAL: Duration = Duration::from_secs(10);

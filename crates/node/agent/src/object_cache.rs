@@ -1,9 +1,16 @@
-//! The objects of interest that a watch has delivered so far.
+//! The objects of interest that a watch has delivered so far, and a watch that outlives failures.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use base::Chain;
+use futures_util::{Stream, StreamExt as _};
 use kube::Resource;
-use kube::runtime::watcher::Event;
+use kube::runtime::watcher::{self, Event};
+use tracing::{debug, warn};
+
+/// Between two attempts to reach the server.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// Objects by a key that the caller chooses.
 #[derive(Debug)]
@@ -100,6 +107,37 @@ impl<T> ObjectCache<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &T)> {
         self.known.iter()
     }
+}
+
+/// A watch that logs its failures and goes on.
+pub(crate) fn steady<K: Send>(
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+    what: &'static str,
+) -> impl Stream<Item = Event<K>> + Send {
+    let mut failing = false;
+    events.filter_map(move |event| {
+        let event = match event {
+            Ok(event) => {
+                failing = false;
+                Some(event)
+            }
+            Err(failure) => {
+                if failing {
+                    debug!(error = %Chain(&failure), what, "still cannot follow");
+                } else {
+                    warn!(error = %Chain(&failure), what, "cannot watch");
+                }
+                failing = true;
+                None
+            }
+        };
+        async move {
+            if event.is_none() {
+                tokio::time::sleep(RETRY).await;
+            }
+            event
+        }
+    })
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(crate) struct Page {
     /// Blocks of data that a lost page had: they are taken off the layer's count when something
     /// is known about the page again.
     pub lost_blocks: u16,
+    /// Its checksums are needed for a record in the file `sums`.
+    pub unsummed: bool,
     /// A write of it cannot fail for lack of space.
     pub allocated: bool,
     used: bool,
@@ -74,6 +76,7 @@ impl Page {
             changed: false,
             flushing: false,
             lost_blocks: 0,
+            unsummed: false,
             // A page that was written before has its space allocated.
             allocated: seq > 1,
             used: true,
@@ -193,7 +196,7 @@ impl Cache {
         for _ in 0..2 * self.pages.len() {
             self.hand = (self.hand + 1) % self.pages.len();
             let Some(page) = &mut self.pages[self.hand] else { continue };
-            if std::mem::take(&mut page.used) || page.pins > 0 || page.is_dirty() {
+            if std::mem::take(&mut page.used) || page.pins > 0 || page.unsummed || page.is_dirty() {
                 continue;
             }
             let key = page.key;

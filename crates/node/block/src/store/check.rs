@@ -14,14 +14,15 @@ mod layers;
 use std::fmt;
 
 pub use self::finding::{Finding, Problem, Severity};
-use self::layers::{LayerCheck, check_layer};
+use self::layers::{LayerCheck, LeftSums, check_layer};
 use super::files::{FileId, Files, Place};
 use super::geometry::{BLOCK, region_count};
 use super::index::{self, LayerIndex, LoadError, Loading, Root};
 use super::layer::{Layer, written_files};
 use super::log::{self, LogError, Record};
 use super::open::{
-    OpenError, Sum, check_ages, check_newest, check_sense, read_slots, recent_damage, roots, sum,
+    OpenError, Sum, block_sums, check_ages, check_newest, check_sense, read_slots, recent_damage,
+    roots, sum,
 };
 use super::recent::PLACE;
 use super::sums::{self, Mark};
@@ -153,6 +154,7 @@ pub fn check_under(
     check_recent(files, &meta, boot, &mut report);
     check_hints(files, &meta, &mut report);
     let sum = check_log(files, &meta, &mut report);
+    let left = left_sums(files, &meta, boot);
     let roots = roots(&meta, &sum.roots);
     let total = u64::from(region_count(meta.size)) * meta.body.layers.layers.len() as u64;
     let mut done = 0;
@@ -164,8 +166,8 @@ pub fn check_under(
         if index.is_none() && meta.body.indexed {
             continue;
         }
-        let mut check =
-            LayerCheck { meta: &meta, layer, sum: &sum, index: index.as_ref(), is_written, depth };
+        let (sum, left, index) = (&sum, left.as_ref(), index.as_ref());
+        let mut check = LayerCheck { meta: &meta, layer, sum, left, index, is_written, depth };
         let blocks = check_layer(&mut check, files, &mut report, &mut |regions| {
             done += regions;
             progress(CheckProgress { done_regions: done, total_regions: total });
@@ -177,6 +179,13 @@ pub fn check_under(
         });
     }
     report
+}
+
+/// The checksums that a killed process left for its successor, if there are any.
+fn left_sums(files: &mut dyn Files, meta: &SuperBlock, boot: Option<BootId>) -> Option<LeftSums> {
+    let boot = boot.filter(|_| meta.body.clean.is_none() && meta.body.boot == boot)?;
+    let records = meta.body.summed.then(|| block_sums(files, meta, boot))?;
+    Some(records.into_iter().flatten().map(|record| (record.page, record)).collect())
 }
 
 /// A replica that lost its super block still has its log or layers.

@@ -149,6 +149,7 @@ fn first_super_block(options: &CreateOptions) -> SuperBlock {
             indexed: true,
             lost: false,
             recent_places: 0,
+            summed: false,
             reserve: options.reserve,
             promised: options.promised,
             marks: None,

@@ -21,6 +21,7 @@
 //! when there is some, and nothing is lost.
 
 mod base;
+mod block_sums;
 mod fault;
 mod indexes;
 mod left;
@@ -29,6 +30,7 @@ mod replay;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::base::{BaseError, BasePlace, Bases, DirectoryBases, NoBases, describe_image};
+pub(crate) use self::block_sums::left as block_sums;
 pub use self::fault::ReplicaFault;
 pub(crate) use self::indexes::roots;
 pub(crate) use self::left::damage as recent_damage;
@@ -124,6 +126,14 @@ pub fn open(
     }
     let boot = options.boot.unwrap_or(NO_BOOT);
     let mut left = left::read(files, &meta, boot, end, &recovered)?;
+    let opening = block_sums::Opening {
+        meta: &meta,
+        boot,
+        end,
+        suspects: &recovered.suspects,
+        active: options.limits.active_regions,
+    };
+    left.sums = block_sums::prepare(files, &opening);
     // A damaged slot might have been the newer one, with layers that this one does not know.
     if both_valid {
         remove_orphans(files, &meta)?;
@@ -143,6 +153,7 @@ pub fn open(
     meta.body.session = meta.body.session.saturating_add(1);
     meta.body.boot = options.boot;
     meta.body.recent_places = u32::try_from(left.places).unwrap_or(0);
+    meta.body.summed = left.sums.keeps();
     // Without all of the recent changes a kill is no better than a power cut.
     let forgets = end == End::PowerCut || left.damage.is_some();
     meta.body.lost = (meta.body.lost || forgets) && !suspects.is_empty();

@@ -10,6 +10,7 @@
 //!                  └─ reply
 //!
 //!  record   presence into the file `recent`, for the next process         (replica/record.rs)
+//!  sum      checksums into the file `sums`, for the next process          (replica/sum.rs)
 //!  flush    sync data files ─► presence into the log ─► replies          (replica/flush.rs)
 //!  clean    flush ─► checkpoint ─► maps, indexes ─► regions inactive      (replica/clean.rs)
 //!  control  one change of the super block after the other                (replica/control.rs)
@@ -39,6 +40,7 @@ mod record;
 mod refuse;
 mod repair;
 mod status;
+mod sum;
 mod trash;
 mod verify;
 mod work;
@@ -66,12 +68,13 @@ use super::index::Index;
 use super::layer::Link;
 use super::log::{LogWriter, Lsn};
 use super::open::BasePlace;
-use super::recent::Recent;
+use super::recent::{PageName, Recent};
 use super::region::{Eager, Regions};
 use super::request::{
     Action, Io, IoFault, IoId, IoOp, IoResult, Reply, Request, RequestError, RequestId, StopReason,
 };
 use super::slab::{Key, Slab};
+use super::sums::places::SumPlaces;
 use super::super_block::SuperBlock;
 use crate::ids::{BootId, FlushMarks};
 
@@ -123,6 +126,9 @@ pub struct Replica {
     log_mark: LogMark,
     /// Operations that wait for a record to be written.
     record_waiters: Vec<Key>,
+    sums: SumPlaces,
+    /// Operations that wait for a record of checksums to be written.
+    sum_waiters: Vec<Key>,
     regions: Regions,
     log: LogWriter,
     log_waiters: VecDeque<(Lsn, LogWaiter)>,
@@ -187,6 +193,7 @@ enum Purpose {
     Allocate(PageKey, access::Part),
     Log,
     Record,
+    Sum { place: u32, page: PageName },
     Mark,
     FlushSync(FileId),
     CleanWrite(FileId),
@@ -259,6 +266,7 @@ impl Replica {
             Purpose::Allocate(key, part) => self.page_allocated(key, part, result),
             Purpose::Log => self.log_written(result),
             Purpose::Record => self.record_written(result),
+            Purpose::Sum { place, page } => self.sum_written(place, page, result),
             Purpose::Mark => self.mark_written(),
             Purpose::FlushSync(file) => self.flush_synced(file, result),
             Purpose::CleanWrite(file) => self.clean_written(file, result),
@@ -297,6 +305,7 @@ impl Replica {
             self.advance_punch();
             self.advance_verify();
             self.pump_records();
+            self.pump_sums();
             self.pump_log();
             self.advance_clean();
             self.pump_log();

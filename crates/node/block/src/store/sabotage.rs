@@ -11,6 +11,8 @@ pub(crate) enum Check {
     Ages,
     /// The pages of a map without an index add up to the layer's count of blocks.
     Counts,
+    /// A block that was flushed before a kill is what its recorded checksum says.
+    Sums,
     /// The metadata on disk of a replica in use is what its memory says.
     Live,
 }

@@ -1,6 +1,7 @@
 //! The mark: how far the log of a replica was durable, and recent changes were recorded, at least.
 //!
 //! It is the beginning of the file `sums`, written after every batch of the log and never synced.
+//! [`record`] has the rest of the file, which is about the checksums of data.
 //! A log that ends earlier is an older copy. Its content is true whenever it is found, also after
 //! a power cut; without the file less is known.
 //!
@@ -11,6 +12,9 @@
 //! | 8 | 8 | tag of the replica |
 //! | 16 | 8 | the first page of the log that may not be durable |
 //! | 24 | 8 | the last change of which the file `recent` had it and all before; per boot |
+
+pub(crate) mod places;
+pub(crate) mod record;
 
 use super::bytes_at::{get_u32, get_u64, put_u32, put_u64};
 use super::crc::crc32c;

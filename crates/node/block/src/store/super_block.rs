@@ -79,6 +79,9 @@ pub struct Body {
     /// Places of the file of recent changes, if this session keeps them in one with a stamp.
     #[serde(default)]
     pub recent_places: u32,
+    /// The file `sums` has the checksums of data that this session writes.
+    #[serde(default)]
+    pub summed: bool,
     /// Bytes that are kept free for replay.
     #[serde(default)]
     pub reserve: u64,

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod frozen;
 mod harm;
+mod killed;
 mod live;
 mod model;
 mod nonsense;

@@ -62,7 +62,7 @@ pub enum Problem {
          by its flushes only; the next start counts anew"
     )]
     Answered,
-    #[error("{file} is missing, short or damaged; nothing is lost, the next open makes it anew")]
+    #[error("{file} is missing, short or damaged; the next open makes it anew")]
     Hint { file: FileId },
     #[error("{file} belongs to no layer; it will be removed when the replica is opened")]
     Orphan { file: FileId },

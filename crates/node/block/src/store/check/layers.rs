@@ -1,25 +1,35 @@
 //! Reading a layer's map, and its data against it.
 
+use std::collections::BTreeMap;
+
 use super::{Depth, Problem, Report};
 use crate::store::crc;
 use crate::store::files::{FileId, Files, Place};
-use crate::store::geometry::{BLOCK, Region, region_count};
+use crate::store::geometry::{BLOCK, Blocks, Region, region_count};
 use crate::store::index::{Entry, LayerIndex};
 use crate::store::layer::Layer;
 use crate::store::map::{self, Crcs, MapPage, Owner, PAIR, Pair, Presence, decode_pair, no_crcs};
 use crate::store::open::Sum;
+use crate::store::recent::PageName;
+use crate::store::sums::places::OTHERS;
+use crate::store::sums::record::SumRecord;
 use crate::store::super_block::SuperBlock;
 
 /// Pairs of slots that are read at once.
 const CHUNK: u32 = 128;
 
+/// By page.
+pub(super) type LeftSums = BTreeMap<PageName, SumRecord>;
+
 pub(super) struct LayerCheck<'a> {
     pub(super) meta: &'a SuperBlock,
     pub(super) layer: &'a Layer,
     pub(super) sum: &'a Sum,
+    /// Checksums of regions that were being written when the process was killed.
+    pub(super) left: Option<&'a LeftSums>,
     /// Nothing in a replica of the first format.
     pub(super) index: Option<&'a LayerIndex>,
-    /// Its checksums count only in regions that the log does not name.
+    /// The checksums of its map count only in regions that the log does not name.
     pub(super) is_written: bool,
     pub(super) depth: Depth,
 }
@@ -110,10 +120,30 @@ impl LayerCheck<'_> {
             report.add(Problem::LostBlocks { file, region, blocks });
         }
         let crcs = page.map_or_else(no_crcs, |page| page.crcs);
-        if self.depth == Depth::Data && !active {
-            self.data(files, region, &presence, &crcs, report);
+        if self.depth == Depth::Data
+            && let Some((crcs, open)) = self.judged(region, active, &crcs)
+        {
+            self.data(files, region, &presence.data.without(&open), crcs, report);
         }
         u64::from(presence.data.len())
+    }
+
+    /// The checksums that data must match, and the blocks that need not.
+    fn judged<'b>(
+        &'b self,
+        region: Region,
+        active: bool,
+        of_map: &'b Crcs,
+    ) -> Option<(&'b Crcs, Blocks)> {
+        if !active {
+            return Some((of_map, Blocks::NONE));
+        }
+        let left = self.left?;
+        match left.get(&(self.layer.file, region)) {
+            Some(record) => Some((&record.crcs, record.open)),
+            None if left.contains_key(&OTHERS) => None,
+            None => Some((of_map, Blocks::NONE)),
+        }
     }
 
     /// The page that the index names, or a newer one if the region was being written.
@@ -146,12 +176,12 @@ impl LayerCheck<'_> {
         &self,
         files: &mut dyn Files,
         region: Region,
-        presence: &Presence,
+        blocks: &Blocks,
         crcs: &Crcs,
         report: &mut Report,
     ) {
         let file = FileId::Data(Place::Own, self.layer.file);
-        for (first, count) in presence.data.runs() {
+        for (first, count) in blocks.runs() {
             let start = region.start() + u64::from(first) * BLOCK;
             let data = match files.read(file, start, u64::from(count) * BLOCK) {
                 Ok(data) => data,

@@ -29,8 +29,6 @@ pub(super) fn read(
     if end != End::Killed {
         // Records of an earlier boot, or those that repeat the maps, must not be used again.
         left.places = make(files, meta, boot, left.places);
-        // The part about the log is written anew. A full disk is no reason not to open.
-        let _: Result<(), IoFault> = files.create(FileId::Sums);
         return Ok(left);
     }
     let io = |source| OpenError::Io { file: FileId::Recent, source };
@@ -51,9 +49,6 @@ pub(super) fn read(
         // Without it the next open believes less.
         let _: Result<(), IoFault> =
             files.write(FileId::Recent, left.places as u64 * PLACE, &stamp);
-    }
-    if !matches!(files.len(FileId::Sums), Ok(Some(_))) {
-        let _: Result<(), IoFault> = files.create(FileId::Sums);
     }
     Ok(left)
 }
@@ -128,7 +123,7 @@ pub(super) fn renew(files: &mut dyn Files, before: &SuperBlock, boot: BootId, le
     let made = (exists || files.create(FileId::Recent).is_ok())
         && files.write(FileId::Recent, 0, &bytes).is_ok();
     // Changes are counted from what is left of them.
-    let _: Result<(), IoFault> = files.create(FileId::Sums);
+    let _: Result<(), IoFault> = files.write(FileId::Sums, 0, &[0; sums::MARK as usize]);
     if !made {
         // There is no room: changes are flushed instead.
         (left.places, left.records) = (0, Vec::new());

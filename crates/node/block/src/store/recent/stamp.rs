@@ -65,20 +65,20 @@ pub(crate) fn encode_stamp(boot: BootId, tag: u64, session: u64) -> Vec<u8> {
 }
 
 /// A session that ended while the next one was being opened has the stamp of that.
-fn is_stamped(bytes: &[u8], expected: &Expected) -> bool {
+pub(crate) fn is_stamped(bytes: &[u8], boot: BootId, tag: u64, session: u64) -> bool {
     let Some(bytes) = bytes.get(..STAMP) else { return false };
     get_u32(bytes, 0) == MAGIC
         && crc32c_of_page(bytes) == get_u32(bytes, 4)
-        && get_u128(bytes, 8) == expected.boot.as_u128()
-        && get_u64(bytes, 24) == expected.tag
-        && get_u64(bytes, 32) >= expected.session
+        && get_u128(bytes, 8) == boot.as_u128()
+        && get_u64(bytes, 24) == tag
+        && get_u64(bytes, 32) >= session
 }
 
 /// The fault of the file, if there is one.
 pub(crate) fn inspect(file: &[u8], expected: &Expected) -> Option<RecentDamage> {
     let (boot, tag) = (expected.boot, expected.tag);
     let end = expected.places * PLACE as usize;
-    if !file.get(end..).is_some_and(|stamp| is_stamped(stamp, expected)) {
+    if !file.get(end..).is_some_and(|stamp| is_stamped(stamp, boot, tag, expected.session)) {
         return Some(RecentDamage::Session);
     }
     let places = || file[..end].chunks_exact(PLACE as usize);

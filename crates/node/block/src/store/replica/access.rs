@@ -3,7 +3,7 @@
 use super::{LogWaiter, Purpose, Replica, own_map};
 use crate::store::cache::{Known, PageIndex, PageKey};
 use crate::store::files::{FileId, FileNo, Place};
-use crate::store::geometry::{Region, region_count};
+use crate::store::geometry::{Blocks, Region, region_count};
 use crate::store::index::{self, Entry, Stated};
 use crate::store::log::Record;
 use crate::store::map::{self, Owner, PAIR, Pair, decode_pair};
@@ -136,19 +136,21 @@ impl Replica {
     }
 
     /// Makes a region ready to be written in `file`: active, verified, not locked, its page in
-    /// memory with a place on disk. Everything missing is set going at once.
+    /// memory with a place on disk, and the blocks open whose data will change. Everything missing is
+    /// set going at once.
     pub(super) fn ready_to_write(
         &mut self,
         parking: &mut Parking,
         file: FileNo,
         region: Region,
+        blocks: &Blocks,
     ) -> Result<Option<PageIndex>, RequestError> {
         let entry = self.regions.entry(region);
         if entry.locked || entry.wanted {
             parking.at(&mut entry.waiting);
             return Ok(None);
         }
-        self.ready_to_change(parking, file, region)
+        self.ready_to_change(parking, file, region, blocks)
     }
 
     /// As [`Self::ready_to_write`], for whoever has the region's lock.
@@ -157,6 +159,7 @@ impl Replica {
         parking: &mut Parking,
         file: FileNo,
         region: Region,
+        blocks: &Blocks,
     ) -> Result<Option<PageIndex>, RequestError> {
         if !self.ready_to_read(parking, region) {
             return Ok(None);
@@ -169,7 +172,8 @@ impl Replica {
             Lookup::Page(index) => index,
         };
         let allocated = self.cache.page(index).allocated || self.allocate(parking, key, index);
-        Ok((active && allocated).then_some(index))
+        let open = self.open_blocks(parking, index, blocks);
+        Ok((active && allocated && open).then_some(index))
     }
 
     /// Whether the checksums of a region can be believed; if not, they are checked.

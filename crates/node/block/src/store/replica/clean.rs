@@ -260,6 +260,7 @@ impl Replica {
             if self.is_on_disk(region) {
                 self.log.append(Record::Deactivate(region));
                 self.regions.deactivate(region);
+                self.release_region(region);
             }
         }
         self.log.end_checkpoint();

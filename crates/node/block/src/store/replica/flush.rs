@@ -7,7 +7,8 @@
 //! ```
 //!
 //! One flush runs at a time. Those who ask while it runs share the next one: a write that was
-//! answered after the sync began is not covered by it.
+//! answered after the sync began is not covered by it. Presence and checksums are recorded for the
+//! process that follows before the log is written: [`super::record`], [`super::sum`].
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -33,6 +34,8 @@ pub(super) struct Flush {
     files: BTreeSet<FileNo>,
     /// The last change that it covers.
     upto: Ticket,
+    /// The last change of recorded checksums that it covers.
+    sums: Ticket,
     /// The flush marks that become known with the next flush, and with the one that runs.
     next_marks: Option<FlushMarks>,
     marks: Option<FlushMarks>,
@@ -111,6 +114,7 @@ impl Replica {
         let files: Vec<FileId> = files.collect();
         self.flush.state = FlushState::Syncing { left: files.len() as u32 };
         self.flush.upto = self.recent.ticket();
+        self.sums.begin_flush();
         if files.is_empty() {
             self.flush_data_synced();
         }
@@ -136,13 +140,18 @@ impl Replica {
 
     fn flush_data_synced(&mut self) {
         self.flush.state = FlushState::Recording;
+        self.flush.sums = self.close_blocks();
+        self.pump_sums();
         self.flush_recorded();
     }
 
     /// A record has been written. The committed state must not be newer than the recorded one, or
     /// the next process would take the record for the truth.
     pub(super) fn flush_recorded(&mut self) {
-        if self.flush.state == FlushState::Recording && self.recent.is_recorded(self.flush.upto) {
+        if self.flush.state == FlushState::Recording
+            && self.recent.is_recorded(self.flush.upto)
+            && self.sums.is_recorded(self.flush.sums)
+        {
             self.commit_presence();
         }
     }

@@ -2,8 +2,10 @@
 
 use super::{Purpose, Replica};
 use crate::store::files::FileId;
+use crate::store::recent::stamp::encode_stamp;
 use crate::store::request::IoOp;
 use crate::store::sums::Mark;
+use crate::store::sums::record::STAMP;
 
 #[derive(Debug, Default)]
 pub(super) struct LogMark {
@@ -31,7 +33,12 @@ impl Replica {
         if !self.log_mark.writing && self.log_mark.next < next {
             self.log_mark = LogMark { next, writing: true };
             let mark = Mark { next, recorded: self.recent.recorded() };
-            let data = mark.encode(self.meta.tag()).into();
+            let tag = self.meta.tag();
+            let mut data = mark.encode(tag);
+            data.resize(STAMP as usize, 0);
+            // If the file was made anew, it has lost its stamp.
+            data.extend(encode_stamp(self.boot, tag, self.meta.body.session));
+            let data = data.into();
             let op = IoOp::Write { offset: 0, data, durable: false };
             self.issue(Purpose::Mark, FileId::Sums, op);
         }

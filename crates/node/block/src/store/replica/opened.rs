@@ -24,6 +24,7 @@ use crate::store::recent::stamp::RecentDamage;
 use crate::store::recent::{self, Recent};
 use crate::store::region::Regions;
 use crate::store::slab::Slab;
+use crate::store::sums::places::SumPlaces;
 use crate::store::super_block::SuperBlock;
 
 /// The state that [`super::open`] has read from a directory.
@@ -54,6 +55,7 @@ pub(crate) struct Left {
     pub damage: Option<RecentDamage>,
     /// Data files that were not synced.
     pub unsynced: BTreeSet<FileNo>,
+    pub sums: SumPlaces,
 }
 
 impl Replica {
@@ -79,6 +81,8 @@ impl Replica {
             recent: Recent::new(&left.records, left.places),
             log_mark: LogMark::default(),
             record_waiters: Vec::new(),
+            sums: left.sums,
+            sum_waiters: Vec::new(),
             regions,
             log,
             log_waiters: VecDeque::new(),

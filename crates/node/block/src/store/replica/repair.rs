@@ -14,12 +14,14 @@ use bytes::Bytes;
 
 use super::access::{Lookup, data_error};
 use super::flush::Waiter;
+use super::sum::name_of;
 use super::{OpStep, Parking, Purpose, Replica, own_data, own_map};
 use crate::store::cache::{Known, PageIndex, PageKey};
 use crate::store::files::{FileId, FileNo, Place};
-use crate::store::geometry::{BLOCK, Blocks, Region, Span, spans};
+use crate::store::geometry::{BLOCK, Blocks, REGION_BLOCKS, Region, Span, spans};
 use crate::store::request::{IoOp, IoResult, LayerRef, Reply, RequestError};
 use crate::store::slab::Key;
+use crate::store::sums::places::ALL;
 
 /// Works off its blocks region by region, each under its lock.
 #[derive(Debug)]
@@ -123,10 +125,11 @@ impl Replica {
         let lost = self.lost_blocks(index, repair, span)?;
         if !lost.is_empty() {
             // The page will be written: its region is one of those that a clean checks.
-            let Some(index) = self.ready_to_change(&mut parking, file, span.region)? else {
+            let Some(index) = self.ready_to_change(&mut parking, file, span.region, &ALL)? else {
                 return Ok(());
             };
             self.cache.page_mut(index).pins += 1;
+            self.sums.begin_write((file, span.region), 0, REGION_BLOCKS);
             repair.found.push(RecoveredPage { page, lost });
         }
         let from = repair.done as usize;
@@ -185,6 +188,7 @@ impl Replica {
     /// The data of lost blocks is durable: their pages may say so.
     fn know_again(&mut self, repair: &mut RepairOp) {
         for RecoveredPage { page: name, lost } in std::mem::take(&mut repair.found) {
+            self.sums.end_write(name_of(name), 0, REGION_BLOCKS);
             // The layer may have been dropped meanwhile.
             let Known::Cached(index) = self.cache.known(name) else { continue };
             let page = self.cache.page_mut(index);
@@ -223,6 +227,7 @@ impl Replica {
     pub(super) fn abandon_repair(&mut self, repair: &mut RepairOp) {
         self.unlock_repair(repair);
         for found in std::mem::take(&mut repair.found) {
+            self.sums.end_write(name_of(found.page), 0, REGION_BLOCKS);
             if let Known::Cached(index) = self.cache.known(found.page) {
                 self.cache.page_mut(index).pins -= 1;
             }

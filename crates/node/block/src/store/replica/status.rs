@@ -96,7 +96,8 @@ impl Replica {
             memory: self.cache.memory()
                 + self.index.memory()
                 + self.regions.memory()
-                + self.recent.memory(),
+                + self.recent.memory()
+                + self.sums.memory(),
         }
     }
 

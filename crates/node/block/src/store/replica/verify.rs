@@ -1,9 +1,20 @@
 //! Reading the data of a suspect region again, and giving space back.
 //!
-//! After an unclean stop the data of an active region may be newer than its checksums, or torn.
-//! Every later read gives the content that is on disk now: it is read once, its checksums are
-//! recorded, and only then is the region used. The replication core finds out whether peers hold
-//! the same, by comparing.
+//! After an unclean stop the data of an active region may be newer than the checksums in its map. It
+//! is read once before the region is used, and each block is judged by what is known of it:
+//!
+//! - After a kill, the file `sums` has the checksums as of the last flush, and says which blocks may
+//!   have been written since ([`crate::store::sums::places`]). A block that was flushed must match,
+//!   or it is damaged: its checksum stays as it was recorded, and reads of it fail or are repaired
+//!   from peers.
+//! - A block that may have been written since the last flush is taken as it is: the write that was
+//!   under way may have left the old content, the new, or some sectors of each, as on any disk.
+//! - After a power cut all blocks of active regions are taken as they are. Writes since the last
+//!   flush may have reached the disk without a trace of them elsewhere; only a sync before each
+//!   write could distinguish them from damage.
+//!
+//! Every later read gives what was found now. The replication core finds out whether peers hold the
+//! same, by comparing.
 
 use super::access::Lookup;
 use super::{OpKind, OpStep, Parking, Purpose, Replica, own_data, own_map};
@@ -13,6 +24,7 @@ use crate::store::files::FileNo;
 use crate::store::geometry::{BLOCK, Blocks, REGION_BLOCKS, Region, Span};
 use crate::store::layer::written_files;
 use crate::store::request::{IoFault, IoOp, IoResult, Reply, RequestError};
+use crate::store::sabotage::{Check, is_left_out};
 use crate::store::slab::Key;
 
 /// Regions that wait for their space to be freed; those above this limit keep their space until
@@ -85,6 +97,7 @@ impl Replica {
             };
             let page = self.cache.page_mut(index);
             let Some(first) = page.current.data.next(0) else {
+                self.sums.take_left((file, verify.region));
                 verify.files.pop();
                 continue;
             };
@@ -127,12 +140,19 @@ impl Replica {
                 return OpStep::Done(Err(error));
             }
         };
+        let name = (file, verify.region);
+        let (open, left) = (self.sums.open_blocks(name), self.sums.take_left(name));
         let page = self.cache.page_mut(index);
         let mut rechecked = 0;
         for (block, found) in (span.first..).zip(crc::of_blocks(&data)) {
-            let recorded = &mut page.crcs[block as usize];
-            if page.current.data.contains(block) && *recorded != found {
-                *recorded = found;
+            let known = &mut page.crcs[block as usize];
+            let sum = match &left {
+                _ if open.contains(block) || is_left_out(Check::Sums) => found,
+                Some(left) => left[block as usize],
+                None => *known,
+            };
+            if page.current.data.contains(block) && *known != sum {
+                *known = sum;
                 rechecked += 1;
             }
         }
@@ -140,6 +160,7 @@ impl Replica {
             page.version = page.version.wrapping_add(1);
             self.rechecked += rechecked;
         }
+        self.keep_page(name);
         self.step_verify(key, verify)
     }
 

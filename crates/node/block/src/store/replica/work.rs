@@ -26,11 +26,12 @@ use super::record::Safe;
 use super::{LogWaiter, OpKind, OpStep, Parking, Purpose, Replica, own_data};
 use crate::store::crc;
 use crate::store::files::FileNo;
-use crate::store::geometry::{BLOCK, Blocks, Region, region_count};
+use crate::store::geometry::{BLOCK, Blocks, REGION_BLOCKS, Region, region_count};
 use crate::store::layer::Disposal;
 use crate::store::log::Record;
 use crate::store::request::{IoFault, IoOp, IoResult, Reply, RequestError};
 use crate::store::slab::Key;
+use crate::store::sums::places::ALL;
 
 use self::todo::{Piece, Todo};
 
@@ -222,13 +223,14 @@ impl Replica {
         batch: &mut BatchOp,
     ) -> Result<bool, RequestError> {
         let target = self.target_file();
-        let Some(index) = self.ready_to_change(parking, target, batch.at)? else {
+        let Some(index) = self.ready_to_change(parking, target, batch.at, &ALL)? else {
             return Ok(false);
         };
         let Some(todo) = self.todo(parking, batch.at, &mut batch.resolving)? else {
             return Ok(false);
         };
         self.cache.page_mut(index).pins += 1;
+        self.sums.begin_write((target, batch.at), 0, REGION_BLOCKS);
         let entry = self.regions.entry(batch.at);
         entry.touched = true;
         let left = todo.pieces.len() as u32;
@@ -302,6 +304,7 @@ impl Replica {
         };
         let file = self.target_file();
         let index = self.pinned_page(file, batch.at);
+        self.sums.end_write((file, batch.at), 0, REGION_BLOCKS);
         let page = self.cache.page_mut(index);
         page.pins -= 1;
         let data = todo.data();
@@ -339,6 +342,7 @@ impl Replica {
             let file = self.target_file();
             let index = self.pinned_page(file, batch.at);
             self.cache.page_mut(index).pins -= 1;
+            self.sums.end_write((file, batch.at), 0, REGION_BLOCKS);
             self.unsynced.insert(file);
         }
         for region in std::mem::take(&mut batch.locked) {

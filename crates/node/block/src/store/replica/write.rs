@@ -93,7 +93,8 @@ impl Replica {
         let mut failed = None;
         for (at, span) in write.spans().enumerate() {
             let file = self.file_of(write.layer, span.region);
-            let ready = self.ready_to_write(&mut parking, file, span.region);
+            let blocks = Blocks::of(span.first, span.count);
+            let ready = self.ready_to_write(&mut parking, file, span.region, &blocks);
             if span.first == 0 {
                 self.look_ahead(span.region);
             }
@@ -147,6 +148,7 @@ impl Replica {
             let file = self.file_of(write.layer, span.region);
             assert!(self.is_active(span.region), "data is written to active regions only");
             self.regions.touch(span.region).writers += 1;
+            self.sums.begin_write((file, span.region), span.first, span.count);
             // Neighbouring regions are in one file, except at the cursor of a merge.
             run = match run {
                 Some((same, start, len)) if same == file => Some((file, start, len + span.bytes())),
@@ -212,6 +214,7 @@ impl Replica {
             let index = self.pinned_page(file, span.region);
             // Data of a failed write has to be synced like any other data.
             self.unsynced.insert(file);
+            self.sums.end_write((file, span.region), span.first, span.count);
             let (these, rest) = crcs.split_at(span.count as usize);
             crcs = rest;
             let page = self.cache.page_mut(index);

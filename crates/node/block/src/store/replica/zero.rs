@@ -106,7 +106,7 @@ impl Replica {
             Some(false) => {}
             None => return Ok(false),
         }
-        let Some(index) = self.ready_to_write(parking, file, span.region)? else {
+        let Some(index) = self.ready_to_write(parking, file, span.region, &Blocks::NONE)? else {
             return Ok(false);
         };
         if parking.parked {

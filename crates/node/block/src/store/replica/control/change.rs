@@ -206,7 +206,7 @@ impl Replica {
         }
         for file in effect.dropped {
             self.counts.remove(&file);
-            self.cache.forget(own_map(file));
+            self.forget_layer(file);
             self.index.forget(own_map(file));
             self.trash.throw(file);
         }

@@ -158,6 +158,7 @@ impl Replica {
         match result {
             Ok(_) => {
                 self.log_mark.forget();
+                self.sums.write_anew();
                 self.mark_log();
                 self.read_again(key, op);
             }

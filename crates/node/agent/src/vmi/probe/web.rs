@@ -4,15 +4,15 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use base::tls::NoCertVerification;
 use bytes::Bytes;
 use http::uri::Authority;
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
@@ -101,56 +101,15 @@ fn request(action: &Value) -> Result<http::Request<Empty<Bytes>>, WebError> {
 
 fn connector() -> TlsConnector {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let believing = NoCertVerification(Arc::clone(&provider));
+    // A probe asks whether the guest answers, and not for its identity.
+    let verifier = NoCertVerification::new(Arc::clone(&provider));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider knows the default versions")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(believing))
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     TlsConnector::from(Arc::new(config))
-}
-
-/// Takes any certificate, but wants its key to be there: whether the guest answers is asked,
-/// not who it is.
-#[derive(Debug)]
-struct NoCertVerification(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for NoCertVerification {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

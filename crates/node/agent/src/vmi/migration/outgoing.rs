@@ -89,7 +89,7 @@ impl VmiActor {
                 state::remove_migrated(&self.context, vmi, &self.dir);
                 self.report_migrated(vmi, &request, downtime);
             }
-            Err(failure) => self.roll_back(vmi, live, &request, &failure).await,
+            Err(failure) => return Some(self.roll_back(vmi, live, &request, &failure).await),
         }
         Some(LoopControl::Again)
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, clock};
-use qemu::qmp::MigrationStatus;
+use qemu::qmp::{MigrationStatus, Qmp, QmpError};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -42,6 +42,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const RECONNECT: Duration = Duration::from_secs(1);
 /// For the target to claim volumes; the guest is paused.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
+/// For QEMU to begin the switch that it was ordered: its migration thread may be late.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// For the QEMU of the target to read the state of all devices.
 const LOADED_TIMEOUT: Duration = Duration::from_secs(6);
 
@@ -79,7 +81,7 @@ impl VmiActor {
             return None;
         }
         let status = match live.running.qmp().await {
-            Ok(qmp) => qmp.migration_progress().await.map(|now| now.status),
+            Ok(qmp) => status_after_switch(&qmp).await,
             Err(failure) => Err(failure),
         };
         let Ok(status) = status else { return Some(self.later()) };
@@ -260,5 +262,19 @@ impl VmiActor {
             warn!(error = %Chain(failure), "cannot remove the note of a migration");
         }
         removed.is_ok()
+    }
+}
+
+/// The status of a migration that was perhaps ordered to switch. QEMU confirms the order before it
+/// leaves the status from which a migration can be rolled back.
+async fn status_after_switch(qmp: &Qmp) -> Result<MigrationStatus, QmpError> {
+    let mut events = qmp.events();
+    let deadline = Instant::now() + BEGIN_TIMEOUT;
+    loop {
+        let status = qmp.migration_progress().await?.status;
+        if status != MigrationStatus::PreSwitchover || Instant::now() >= deadline {
+            return Ok(status);
+        }
+        let _ = tokio::time::timeout(POLL_INTERVAL, events.recv()).await;
     }
 }

@@ -12,10 +12,10 @@ use super::outgoing::{Written, settled};
 use super::peer::Peer;
 use super::progress::{self, MigrationRequest};
 use super::recovery::{self, Ownership, Recovery};
-use super::{OUTGOING, path, ticket};
+use super::{MigrationNote, OUTGOING, path, ticket};
 use crate::event::EventNote;
 use crate::machine::{LiveMachine, Vmi};
-use crate::vmi::actor::VmiActor;
+use crate::vmi::actor::{LoopControl, VmiActor};
 use crate::vmi::resolve::held_volumes;
 
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -32,12 +32,12 @@ impl VmiActor {
         live: &LiveMachine,
         request: &MigrationRequest,
         failure: &MigrationFailure,
-    ) {
+    ) -> LoopControl {
         if matches!(failure, MigrationFailure::AgentStops) {
             // The guest goes on if it never stopped; the next process settles the rest.
             let _ = self.cancel(live).await;
             self.abandon_disk_copies(vmi, live).await;
-            return;
+            return LoopControl::Again;
         }
         let why = Chain(failure).to_string();
         warn!(namespace = vmi.namespace, name = vmi.name, error = why, "migration failed");
@@ -48,7 +48,7 @@ impl VmiActor {
         let status = status.unwrap_or(MigrationStatus::None);
         let mut next = recovery::source(status, Ownership::Source);
         if next == Recovery::NeverResume {
-            return;
+            return self.continue_post_copy(vmi, request);
         }
         if next == Recovery::Cancel
             && let Err(failure) = self.cancel(live).await
@@ -66,7 +66,7 @@ impl VmiActor {
                     Ownership::Target
                 }
                 Ok(Written::Refused(_) | Written::Gone) => Ownership::Source,
-                Err(MigrationFailure::AgentStops) => return,
+                Err(MigrationFailure::AgentStops) => return LoopControl::Again,
                 Err(_) => Ownership::Unknown,
             };
             next = recovery::source(status, owner);
@@ -76,7 +76,7 @@ impl VmiActor {
             tokio::time::sleep(RETRY).await;
         }
         match next {
-            Recovery::Yield | Recovery::NeverResume => return,
+            Recovery::Yield | Recovery::NeverResume => return LoopControl::Again,
             Recovery::RecordThenResume => resume(live).await,
             Recovery::Cancel | Recovery::AskAgain => {}
         }
@@ -87,6 +87,23 @@ impl VmiActor {
             request.migration
         );
         self.report(vmi, EventNote::warning("Migrated", message));
+        LoopControl::Again
+    }
+
+    /// QEMU has switched, whatever the note says: its source serves memory from now on.
+    fn continue_post_copy(&mut self, vmi: &Vmi, request: &MigrationRequest) -> LoopControl {
+        let found: Option<MigrationNote> = self.dir.load(OUTGOING).ok().flatten();
+        let note = found.unwrap_or_else(|| MigrationNote {
+            target: request.target.clone(),
+            ..MigrationNote::new(&request.migration, vmi)
+        });
+        match self.dir.store(OUTGOING, &MigrationNote { post_copy: true, ..note }) {
+            Ok(()) => LoopControl::Again,
+            Err(failure) => {
+                warn!(error = %Chain(&failure), "cannot write the note of a migration");
+                self.later()
+            }
+        }
     }
 
     /// Has QEMU give up a migration, and the guest go on.

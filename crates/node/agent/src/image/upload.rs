@@ -71,12 +71,8 @@ impl Job {
         self.blocking(count, "check for a part").await.unwrap_or(0)
     }
 
-    async fn take_in(
-        &self,
-        body: Incoming,
-        piece: UploadChunk,
-        gauge: &Gauge,
-    ) -> Result<UploadResult, ImportError> {
+    /// Everything that is checked and noted before the client's data is read.
+    async fn begin_upload(&self, piece: UploadChunk) -> Result<(), ImportError> {
         let UploadChunk { size, offset } = piece;
         self.prepare().await?;
         self.check_wish()?;
@@ -93,6 +89,22 @@ impl Job {
             };
             self.blocking(begin, "note an upload").await?;
         }
+        Ok(())
+    }
+
+    async fn take_in(
+        &self,
+        body: Incoming,
+        piece: UploadChunk,
+        gauge: &Gauge,
+    ) -> Result<UploadResult, ImportError> {
+        if let Err(failure) = self.begin_upload(piece).await {
+            // A client that is cut off while it sends does not read the answer.
+            drain(body).await;
+            return Err(failure);
+        }
+        let UploadChunk { size, offset } = piece;
+        let at = offset.unwrap_or(0);
         let (sender, feed) = qemu::image::feed();
         let (sums, feed) = (self.is_summed(), feed.take(self.readable(at)));
         let storing = self.blocking(move |folder| folder.store(feed, at, sums), "store the image");

@@ -24,5 +24,5 @@ pub use election::{Election, Term, Timing, campaign};
 pub use fault::Fault;
 pub use feed::{FeedChange, Update, feed, is_followed};
 pub use meta::{Meta, Owner};
-pub use pool::ServerPool;
+pub use pool::{PoolServer, ServerPool};
 pub use watch::{WatchError, follow};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use auth::kubeconfig::{Credential, kubeconfig};
-use client::ServerPool;
+use client::{PoolServer, ServerPool};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
@@ -18,6 +18,11 @@ pub(in crate::command) async fn client(
     ca_pem: &str,
     who: Credential<'_>,
 ) -> Result<Client> {
+    let config = config(url, ca_pem, who).await?;
+    Client::try_from(config).with_context(|| format!("cannot make a client for {url}"))
+}
+
+async fn config(url: &str, ca_pem: &str, who: Credential<'_>) -> Result<Config> {
     let text = kubeconfig(url, ca_pem, "node", who);
     let file = Kubeconfig::from_yaml(&text).with_context(|| format!("cannot use the URL {url}"))?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
@@ -25,18 +30,19 @@ pub(in crate::command) async fn client(
     config.tls_server_name = Some(SERVER_NAME.to_owned());
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.proxy_url = None;
-    Client::try_from(config).with_context(|| format!("cannot make a client for {url}"))
+    Ok(config)
 }
 
 /// One for each URL.
-pub(super) async fn clients(
+pub(super) async fn servers(
     urls: &[String],
     ca_pem: &str,
     who: Credential<'_>,
-) -> Result<(Client, Vec<Client>)> {
+) -> Result<(PoolServer, Vec<PoolServer>)> {
     let mut all = Vec::new();
     for url in urls {
-        all.push(client(url, ca_pem, who).await?);
+        let server = PoolServer::new(config(url, ca_pem, who).await?);
+        all.push(server.with_context(|| format!("cannot make a client for {url}"))?);
     }
     let mut all = all.into_iter();
     let first = all.next().context("the URL of the API server is not known; use --join")?;
@@ -44,6 +50,6 @@ pub(super) async fn clients(
 }
 
 pub(super) async fn pool(urls: &[String], ca_pem: &str, who: Credential<'_>) -> Result<ServerPool> {
-    let (first, others) = clients(urls, ca_pem, who).await?;
+    let (first, others) = servers(urls, ca_pem, who).await?;
     Ok(ServerPool::new(first, others))
 }

@@ -85,7 +85,7 @@ impl CertificateRenewal {
         let own = own.context("the certificate of this node is missing")?;
         let urls = self.urls.borrow().clone();
         let (first, others) =
-            connection::clients(&urls, &ca, Credential::Certificate(&own)).await?;
+            connection::servers(&urls, &ca, Credential::Certificate(&own)).await?;
         self.pool.replace(first, others);
         self.tls.apply(&self.files)
     }

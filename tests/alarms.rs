@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Hook, Said, Sheaf, assert_has, eventually};
+use crate::harness::{Hook, Said, Sheaf, assert_has, eventually, poll};
 
 const RECEIVERS: &str = "/apis/sheaf.io/v1/alarmreceivers";
 
@@ -37,7 +37,11 @@ fn an_alarm_is_delivered_when_it_begins_and_when_it_ends() {
     let pem = String::from_utf8(decoded(hook.bundle())).unwrap();
     let setting = "/apis/harvesterhci.io/v1beta1/settings/additional-ca";
     http.merge(setting, &json!({"value": pem})).ok();
-    assert_has(sheaf.run("alarm receiver test ops"), "the message was delivered to ops");
+    poll("the authority is known", || {
+        let output = sheaf.command("alarm receiver test ops");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        if text.contains("the message was delivered to ops") { Ok(()) } else { Err(text) }
+    });
     sheaf.run(&format!("alarm receiver add wrong --url {}", hook.url("/wrong")));
     assert_has(sheaf.refused("alarm receiver test wrong"), "the receiver answered 404 Not Found");
     assert_has(sheaf.run("alarm receiver list"), "404 Not Found");

@@ -10,6 +10,7 @@ mod files;
 mod grants;
 mod host_disks;
 mod imports;
+mod nodes;
 mod paths;
 mod references;
 mod services;

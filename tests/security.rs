@@ -9,6 +9,7 @@ mod disks;
 mod files;
 mod grants;
 mod host_disks;
+mod images;
 mod imports;
 mod nodes;
 mod paths;

@@ -13,6 +13,7 @@ mod images;
 mod imports;
 mod nodes;
 mod paths;
+mod quotas;
 mod references;
 mod services;
 mod snapshots;

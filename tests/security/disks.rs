@@ -287,10 +287,23 @@ fn patches_of_restores_and_clones_do_not_leave_the_namespace() {
     let mallory = tenant(&sheaf);
     let target = json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "vm"});
     let path = "/metadata/annotations/harvesterhci.io~1volumeClaimTemplates";
-    for patch in [
-        json!({"op": "add", "path": path, "value": "[]"}),
-        json!({"op": "add", "path": "/spec/dataVolumeTemplates", "value": []}),
-        json!({"op": "replace", "path": "/metadata/namespace", "value": "victim"}),
+    let (closed, owned) = ("cannot be patched", "may only be set by the controllers");
+    let annotations = json!({"sheaf.io/resume-from": "another's memory"});
+    for (patch, refusal) in [
+        (json!({"op": "add", "path": path, "value": "[]"}), closed),
+        (json!({"op": "add", "path": "/spec/dataVolumeTemplates", "value": []}), closed),
+        (json!({"op": "replace", "path": "/metadata/namespace", "value": "victim"}), closed),
+        (json!({"op": "move", "from": "/metadata/namespace", "path": "/spec/x"}), closed),
+        (
+            json!({"op": "add", "path": "/spec/template/metadata/annotations/sheaf.io~1together",
+                "value": "x"}),
+            owned,
+        ),
+        (
+            json!({"op": "replace", "path": "/spec/template",
+                "value": {"metadata": {"annotations": annotations}}}),
+            owned,
+        ),
     ] {
         let restore = json!({
             "apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineRestore",
@@ -299,14 +312,14 @@ fn patches_of_restores_and_clones_do_not_leave_the_namespace() {
                 "patches": [patch.to_string()]},
         });
         let restores = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/team/virtualmachinerestores";
-        assert_has(mallory.post(restores, &restore).refused(422), "cannot be patched");
+        assert_has(mallory.post(restores, &restore).refused(422), refusal);
         let clone = json!({
             "apiVersion": "clone.kubevirt.io/v1beta1", "kind": "VirtualMachineClone",
             "metadata": {"name": "c"},
             "spec": {"source": target, "target": target, "patches": [patch.to_string()]},
         });
         let clones = "/apis/clone.kubevirt.io/v1beta1/namespaces/team/virtualmachineclones";
-        assert_has(mallory.post(clones, &clone).refused(422), "cannot be patched");
+        assert_has(mallory.post(clones, &clone).refused(422), refusal);
     }
 }
 

@@ -121,7 +121,8 @@ async fn target(
     let path = decoded(parts)?;
     let (namespace, name) = image_of(&path).ok_or_else(GatewayError::no_such_path)?;
     let action = parameter(parts, "action").unwrap_or_default();
-    if parts.method != Method::POST {
+    // The right to a download is that to read.
+    if parts.method != Method::POST || is_download(&path) {
         return Err(GatewayError::method_not_allowed());
     }
     if action != "upload" {

@@ -180,6 +180,12 @@ pub fn concerns(group: &str, resource: &str) -> bool {
     has_rules || internal::concerns(group, resource)
 }
 
+/// Whether writes to the subresources of a kind are judged as those to the object: built-in kinds take
+/// changes of annotations and labels there, too.
+pub fn judges_subresources(group: &str, resource: &str) -> bool {
+    matches!((group, resource), ("", "namespaces" | "persistentvolumeclaims"))
+}
+
 /// Fills in what the writer left out.
 pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
     status::keep(write, object);

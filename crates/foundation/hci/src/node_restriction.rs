@@ -5,6 +5,8 @@
 //! The role `system:sheaf-node` says which kinds and verbs; this says which objects and fields.
 
 mod backup;
+mod instance;
+mod metadata;
 mod volume;
 
 use crd::lookup::Objects;
@@ -81,12 +83,21 @@ pub fn may_label_itself(key: &str) -> bool {
 }
 
 pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    check_placement(write)?;
+    match (write.group, write.resource) {
+        // Its own report goes with the configuration that it is about.
+        (crate::network::GROUP, "vlanstatuses") => Ok(()),
+        _ => metadata::keeps_ownership(write),
+    }
+}
+
+fn check_placement(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     match (write.group, write.resource) {
         ("", "nodes") => own_node(write),
         ("coordination.k8s.io", "leases") => lease(write),
         ("", "events") | ("events.k8s.io", "events") => Ok(()),
         ("certificates.k8s.io", "certificatesigningrequests") => Ok(()),
-        ("kubevirt.io", "virtualmachineinstances") => instance(write),
+        ("kubevirt.io", "virtualmachineinstances") => instance::check(write),
         ("", "persistentvolumes") => volume::persistent_volume(write),
         ("", "persistentvolumeclaims") => volume::claim(write),
         ("cdi.kubevirt.io", "dataimportcrons") if write.is_management => import_cron(write),
@@ -277,31 +288,6 @@ fn announced_address(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         spec.retain(|_, value| !value.is_null());
     }
     keeps_all_but_status(write, &renewed, old)
-}
-
-/// Whether the node gives the instance to the node that it was to migrate to: when all has arrived
-/// there, or, in post-copy, before.
-fn is_handed_over(object: &Value, old: &Value) -> bool {
-    let (now, asked) = (&object["status"]["migrationState"], &old["status"]["migrationState"]);
-    let target = text(asked, "targetNode");
-    !target.is_empty()
-        && text(&object["status"], "nodeName") == target
-        && now["migrationUid"] == asked["migrationUid"]
-        && now["targetNode"] == asked["targetNode"]
-        && (now["completed"] == true || now["mode"] == "PostCopy")
-        && asked["completed"] != true
-        && asked["failed"] != true
-}
-
-fn instance(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
-    let (object, old) = write.update()?;
-    if text(&old["status"], "nodeName") != write.node {
-        return Err(write.not_placed());
-    }
-    if text(&object["status"], "nodeName") != write.node && !is_handed_over(object, old) {
-        return Err(write.field(format!("the placement of {} {:?}", write.resource, write.name)));
-    }
-    write.keeps_spec(object, old)
 }
 
 /// A management node writes what it saw of the source, and when.

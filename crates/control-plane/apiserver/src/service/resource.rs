@@ -130,9 +130,12 @@ pub(super) fn allow(
     authorize::check(api, user, &attributes, subject)
 }
 
-/// Namespaced kinds need a namespace where one object is meant, and others must have none.
+/// Namespaced kinds need a namespace where one object is meant, and others must have none. The path
+/// of a Namespace has its name in both places: rights in one namespace are no rights to another.
 fn check_shape(served: &ServedKind, target: &ResourcePath<'_>) -> ApiResult<()> {
-    let is_own_namespace = &*served.plural == "namespaces" && served.group.is_empty();
+    let is_own_namespace = &*served.plural == "namespaces"
+        && served.group.is_empty()
+        && target.namespace == target.name;
     let is_misplaced = !served.namespaced && !target.namespace.is_empty() && !is_own_namespace;
     let lacks_namespace =
         served.namespaced && target.namespace.is_empty() && !target.name.is_empty();

@@ -3,18 +3,23 @@
 use serde_json::Value;
 
 const REDACTED: &str = "redacted";
-/// Fields that hold secrets wherever they are.
-const SECRET_FIELDS: [&str; 9] = [
-    "userData",
-    "userDataBase64",
-    "networkData",
-    "networkDataBase64",
+/// Fields that hold secrets wherever they are, however they are capitalized: the settings of
+/// containerd have `Password`.
+const SECRET_FIELDS: [&str; 11] = [
+    "userdata",
+    "userdatabase64",
+    "networkdata",
+    "networkdatabase64",
     "password",
-    "secretAccessKey",
-    "accessKeyId",
-    "privateKey",
+    "auth",
+    "identitytoken",
+    "secretaccesskey",
+    "accesskeyid",
+    "privatekey",
     "token",
 ];
+/// The setting whose URL has a token in its path.
+const REGISTRATION: &str = "cluster-registration-url";
 /// Copies of whole objects, which may hold secrets.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -35,6 +40,13 @@ pub(super) fn redact(object: &mut Value) {
             fields.values_mut().for_each(|value| *value = REDACTED.into());
         }
     }
+    if object["kind"] == "Setting" && object["metadata"]["name"] == REGISTRATION {
+        for field in ["value", "default"] {
+            if object[field].as_str().is_some_and(|text| !text.is_empty()) {
+                object[field] = REDACTED.into();
+            }
+        }
+    }
     redact_fields(object);
 }
 
@@ -42,7 +54,7 @@ fn redact_fields(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
-                let holds = SECRET_FIELDS.contains(&name.as_str());
+                let holds = SECRET_FIELDS.contains(&name.to_lowercase().as_str());
                 match field {
                     Value::String(text) if holds && !text.is_empty() => {
                         *field = REDACTED.into();
@@ -59,8 +71,21 @@ fn redact_fields(value: &mut Value) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(redact_fields),
+        Value::String(text) => {
+            if let Some(plain) = without_credentials(text) {
+                *text = plain;
+            }
+        }
         _ => {}
     }
+}
+
+/// A URL without its user and password; `None` if it has none.
+fn without_credentials(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (_, host) = rest[..end].rsplit_once('@')?;
+    Some(format!("{scheme}://{REDACTED}@{host}{}", &rest[end..]))
 }
 
 #[cfg(test)]
@@ -77,6 +102,14 @@ mod tests {
             json!({"kind": "Setting", "value": r#"{"type":"s3","secretAccessKey":"hush"}"#}),
             json!({"kind": "VirtualMachine", "spec": {"volumes": [
                 {"cloudInitNoCloud": {"userData": "hush"}}]}}),
+            json!({"kind": "Setting", "value":
+                r#"{"Configs":{"docker.io":{"Auth":{"Username":"jane","Password":"hush"}}}}"#}),
+            json!({"kind": "Setting", "value": r#"{"Configs":{"a":{"Auth":{"Auth":"hush"}}}}"#}),
+            json!({"kind": "Setting", "metadata": {"name": "http-proxy"},
+                "value": r#"{"httpProxy":"http://jane:hush@proxy:3128"}"#}),
+            json!({"kind": "Setting", "metadata": {"name": "cluster-registration-url"},
+                "value": "https://rancher/v3/import/hush.yaml"}),
+            json!({"kind": "VirtualMachineImage", "spec": {"url": "https://u:hush@h/a.img?b"}}),
             json!({"metadata": {"annotations": {LAST_APPLIED: "hush"}, "managedFields": "hush"}}),
         ] {
             let mut object = object;
@@ -84,6 +117,8 @@ mod tests {
             assert!(!object.to_string().contains("hush"), "{object}");
         }
         let mut plain = json!({"kind": "ConfigMap", "data": {"a": "b"}, "metadata": {"name": "c"}});
+        plain["data"]["url"] = "https://h/user@host".into();
+        plain["data"]["mail"] = "jane@example.org".into();
         let before = plain.clone();
         redact(&mut plain);
         assert_eq!(plain, before);

@@ -4,7 +4,7 @@ mod clone;
 
 use serde_json::{Map, Value, json};
 
-use super::reference::{authorize_class, authorize_secrets};
+use super::reference::{authorize_class, authorize_disks, authorize_secrets};
 use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, split_id, text};
 
 const DISPLAY_NAME: &str = "harvesterhci.io/imageDisplayName";
@@ -182,6 +182,7 @@ fn validate_claim(write: &Write<'_>, object: &Value) -> AdmissionResult {
         let message = format!("user has no permission to get the pvc resource {name}/{namespace}");
         return Err(Refusal::invalid("", message));
     }
+    authorize_disks(write, "spec.pvcNamespace", namespace, name)?;
     match write.objects.get("", "persistentvolumeclaims", namespace, name) {
         Some(_) => Ok(()),
         None => Err(Refusal::invalid(

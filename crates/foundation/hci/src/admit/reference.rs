@@ -53,6 +53,28 @@ pub(super) fn authorize_id(
     Reference { field, group: HARVESTER, resource, namespace, name }.authorize(write)
 }
 
+/// The data of disks of another namespace, by CDI's rule: an explicit right, or rights that allow
+/// reading the data anyway. Who may get a claim sees that there is a disk.
+pub(super) fn authorize_disks(
+    write: &Write<'_>,
+    field: &'static str,
+    namespace: &str,
+    name: &str,
+) -> AdmissionResult {
+    let may = |group, resource| write.writer.may_create(group, resource, namespace, name);
+    if write.trusted
+        || namespace == write.namespace
+        || may("cdi.kubevirt.io", "datavolumes/source")
+        || may("", "pods") && may("", "persistentvolumeclaims")
+    {
+        return Ok(());
+    }
+    let user = write.writer.name();
+    let message =
+        format!("User {user} has insufficient permissions in clone source namespace {namespace}");
+    Err(Refusal::new(403, field, message))
+}
+
 /// A storage class of an image makes volumes with its data.
 pub(super) fn authorize_class(
     write: &Write<'_>,

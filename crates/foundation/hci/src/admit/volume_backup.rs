@@ -64,6 +64,7 @@ fn validate_origin(write: &Write<'_>, from: &str) -> AdmissionResult {
         name,
     };
     reference.authorize(write)?;
+    super::reference::authorize_disks(write, "spec.from", namespace, name)?;
     let Some(backup) = write.objects.get(HARVESTER, BACKUPS, namespace, name) else {
         return refuse(format!(
             "failed to get PVCBackup {namespace}/{name}: {BACKUPS}.{HARVESTER} \"{name}\" not found"

@@ -1,3 +1,4 @@
+mod metadata;
 mod volumes;
 
 use serde_json::json;
@@ -37,6 +38,7 @@ impl Objects for World {
                 json!({"spec": {"volumeName": "vol-b", "nodeID": "b"}}),
                 json!({"spec": {"volumeName": "vol-n", "nodeID": ""}}),
             ],
+            "replicas" => vec![json!({"spec": {"volumeName": "vol-n", "nodeID": "a"}})],
             "persistentvolumes" => ["used", "foreign"].map(replicated).into(),
             "virtualmachineinstances" => vec![
                 json!({"status": {"nodeName": "a"},
@@ -107,6 +109,8 @@ fn a_node_reports_about_what_is_on_it() {
     let leaving =
         json!({"metadata": {"deletionTimestamp": "t"}, "spec": {"nodeID": ""}, "status": {}});
     let snapshot = |volume: &str| json!({"spec": {"volume": volume}});
+    let mut released = leaving.clone();
+    released["metadata"]["finalizers"] = json!([]);
     let image = |disk: &str| json!({"status": {"diskFileStatusMap": {disk: {"state": "ready"}}}});
     let tickets = |volume: &str, node: &str| json!({"spec": {"volume": volume, "attachmentTickets": {"t": {"nodeID": node}}}});
     let disk = |id: &str| json!({"status": {"diskStatus": {"d": {"diskUUID": id}}}});
@@ -128,6 +132,7 @@ fn a_node_reports_about_what_is_on_it() {
         (ENGINES, "e", leaving.clone(), leaving.clone()),
         (SNAPSHOTS, "s", snapshot("vol-a"), snapshot("vol-a")),
         (SNAPSHOTS, "s", snapshot("vol-n"), snapshot("vol-n")),
+        (SNAPSHOTS, "s", released.clone(), leaving.clone()),
         (IMAGES, "i", image("disk-a"), json!({"status": {}})),
         // Its own replica or engine, and the disk of a machine that runs here.
         (TICKETS, "vol-a", tickets("vol-a", "a"), gone.clone()),
@@ -193,6 +198,7 @@ fn a_node_changes_nothing_else() {
     let noted = |key: &str| json!({"metadata": {"annotations": {key: "x"}}, "spec": {"volumeName": "pv-a"}});
     let image = |disk: &str| json!({"status": {"diskFileStatusMap": {disk: {"state": "ready"}}}});
     let claim = |volume: &str| json!({"spec": {"volumeName": volume}});
+    let detached = json!({"spec": {"volume": "vol-o"}});
     for (kind, name, object, old, part) in [
         (NODES, "b", json!({}), json!({}), "not allowed to modify node \"b\""),
         (NODES, "a", gone.clone(), json!({}), "delete nodes"),
@@ -219,6 +225,8 @@ fn a_node_changes_nothing_else() {
             json!({"spec": {"volume": "vol-b"}}),
             "not placed",
         ),
+        // Detached, with its data on other nodes.
+        (SNAPSHOTS, "s", detached.clone(), detached.clone(), "not placed"),
         (IMAGES, "i", image("disk-b"), json!({}), "on the disk disk-b"),
         (TICKETS, "v", tickets("b"), gone.clone(), "not placed on it"),
         (TICKETS, "v", tickets("a"), tickets("b"), "not placed on it"),

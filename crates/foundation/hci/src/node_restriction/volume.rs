@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::metadata::keeps_labels;
 use super::{NodeDenial, NodeWrite, changed_keys, text};
 use crate::local_volume::{PREVIOUS_NODES, VOLUME_MOVE, node_of};
 use crate::longhorn::{MIGRATION_PARAMETER, NAMESPACE};
@@ -132,7 +133,8 @@ fn is_arriving(write: &NodeWrite<'_>, engine: &Value) -> bool {
         && volume.is_some_and(|volume| text(&volume["spec"], "migrationNodeID") == write.node)
 }
 
-/// Snapshots are taken where the engine is. While there is none, the node with the data reports.
+/// Snapshots are taken where the engine is. While there is none, the node with the data reports, and
+/// any node releases what is being deleted.
 pub(super) fn snapshot(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let (object, old) = write.update()?;
     let volume = text(&old["spec"], "volume");
@@ -141,16 +143,22 @@ pub(super) fn snapshot(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         .iter()
         .filter(|engine| engine["spec"]["volumeName"] == volume)
         .map(|engine| text(&engine["spec"], "nodeID"))
-        .filter(|node| !node.is_empty());
-    if !nodes.all(|node| node == write.node) {
+        .filter(|node| !node.is_empty())
+        .peekable();
+    let is_detached = nodes.peek().is_none();
+    let is_leaving = old["metadata"]["deletionTimestamp"].is_string();
+    let is_here = is_leaving || is_stored_on(write.node, volume, write.objects);
+    if is_detached && !is_here || !nodes.all(|node| node == write.node) {
         return Err(write.not_placed());
     }
+    keeps_labels(write, object, old)?;
     write.keeps_spec(object, old)
 }
 
 /// Files of images are reported for the node's own disks.
 pub(super) fn image(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     let (object, old) = write.update()?;
+    keeps_labels(write, object, old)?;
     write.keeps_spec(object, old)?;
     let node = write.objects.get(LONGHORN, "nodes", NAMESPACE, write.node).unwrap_or_default();
     let own = disk_ids(&node);
@@ -271,8 +279,11 @@ pub(super) fn attachment(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
             return Err(write.not_placed());
         }
     }
-    if write.old.is_some() && object["spec"]["volume"] != old["spec"]["volume"] {
+    if write.old.is_none() {
+        return Ok(());
+    }
+    if object["spec"]["volume"] != old["spec"]["volume"] {
         return Err(write.field("the volume of an attachment"));
     }
-    Ok(())
+    keeps_labels(write, object, old)
 }

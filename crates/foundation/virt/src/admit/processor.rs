@@ -150,7 +150,10 @@ fn check_machine(judged: &CheckedSpec<'_>, causes: &mut Causes) {
         Some(start) => machine.starts_with(start),
         None => *pattern == machine,
     };
-    if !machine.is_empty() && !allowed.iter().any(fits) {
+    // A comma would begin another option of QEMU.
+    let is_name =
+        machine.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    if !machine.is_empty() && !(is_name && allowed.iter().any(fits)) {
         let field = judged.field("domain.machine.type");
         let message = format!(
             "{field} is not supported: {machine} (allowed values: [{}])",

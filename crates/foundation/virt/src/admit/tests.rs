@@ -148,6 +148,7 @@ fn errors_of_an_instance_say_where_and_why() {
         ("/domain/memory", json!({"guest": "1Gi", "hugepages": {"pageSize": "2Gi"}}), "spec.domain.resources.requests.memory: spec.domain.resources.requests.memory '0' must be equal to or larger than page size spec.domain.memory.hugepages.pageSize '2Gi'".into()),
         ("/domain/memory", json!({"guest": "1025Mi", "hugepages": {"pageSize": "2Mi"}}), "spec.domain.resources.requests.memory: spec.domain.resources.requests.memory '0' is not a multiple of the page size spec.domain.memory.hugepages.pageSize '2Mi'".into()),
         ("/domain/machine", json!({"type": "pc"}), "spec.domain.machine.type: spec.domain.machine.type is not supported: pc (allowed values: [q35* pc-q35*])".into()),
+        ("/domain/machine", json!({"type": "q35,kernel=/k"}), "spec.domain.machine.type: spec.domain.machine.type is not supported: q35,kernel=/k (allowed values: [q35* pc-q35*])".into()),
         ("/domain/cpu", json!({"isolateEmulatorThread": true}), "spec.domain.cpu.isolateEmulatorThread: IsolateEmulatorThread should be only set in combination with DedicatedCPUPlacement".into()),
         ("/domain/cpu", json!({"sockets": 2, "maxSockets": 1}), "spec.domain.cpu.sockets: Number of sockets in CPU topology is greater than the maximum sockets allowed".into()),
         ("/domain/cpu", json!({"features": [{"name": "x", "policy": "must"}]}), "spec.domain.cpu.features[0].policy: CPU feature x uses policy must that is not supported.".into()),

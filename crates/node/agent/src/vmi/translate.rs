@@ -69,6 +69,7 @@ pub(crate) enum TranslateError {
 pub(crate) fn machine(vmi: &Vmi, around: &TranslateContext<'_>) -> Result<Machine, TranslateError> {
     let domain = &vmi.spec.domain;
     device::refuse_unknown(domain)?;
+    board::check_names(domain)?;
     let memory = board::memory(domain)?;
     let name = format!("{}_{}", vmi.namespace, vmi.name);
     let mut machine = Machine::new(name, vmi.firmware_uuid(), memory.guest);

@@ -12,7 +12,7 @@ pub const GROWTH_DEVICE: &str = "growth";
 pub const GROWTH_BLOCK: u64 = 2 << 20;
 
 pub(super) fn board(line: &mut Line, machine: &Machine) {
-    let mut options = machine.machine_type.clone();
+    let mut options = escape(&machine.machine_type);
     let mut set = |option: &str| {
         options.push(',');
         options.push_str(option);

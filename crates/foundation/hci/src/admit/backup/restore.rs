@@ -5,7 +5,7 @@ use kinds::syntax::subdomain;
 use serde_json::Value;
 
 use super::{BACKUPS, RESTORES, SCHEDULES, kind, schedule_id, target_value};
-use crate::admit::reference::{Reference, authorize_machine};
+use crate::admit::reference::{Reference, authorize_disks, authorize_machine};
 use crate::admit::{
     AdmissionResult, HARVESTER, Refusal, SNAPSHOTS, Write, machine_quota, split_id, text,
 };
@@ -228,18 +228,8 @@ fn authorize_data(write: &Write<'_>, namespace: &str, backup: &Value) -> Admissi
     if write.trusted || namespace == write.namespace {
         return Ok(());
     }
-    let name = text(backup, "/metadata/name");
-    let may = |group, resource| write.writer.may_create(group, resource, namespace, name);
-    let reads_disks = may("cdi.kubevirt.io", "datavolumes/source")
-        || may("", "pods") && may("", "persistentvolumeclaims");
     let field = "spec.virtualMachineBackupNamespace";
-    if !reads_disks {
-        let user = write.writer.name();
-        let message = format!(
-            "User {user} has insufficient permissions in clone source namespace {namespace}"
-        );
-        return Err(Refusal::new(403, field, message));
-    }
+    authorize_disks(write, field, namespace, text(backup, "/metadata/name"))?;
     for secret in backup["status"]["secretBackups"].as_array().into_iter().flatten() {
         let (group, resource, name) = ("", "secrets", text(secret, "/name"));
         Reference { field, group, resource, namespace, name }.authorize(write)?;

@@ -50,6 +50,32 @@ pub(super) fn memory(domain: &DomainSpec) -> Result<Memory, TranslateError> {
     Ok(memory)
 }
 
+/// Names become parts of options of QEMU, where a comma begins the next option.
+pub(super) fn check_names(domain: &DomainSpec) -> Result<(), TranslateError> {
+    let machine = domain.machine.as_ref().and_then(|machine| machine.r#type.as_deref());
+    let cpu = domain.cpu.as_ref();
+    let model = cpu.and_then(|cpu| cpu.model.as_deref());
+    let hyperv = domain.features.as_ref().and_then(|features| features.hyperv.as_ref());
+    let vendor = hyperv.and_then(|hyperv| hyperv.vendorid.as_ref());
+    let vendor = vendor.and_then(|vendor| vendor.vendorid.as_deref());
+    let single = [
+        ("machine.type", machine),
+        ("cpu.model", model),
+        ("features.hyperv.vendorid.vendorid", vendor),
+    ];
+    let features = cpu.into_iter().flat_map(|cpu| &cpu.features);
+    let features = features.map(|feature| ("cpu.features.name", Some(feature.name.as_str())));
+    let is_wrong = |byte: u8| !(byte.is_ascii_alphanumeric() || b"-._ ".contains(&byte));
+    for (field, name) in single.into_iter().chain(features) {
+        let name = name.unwrap_or_default();
+        if name.bytes().any(is_wrong) {
+            let expected = "a name: letters, digits, hyphens, dots and underscores";
+            return Err(TranslateError::Value { field, value: name.into(), expected });
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn machine_type(domain: &DomainSpec) -> Result<String, TranslateError> {
     let wanted = domain.machine.as_ref().and_then(|machine| machine.r#type.as_deref());
     match wanted.unwrap_or_default() {

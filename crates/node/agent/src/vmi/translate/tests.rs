@@ -157,6 +157,29 @@ fn a_machine_type_of_another_distribution_is_q35() {
     );
 }
 
+/// A comma in one of these would begin another option on QEMU's command line.
+#[test]
+fn names_bring_no_options_of_qemu() {
+    for (field, spec) in [
+        ("machine.type", json!({"machine": {"type": "pc-q35-7.2,firmware=/etc/passwd"}})),
+        ("cpu.model", json!({"cpu": {"model": "qemu64,+vmx"}})),
+        (
+            "cpu.features.name",
+            json!({"cpu": {"features": [{"name": "x2apic=on,kvm", "policy": "require"}]}}),
+        ),
+        (
+            "features.hyperv.vendorid.vendorid",
+            json!({"features": {"hyperv": {"vendorid": {"vendorid": "a,kvm=off"}}}}),
+        ),
+    ] {
+        let mut domain = spec;
+        domain["memory"] = json!({"guest": "1Gi"});
+        let error = make(json!({ "domain": domain })).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("spec.domain.{field}: ")), "{error}");
+        assert!(error.ends_with("letters, digits, hyphens, dots and underscores"), "{error}");
+    }
+}
+
 fn with_disks(disks: Value, volumes: Value) -> Vec<qemu::machine::Disk> {
     let domain = json!({"memory": {"guest": "64Mi"}, "devices": {"disks": disks}});
     make(json!({"domain": domain, "volumes": volumes})).unwrap().disks

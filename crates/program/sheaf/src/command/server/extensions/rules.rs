@@ -136,7 +136,8 @@ impl ExtensionRules for Appliance {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<Vec<String>, Denial> {
-        if !review.subresource.is_empty() {
+        let is_judged = hci::admit::judges_subresources(review.group, review.resource);
+        if !review.subresource.is_empty() && !is_judged {
             return Ok(Vec::new());
         }
         let objects = ExtensionReader(review.objects);

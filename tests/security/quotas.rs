@@ -1,0 +1,40 @@
+//! Limits that an owner of a namespace would like to have lifted.
+
+use serde_json::json;
+
+use super::{bind, tenant};
+use crate::harness::{Sheaf, assert_has, eventually};
+
+/// The status of a Namespace has its annotations as well, and that of its quota is one of them.
+#[test]
+fn the_quota_of_a_project_is_not_raised_through_a_subresource() {
+    let sheaf = Sheaf::start();
+    let (admin, _) = (sheaf.http(), tenant(&sheaf));
+    bind(&admin, "team", "ClusterRole/cluster-admin", "User", "olga");
+    let limit = |cpu: &str| json!({"limit": {"limitsCpu": cpu}});
+    let project = json!({
+        "apiVersion": "management.cattle.io/v3", "kind": "Project",
+        "metadata": {"name": "p-team"},
+        "spec": {"displayName": "team", "clusterName": "local", "resourceQuota": limit("2"),
+            "namespaceDefaultResourceQuota": limit("1")},
+    });
+    admin.post("/apis/management.cattle.io/v3/namespaces/local/projects", &project).ok();
+    let member =
+        json!({"metadata": {"annotations": {"field.cattle.io/projectId": "local:p-team"}}});
+    admin.merge("/api/v1/namespaces/team", &member).ok();
+    let quotas = "/api/v1/namespaces/team/resourcequotas";
+    let hard = || admin.get(quotas).ok()["items"][0]["spec"]["hard"]["limits.cpu"].clone();
+    eventually("the namespace has the quota of its project", || hard() == "1");
+    let raised = limit("100").to_string();
+    let raised = json!({"metadata": {"annotations": {"field.cattle.io/resourceQuota": raised}}});
+    let olga = sheaf.http().with("impersonate-user", "olga");
+    for path in ["", "/status"] {
+        let reply = olga.merge(&format!("/api/v1/namespaces/team{path}"), &raised);
+        assert_has(reply.refused(422), "exceeds projectLimit on fields: limitsCpu=100");
+    }
+    let mut whole = admin.get("/api/v1/namespaces/team").ok();
+    whole["metadata"]["annotations"]["field.cattle.io/resourceQuota"] =
+        raised["metadata"]["annotations"]["field.cattle.io/resourceQuota"].clone();
+    olga.put("/api/v1/namespaces/team/finalize", &whole).refused(422);
+    assert_eq!(hard(), "1");
+}

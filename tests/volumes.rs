@@ -384,6 +384,10 @@ fn people_make_grow_copy_and_delete_volumes_by_name() {
     assert_has(fails("create x"), "--size");
     assert_has(fails("create x --size 1Gi --class none"), "there is no storage class none");
     assert_has(fails("snapshot data again --class none"), "snapshot class none is not found");
+    eventually("the refused snapshot is not left", || items(&sheaf.http(), VOLUME_SNAPSHOTS) == 1);
+    assert_has(fails("grow data 10Ti"), "may promise");
+    assert_has(fails("grow data 1Gi"), "data has 2 GiB: volumes cannot shrink");
+    assert_has(run("grow data 3Gi"), "data has 3 GiB");
     for name in ["copy", "old", "data"] {
         assert_has(run(&format!("delete {name}")), "is deleted");
     }

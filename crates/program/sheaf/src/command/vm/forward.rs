@@ -79,7 +79,7 @@ pub(super) async fn ssh(
     let own = std::env::current_exe().context("cannot find the file of this program")?;
     let mut proxy = vec![own.display().to_string(), "vm".into(), "port-forward".into()];
     proxy.extend(["--namespace".into(), machine.place.namespace.clone()]);
-    if let Some(file) = &machine.place.kubeconfig {
+    if let Some(file) = machine.place.kubeconfig() {
         proxy.extend(["--kubeconfig".into(), file.display().to_string()]);
     }
     if let Some(dir) = &machine.place.data.data_dir {

@@ -40,6 +40,10 @@ fn wrong_input_is_refused_and_changes_nothing() {
         (format!("vm create web --image {raw} --memory 256"), "did you mean 256Mi?"),
         (format!("vm create web --image {raw} --memory 1Ki"), "the minimum is 16Mi"),
         (format!("vm create Web --image {raw}"), "lower-case letters"),
+        (
+            "vm create web --image http://x/y --storage-class none".into(),
+            "there is no storage class none",
+        ),
         ("vm start a/../b".into(), "lower-case letters"),
         ("vm list -n a/b".into(), "lower-case letters"),
         ("volume create data --size 10".into(), "did you mean 10Gi?"),

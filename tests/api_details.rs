@@ -136,17 +136,23 @@ fn a_resource_version_is_refused_after_everything_else() {
     let sheaf = Sheaf::start();
     let http = sheaf.http();
     let maps = "/api/v1/namespaces/default/configmaps";
-    let map = |name: &str| {
+    let with_version = |name: &str, version: &str| {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "resourceVersion": "5"},
+            "metadata": {"name": name, "resourceVersion": version},
         })
     };
+    let map = |name: &str| with_version(name, "5");
     let text = "resourceVersion should not be set on objects to be created";
     assert_eq!(http.post(maps, &map("a")).refused(500), text);
     assert_has(http.post(maps, &map("Not A Name")).refused(422), "metadata.name: Invalid value");
     http.post(&format!("{maps}?dryRun=All"), &map("a")).ok();
     assert_eq!(http.get(&format!("{maps}/a")).status, 404);
+    // No version of a stored object.
+    for (name, version) in [("zero", "0"), ("text", "x")] {
+        let made = http.post(maps, &with_version(name, version)).ok();
+        assert_ne!(made["metadata"]["resourceVersion"], version);
+    }
 }
 
 #[test]

@@ -40,6 +40,10 @@ fn wrong_input_is_refused_and_changes_nothing() {
         (format!("vm create web --image {raw} --memory 256"), "did you mean 256Mi?"),
         (format!("vm create web --image {raw} --memory 1Ki"), "the minimum is 16Mi"),
         (format!("vm create Web --image {raw}"), "lower-case letters"),
+        (
+            "vm create web --image http://x/y --storage-class none".into(),
+            "there is no storage class none",
+        ),
         ("vm start a/../b".into(), "lower-case letters"),
         ("vm list -n a/b".into(), "lower-case letters"),
         ("volume create data --size 10".into(), "did you mean 10Gi?"),
@@ -64,6 +68,8 @@ fn flags_of_the_guest_network_are_checked() {
         ("--guest-network banana", "--guest-network"),
         ("--guest-network banana", "10.52.0.0/24"),
         ("--guest-network fd00::/64", "IPv4 network"),
+        ("--guest-network 127.0.0.0/8", "10.52.0.0/24"),
+        ("--log-level banana", "banana is not a level"),
         ("--guest-bridge a-name-that-is-too-long", "--guest-bridge"),
         ("--guest-bridge a-name-that-is-too-long", "1 to 15 characters"),
         ("--guest-bridge a/b", "letters, digits"),
@@ -71,6 +77,8 @@ fn flags_of_the_guest_network_are_checked() {
         let line = format!("server --no-agent --listen 127.0.0.1:0 {flags}");
         assert_has(refused(&sheaf, &line), expected);
     }
+    let overlap = "server --listen 127.0.0.1:0 --guest-network 10.53.0.0/24";
+    assert_has(refused(&sheaf, overlap), "addresses in common");
     assert!(!sheaf.data().exists(), "nothing was created");
 }
 

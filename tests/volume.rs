@@ -419,6 +419,15 @@ fn a_volume_lives_from_claim_to_removal() {
         http.get(&format!("{VOLUMES}/{volume}")).ok()["spec"]["capacity"]["storage"],
         "64Mi"
     );
+    // A file of this size cannot exist: ext4 ends at 16 TiB.
+    let huge = json!({"spec": {"resources": {"requests": {"storage": "900Ti"}}}});
+    http.merge(&format!("{CLAIMS}/twin"), &huge).ok();
+    eventually("the claim says why it does not grow", || {
+        let events = http.get("/api/v1/namespaces/default/events").ok();
+        events["items"].as_array().unwrap().iter().any(|event| {
+            event["reason"] == "VolumeResizeFailed" && event["involvedObject"]["name"] == "twin"
+        })
+    });
 
     let copy = folder(&sheaf, &http, "copy");
     let kept = copy.file_name().unwrap().to_str().unwrap().to_owned();

@@ -197,8 +197,22 @@ fn a_claim_grows_with_its_volume() {
     let persistent = http.get(&format!("{PERSISTENT}/{volume}")).ok();
     assert_eq!(persistent["spec"]["capacity"]["storage"], "2Gi");
     eventually("it rests again", || state(&http, &volume).0 == "detached");
-    let smaller = json!({"spec": {"resources": {"requests": {"storage": "1Gi"}}}});
-    http.merge(&path, &smaller).refused(422);
+    let request = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    http.merge(&path, &request("1Gi")).refused(422);
+
+    // More than its disks may promise is refused, and does not keep the volume from growing later.
+    http.merge(&path, &request("10Ti")).ok();
+    eventually("the refusal is reported", || {
+        let events = http.get("/api/v1/namespaces/default/events").ok();
+        events["items"].as_array().unwrap().iter().any(|event| {
+            event["reason"] == "VolumeResizeFailed"
+                && event["message"].as_str().is_some_and(|text| text.contains("may promise"))
+        })
+    });
+    http.merge(&path, &request("3Gi")).ok();
+    eventually("it has grown after all", || {
+        http.get(&path).ok()["status"]["capacity"]["storage"] == "3Gi"
+    });
     nodes.stop();
 }
 
@@ -370,6 +384,10 @@ fn people_make_grow_copy_and_delete_volumes_by_name() {
     assert_has(fails("create x"), "--size");
     assert_has(fails("create x --size 1Gi --class none"), "there is no storage class none");
     assert_has(fails("snapshot data again --class none"), "snapshot class none is not found");
+    eventually("the refused snapshot is not left", || items(&sheaf.http(), VOLUME_SNAPSHOTS) == 1);
+    assert_has(fails("grow data 10Ti"), "may promise");
+    assert_has(fails("grow data 1Gi"), "data has 2 GiB: volumes cannot shrink");
+    assert_has(run("grow data 3Gi"), "data has 3 GiB");
     for name in ["copy", "old", "data"] {
         assert_has(run(&format!("delete {name}")), "is deleted");
     }

@@ -147,6 +147,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("vm port-forward web 22 --listen {}", "here", "--listen"),
     ("vm vnc web --listen {}", "1.2.3.4", "--listen"),
     ("vm migrate web --to {}", "No_Node", "lower-case letters"),
+    ("vm ssh {} -- true", "none", "there is no machine none"),
     ("volume grow data {}", "99999999999999999999Gi", "99999999999999999999Gi"),
     ("volume grow data {}", "", "expected a size"),
     ("volume grow data {}", "-1Gi", "-1"),
@@ -193,15 +194,28 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("cluster recover {}", "x", "unexpected argument"),
     ("kubeconfig --user {}", "", "--user"),
     ("vm list -n {}", "a/b", "lower-case letters"),
+    (
+        "vm create {} --image big.img",
+        "a234567890123456789012345678901234567890123456789012345678901234",
+        "at most 63 characters",
+    ),
     ("vm create web --image {}", "none.img", "no such image"),
-    ("vm create web --image {}", "/dev/zero", "no such file"),
+    ("vm create web --image {}", "/dev/zero", "neither a file nor"),
     ("vm create web --image {}", "ftp://x/y", "ftp is not supported"),
+    ("vm create web --image {}", "", "a value is required"),
+    ("vm create web --image big.img --password {}", "", "a value is required"),
+    ("vm create web --image {}", "http://", "is not a URL"),
+    ("vm create web --image {}", "docker://", "docker://HOST/NAME:TAG"),
     ("vm create web --image big.img --user-data {}", "/dev/zero", "larger than 4 MiB"),
+    ("vm create web --image big.img --user-data {}", "empty", "is empty"),
+    ("vm create web --image big.img --user-data {}", "long", "the maximum is 2048"),
     ("vm create web --image big.img --ssh-key {}", "empty", "must hold one public key"),
+    ("vm create web --image big.img --ssh-key {}", "long", "must hold one public key"),
     ("vm create web --image big.img --cpus {}", "0", "1..=512"),
     ("vm create web --image {}", "big.img", "machine web was not created"),
     ("image list -n {}", "A", "lower-case letters"),
     ("image import debian {}", "ftp://x/y", "ftp"),
+    ("image import debian {}", "http://", "is not a URL"),
     ("image upload debian {}", "none.img", "none.img"),
     ("volume list -n {}", "A", "lower-case letters"),
     ("volume create data --size {}", "900Pi", "Ti"),
@@ -288,6 +302,7 @@ fn wrong_values_of_flags_are_refused() {
     let file = |name: &str, content: &[u8]| fs::write(sheaf.scratch(name), content).unwrap();
     file("empty", b"");
     file("garbage", &[0xff; 64]);
+    file("long", &[b'x'; 3000]);
     // As large as a file may be on any file system of a test, and without content.
     fs::File::create(sheaf.scratch("big.img")).unwrap().set_len(8 << 40).unwrap();
     for (line, word, expected) in WRONG {

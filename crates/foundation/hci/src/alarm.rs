@@ -19,6 +19,7 @@ pub const TEST_ANNOTATION: &str = "sheaf.io/alarm-test";
 pub const DELIVERED: &str = "Delivered";
 
 record! {
+    /// Problem that needs an administrator.
     Alarm {
         api_version: Option<String>,
         kind: Option<String>,
@@ -68,6 +69,7 @@ record! {
         name: String,
     }
 
+    /// Service that alarms are sent to.
     AlarmReceiver {
         api_version: Option<String>,
         kind: Option<String>,

@@ -13,6 +13,7 @@ pub const KIND: &str = "ClusterNetworkPolicy";
 pub const PLURAL: &str = "clusternetworkpolicies";
 
 record! {
+    /// Rules of an administrator for the connections of machines in any namespace.
     ClusterNetworkPolicy {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 pub const GROUP: &str = "snapshot.storage.k8s.io";
 
 record! {
+    /// Snapshot of a claim.
     VolumeSnapshot {
         api_version: Option<String>,
         kind: Option<String>,
@@ -56,6 +57,7 @@ record! {
         message: Option<String>,
     }
 
+    /// Driver and parameters of snapshots.
     VolumeSnapshotClass {
         api_version: Option<String>,
         kind: Option<String>,
@@ -69,6 +71,7 @@ record! {
         deletion_policy: String = {"enum": ["Delete", "Retain"]},
     }
 
+    /// Snapshot of a volume, as its driver knows it.
     VolumeSnapshotContent {
         api_version: Option<String>,
         kind: Option<String>,

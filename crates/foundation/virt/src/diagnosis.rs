@@ -1,6 +1,7 @@
 //! Why a machine does not run as it should, and what to do: a pure function from the objects
 //! around a machine to a list of findings. `sheaf vm why` prints them, and an API can serve them.
 
+mod claim_fill;
 mod event;
 mod image;
 mod instance;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -169,9 +169,24 @@ pub enum GuestNetwork {
 /// Why a text is no [`GuestNetwork`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected `user`, or an IPv4 network with a prefix length of 1 to 29, for example 10.52.0.0/24"
+    "expected `user`, or an IPv4 network with a prefix length of 1 to 29 that is not loopback, \
+     link-local, multicast or reserved, for example 10.52.0.0/24"
 )]
 pub struct GuestNetworkError;
+
+/// Ranges whose addresses have another meaning on every host: this host, loopback, link-local,
+/// multicast and reserved.
+const SPECIAL_RANGES: [Ipv4Net; 4] = [
+    Ipv4Net::new_assert(Ipv4Addr::new(0, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16),
+    Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3),
+];
+
+/// Whether two networks have an address in common.
+fn overlap(one: &Ipv4Net, two: &Ipv4Net) -> bool {
+    one.contains(&two.network()) || two.contains(&one.network())
+}
 
 impl FromStr for GuestNetwork {
     type Err = GuestNetworkError;
@@ -181,9 +196,20 @@ impl FromStr for GuestNetwork {
             return Ok(Self::User);
         }
         let network: Ipv4Net = text.parse().map_err(|_| GuestNetworkError)?;
+        let is_special = SPECIAL_RANGES.iter().any(|range| overlap(range, &network));
         match network.prefix_len() {
-            1..=29 => Ok(Self::Nat(network.trunc())),
+            1..=29 if !is_special => Ok(Self::Nat(network.trunc())),
             _ => Err(GuestNetworkError),
+        }
+    }
+}
+
+impl GuestNetwork {
+    /// Whether guests would have addresses of this range.
+    pub fn overlaps(self, range: &IpNet) -> bool {
+        match (self, range) {
+            (Self::Nat(network), IpNet::V4(range)) => overlap(&network, range),
+            _ => false,
         }
     }
 }
@@ -228,8 +254,30 @@ mod tests {
             ("10.52.0.0/30", Err(GuestNetworkError)),
             ("0.0.0.0/0", Err(GuestNetworkError)),
             ("fd00::/64", Err(GuestNetworkError)),
+            ("0.1.0.0/16", Err(GuestNetworkError)),
+            ("127.0.0.0/8", Err(GuestNetworkError)),
+            ("127.5.0.0/24", Err(GuestNetworkError)),
+            ("64.0.0.0/2", Err(GuestNetworkError)),
+            ("169.254.7.0/24", Err(GuestNetworkError)),
+            ("224.0.0.0/24", Err(GuestNetworkError)),
+            ("240.0.0.0/8", Err(GuestNetworkError)),
         ] {
             assert_eq!(text.parse::<GuestNetwork>(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn networks_overlap_if_one_contains_the_other() {
+        let network: GuestNetwork = "10.52.0.0/16".parse().unwrap();
+        for (range, expected) in [
+            ("10.52.0.0/16", true),
+            ("10.52.7.0/24", true),
+            ("10.0.0.0/8", true),
+            ("10.53.0.0/16", false),
+            ("fd00::/8", false),
+        ] {
+            assert_eq!(network.overlaps(&range.parse().unwrap()), expected, "{range}");
+        }
+        assert!(!GuestNetwork::User.overlaps(&"10.0.0.0/8".parse().unwrap()));
     }
 }

@@ -11,6 +11,7 @@ mod disk_file;
 mod encryption;
 mod host;
 mod image;
+mod image_address;
 mod interrupt;
 mod join;
 mod kube_apiserver;

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use base::RecentLog;
+use tracing::level_filters::LevelFilter;
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
@@ -72,7 +73,19 @@ fn with_defaults(level: &str) -> String {
     quiet.fold(level.to_owned(), |level, target| format!("{level},{target}=off"))
 }
 
+/// A word that is no level. A filter would take it for the name of a module, and log nothing else.
+fn unknown_level(level: &str) -> Option<&str> {
+    let mut words = level.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.find(|word| !word.contains(['=', '[']) && word.parse::<LevelFilter>().is_err())
+}
+
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<LogLevel> {
+    if let Some(word) = unknown_level(level) {
+        bail!(
+            "--log-level {level:?}: {word} is not a level; expected error, warn, info, debug or \
+             trace, or per module as in info,store=debug"
+        );
+    }
     let filter = EnvFilter::try_new(with_defaults(level))
         .with_context(|| format!("--log-level {level:?} is not a level or a list of them"))?;
     let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr.and(RecentLogWriter));
@@ -109,6 +122,18 @@ mod tests {
             ("x", "info"),
         ] {
             assert_eq!(filter_of(level), filter, "{level}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_found() {
+        for level in ["info", "WARN", "off", "info,store=debug", "store=trace", "warn,[span]=info"]
+        {
+            assert_eq!(unknown_level(level), None, "{level}");
+        }
+        for (level, word) in [("banana", "banana"), ("info,store", "store"), ("warning", "warning")]
+        {
+            assert_eq!(unknown_level(level), Some(word));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Admission of Longhorn's settings, volumes and nodes.
 
+mod growth;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -104,13 +106,15 @@ pub(super) fn validate_volume(write: &Write<'_>) -> AdmissionResult {
         ));
     }
     let Some(old) = write.old else { return Ok(()) };
-    if bytes(old).is_some_and(|before| size < before) {
+    let before = bytes(old).unwrap_or(size);
+    if size < before {
         return Err(Refusal::new(
             400,
             "spec.size",
             format!("shrinking volume {} is not supported", write.name),
         ));
     }
+    growth::validate(write, before, size)?;
     for (pointer, field) in
         [("/spec/backingImage", "spec.backingImage"), ("/spec/encrypted", "spec.encrypted")]
     {

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::{Condition, Fault};
 
 record! {
+    /// Backup or snapshot of a machine and its volumes.
     VirtualMachineBackup {
         api_version: Option<String>,
         kind: Option<String>,
@@ -106,6 +107,7 @@ record! {
         data: Map<String>,
     }
 
+    /// Restore of a backup or snapshot into a new or the same machine.
     VirtualMachineRestore {
         api_version: Option<String>,
         kind: Option<String>,
@@ -165,6 +167,7 @@ record! {
         volume_size: Option<i64>,
     }
 
+    /// Schedule of backups or snapshots of a machine.
     ScheduleVMBackup {
         api_version: Option<String>,
         kind: Option<String>,
@@ -199,6 +202,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// Backup of a volume on another kind of target.
     VolumeRemoteBackup {
         api_version: Option<String>,
         kind: Option<String>,
@@ -229,6 +233,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// Restore of a backup of a volume from another kind of target.
     VolumeRemoteRestore {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Addresses that machines of a network are given by DHCP.
     DhcpPool {
         api_version: Option<String>,
         kind: Option<String>,
@@ -85,6 +86,7 @@ record! {
         uid: Option<String>,
     }
 
+    /// Addresses of a machine on networks with DHCP.
     MachineNetworkConfig {
         api_version: Option<String>,
         kind: Option<String>,

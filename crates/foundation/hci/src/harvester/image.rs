@@ -7,6 +7,7 @@ use super::Condition;
 use super::backup::BackupTarget;
 
 record! {
+    /// Disk image that volumes of machines begin as.
     VirtualMachineImage {
         api_version: Option<String>,
         kind: Option<String>,
@@ -75,6 +76,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// Download of an image in another format.
     VirtualMachineImageDownloader {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Public SSH key of a user.
     KeyPair {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Address that leads to machines or to a guest cluster.
     LoadBalancer {
         api_version: Option<String>,
         kind: Option<String>,
@@ -80,6 +81,7 @@ record! {
         gateway: Option<String>,
     }
 
+    /// Addresses that load balancers are given.
     IpPool {
         api_version: Option<String>,
         kind: Option<String>,

@@ -5,6 +5,7 @@ use crd::atom::{Any, Map, ObjectMeta};
 use crd::record::record;
 
 record! {
+    /// Local user, who logs in with a password.
     LocalUser {
         api_version: Option<String>,
         kind: Option<String>,
@@ -23,6 +24,7 @@ record! {
         principal_ids: Vec<String>,
     }
 
+    /// Login of a user.
     LoginToken {
         api_version: Option<String>,
         kind: Option<String>,
@@ -45,6 +47,7 @@ record! {
         enabled: Option<bool>,
     }
 
+    /// Setting of the management API.
     ManagementSetting {
         api_version: Option<String>,
         kind: Option<String>,
@@ -59,6 +62,7 @@ record! {
         source: Option<String>,
     }
 
+    /// Group of namespaces with members and a quota.
     Project {
         api_version: Option<String>,
         kind: Option<String>,
@@ -91,6 +95,7 @@ record! {
         limit: Map<String>,
     }
 
+    /// Rights of a member of a project.
     RoleTemplate {
         api_version: Option<String>,
         kind: Option<String>,
@@ -113,6 +118,7 @@ record! {
         role_template_names: Vec<String>,
     }
 
+    /// Membership of a user or group in a project.
     ProjectRoleTemplateBinding {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Physical network that the nodes are connected to.
     ClusterNetwork {
         api_version: Option<String>,
         kind: Option<String>,
@@ -17,6 +18,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// Network interfaces of nodes that carry a cluster network.
     VlanConfig {
         api_version: Option<String>,
         kind: Option<String>,
@@ -60,6 +62,7 @@ record! {
         miimon: Option<i32> = {"minimum": -1, "default": -1},
     }
 
+    /// State of a cluster network on one node.
     VlanStatus {
         api_version: Option<String>,
         kind: Option<String>,
@@ -79,6 +82,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// State of network interfaces of the nodes.
     LinkMonitor {
         api_version: Option<String>,
         kind: Option<String>,
@@ -125,6 +129,7 @@ record! {
         master_index: Option<i64>,
     }
 
+    /// Addresses of the nodes on a VLAN.
     HostNetworkConfig {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Disk of a node that storage may use.
     BlockDevice {
         api_version: Option<String>,
         kind: Option<String>,
@@ -73,6 +74,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// LVM volume group of disks of a node.
     LVMVolumeGroup {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Optional part of the cluster that can be switched on.
     Addon {
         api_version: Option<String>,
         kind: Option<String>,
@@ -32,6 +33,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// Archive with objects and logs for support.
     SupportBundle {
         api_version: Option<String>,
         kind: Option<String>,
@@ -67,6 +69,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// Upgrade of the program on all nodes.
     Upgrade {
         api_version: Option<String>,
         kind: Option<String>,
@@ -109,6 +112,7 @@ record! {
         message: Option<String>,
     }
 
+    /// Logs of an upgrade.
     UpgradeLog {
         api_version: Option<String>,
         kind: Option<String>,
@@ -128,6 +132,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// Version that the cluster can be upgraded to.
     Version {
         api_version: Option<String>,
         kind: Option<String>,

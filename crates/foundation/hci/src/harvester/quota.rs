@@ -4,6 +4,7 @@ use crd::atom::{Map, ObjectMeta};
 use crd::record::record;
 
 record! {
+    /// Limit for the space of snapshots in a namespace.
     ResourceQuota {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Setting of the cluster.
     Setting {
         api_version: Option<String>,
         kind: Option<String>,
@@ -25,6 +26,7 @@ record! {
         conditions: Vec<Condition>,
     }
 
+    /// Preferences of a user of the dashboard.
     Preference {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Template of machines, which has versions.
     VirtualMachineTemplate {
         api_version: Option<String>,
         kind: Option<String>,
@@ -28,6 +29,7 @@ record! {
         latest_version: Option<i32>,
     }
 
+    /// Version of a template: the machine that it makes.
     VirtualMachineTemplateVersion {
         api_version: Option<String>,
         kind: Option<String>,

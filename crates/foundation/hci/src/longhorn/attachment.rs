@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Requests to attach a volume to a node.
     VolumeAttachment {
         api_version: Option<String>,
         kind: Option<String>,

@@ -7,6 +7,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// S3 bucket or NFS share that backups are stored on.
     BackupTarget {
         api_version: Option<String>,
         kind: Option<String>,
@@ -39,6 +40,7 @@ record! {
         last_synced_at: Option<String> = {"nullable": true},
     }
 
+    /// Backups of one volume on the backup target.
     BackupVolume {
         api_version: Option<String>,
         kind: Option<String>,
@@ -87,6 +89,7 @@ record! {
         last_synced_at: Option<String> = {"nullable": true},
     }
 
+    /// Backup of a snapshot of a volume on the backup target.
     Backup {
         api_version: Option<String>,
         kind: Option<String>,
@@ -155,6 +158,7 @@ record! {
         last_synced_at: Option<String> = {"nullable": true},
     }
 
+    /// Backup of a backing image on the backup target.
     BackupBackingImage {
         api_version: Option<String>,
         kind: Option<String>,
@@ -201,6 +205,7 @@ record! {
         last_synced_at: Option<String> = {"nullable": true},
     }
 
+    /// Backup of the objects of the storage.
     SystemBackup {
         api_version: Option<String>,
         kind: Option<String>,
@@ -229,6 +234,7 @@ record! {
         conditions: Vec<Condition> = {"nullable": true},
     }
 
+    /// Restore of a backup of the objects of the storage.
     SystemRestore {
         api_version: Option<String>,
         kind: Option<String>,

@@ -4,6 +4,7 @@ use crd::atom::{Any, Map, ObjectMeta};
 use crd::record::record;
 
 record! {
+    /// Image that replicated volumes begin as.
     BackingImage {
         api_version: Option<String>,
         kind: Option<String>,
@@ -76,6 +77,7 @@ record! {
         data_engine: Option<String>,
     }
 
+    /// Source of a backing image.
     BackingImageDataSource {
         api_version: Option<String>,
         kind: Option<String>,

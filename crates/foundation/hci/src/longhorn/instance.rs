@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Process of a node that runs engines and replicas.
     InstanceManager {
         api_version: Option<String>,
         kind: Option<String>,
@@ -50,6 +51,7 @@ record! {
         conditions: Vec<Condition> = {"nullable": true},
     }
 
+    /// Program of the engines.
     EngineImage {
         api_version: Option<String>,
         kind: Option<String>,
@@ -88,6 +90,7 @@ record! {
         conditions: Vec<Condition> = {"nullable": true},
     }
 
+    /// Server of a volume that is shared as a file system.
     ShareManager {
         api_version: Option<String>,
         kind: Option<String>,
@@ -112,6 +115,7 @@ record! {
         endpoint: Option<String>,
     }
 
+    /// Data on a disk that belongs to no replica.
     Orphan {
         api_version: Option<String>,
         kind: Option<String>,

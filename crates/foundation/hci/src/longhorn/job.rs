@@ -4,6 +4,7 @@ use crd::atom::{Map, ObjectMeta};
 use crd::record::record;
 
 record! {
+    /// Schedule of snapshots, backups or trims of volumes.
     RecurringJob {
         api_version: Option<String>,
         kind: Option<String>,

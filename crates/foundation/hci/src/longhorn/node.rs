@@ -6,6 +6,7 @@ use crd::record::record;
 use super::Condition;
 
 record! {
+    /// Disks of a node and the replicas on them.
     Node {
         api_version: Option<String>,
         kind: Option<String>,

@@ -4,6 +4,7 @@ use crd::atom::ObjectMeta;
 use crd::record::record;
 
 record! {
+    /// Setting of the storage.
     Setting {
         api_version: Option<String>,
         kind: Option<String>,

@@ -4,6 +4,7 @@ use crd::atom::{Map, ObjectMeta};
 use crd::record::record;
 
 record! {
+    /// Snapshot of a volume.
     Snapshot {
         api_version: Option<String>,
         kind: Option<String>,

@@ -12,6 +12,7 @@ pub use engine::{Engine, EngineSpec, EngineStatus, RebuildStatus, SnapshotInfo};
 pub use replica::{Replica, ReplicaSpec, ReplicaStatus};
 
 record! {
+    /// Replicated volume.
     Volume {
         api_version: Option<String>,
         kind: Option<String>,

@@ -4,6 +4,7 @@ use crate::api::atom::{Duration, ObjectMeta, Time, TypedLocalObjectReference};
 use crate::api::record::record;
 
 record! {
+    /// Backup of the disks of a machine, complete or of the blocks that changed.
     VirtualMachineBackup {
         api_version: Option<String>,
         kind: Option<String>,
@@ -76,6 +77,7 @@ record! {
         map_endpoint: Option<String>,
     }
 
+    /// Checkpoint of the last backup, on which the next incremental one is based.
     VirtualMachineBackupTracker {
         api_version: Option<String>,
         kind: Option<String>,

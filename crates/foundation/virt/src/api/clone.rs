@@ -4,6 +4,7 @@ use crate::api::atom::{Map, ObjectMeta, Time, TypedLocalObjectReference};
 use crate::api::record::record;
 
 record! {
+    /// Copy of a machine and its disks.
     VirtualMachineClone {
         api_version: Option<String>,
         kind: Option<String>,

@@ -4,6 +4,7 @@ use crate::api::atom::{Duration, ObjectMeta, Time, TypedLocalObjectReference};
 use crate::api::record::record;
 
 record! {
+    /// Download of the disks of a claim, a machine or a snapshot.
     VirtualMachineExport {
         api_version: Option<String>,
         kind: Option<String>,

@@ -5,6 +5,7 @@ use crate::api::record::record;
 use crate::api::v1;
 
 record! {
+    /// Processors, memory and devices of machines.
     VirtualMachineInstancetype {
         api_version: Option<String>,
         kind: Option<String>,
@@ -12,6 +13,7 @@ record! {
         spec: VirtualMachineInstancetypeSpec,
     }
 
+    /// Processors, memory and devices of machines in any namespace.
     VirtualMachineClusterInstancetype {
         api_version: Option<String>,
         kind: Option<String>,
@@ -70,6 +72,7 @@ record! {
         max_guest: Option<Quantity>,
     }
 
+    /// Preferred devices and settings of machines.
     VirtualMachinePreference {
         api_version: Option<String>,
         kind: Option<String>,
@@ -77,6 +80,7 @@ record! {
         spec: VirtualMachinePreferenceSpec,
     }
 
+    /// Preferred devices and settings of machines in any namespace.
     VirtualMachineClusterPreference {
         api_version: Option<String>,
         kind: Option<String>,

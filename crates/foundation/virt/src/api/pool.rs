@@ -7,6 +7,7 @@ use crate::api::record::record;
 use crate::api::v1;
 
 record! {
+    /// Number of equal machines, each with its own disks.
     VirtualMachinePool {
         api_version: Option<String>,
         kind: Option<String>,

@@ -7,6 +7,7 @@ use crate::api::record::record;
 use crate::api::v1;
 
 record! {
+    /// Snapshot of a machine and its disks.
     VirtualMachineSnapshot {
         api_version: Option<String>,
         kind: Option<String>,
@@ -87,6 +88,7 @@ record! {
         message: Option<String>,
     }
 
+    /// Content of a snapshot: the machine and the snapshots of its disks.
     VirtualMachineSnapshotContent {
         api_version: Option<String>,
         kind: Option<String>,
@@ -158,6 +160,7 @@ record! {
         error: Option<SnapshotError>,
     }
 
+    /// Restore of a snapshot into its machine.
     VirtualMachineRestore {
         api_version: Option<String>,
         kind: Option<String>,

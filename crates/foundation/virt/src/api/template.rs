@@ -4,6 +4,7 @@ use crate::api::atom::{Any, LocalObjectReference, Map, ObjectMeta, Time};
 use crate::api::record::record;
 
 record! {
+    /// Template of machines with parameters.
     VirtualMachineTemplate {
         api_version: Option<String>,
         kind: Option<String>,
@@ -63,6 +64,7 @@ record! {
         message: Option<String>,
     }
 
+    /// Request to make a template of a machine.
     VirtualMachineTemplateRequest {
         api_version: Option<String>,
         kind: Option<String>,

@@ -24,7 +24,10 @@ pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInst
             facts.sheaf("stop") + " --force",
         );
     }
-    for condition in &status.conditions {
+    // Last whether it is ready: the other conditions name the cause if it is not.
+    let is_ready = |condition: &&VirtualMachineInstanceCondition| condition.r#type == "Ready";
+    let others = status.conditions.iter().filter(|condition| !is_ready(condition));
+    for condition in others.chain(status.conditions.iter().filter(is_ready)) {
         match (condition.r#type.as_str(), condition.status.as_str()) {
             ("PodScheduled", "False") => placement::examine(findings, instance, condition),
             ("Synchronized", "False") => examine_synchronization(findings, condition),

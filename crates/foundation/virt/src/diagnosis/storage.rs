@@ -1,8 +1,9 @@
 //! Findings from volumes: claims that are missing or unbound, imports that fail, and storage
 //! that has lost copies.
 
+use super::event::is_about;
 use super::object::{Claim, StorageVolume};
-use super::{DiagnosisInput, Findings, image};
+use super::{DiagnosisInput, Findings, claim_fill, image};
 use crate::api::cdi::{DataVolume, DataVolumeCondition, DataVolumeSource};
 use crate::api::v1::Volume;
 use crate::reason::{FillFailure, VolumeFailure};
@@ -34,7 +35,12 @@ pub(super) fn examine(findings: &mut Findings<'_>) {
             examine_data_volume(findings, &name, data_volume);
         }
         match facts.claims.iter().find(|own| is_named(&own.metadata)) {
-            Some(claim) => examine_claim(findings, claim),
+            Some(claim) => {
+                examine_claim(findings, claim);
+                if data_volume.is_none() {
+                    claim_fill::examine(findings, claim);
+                }
+            }
             None if data_volume.is_some() || is_template(facts, &name) => {}
             None => findings.error(
                 format!("The claim {name} does not exist."),
@@ -273,6 +279,7 @@ fn complaint(facts: &DiagnosisInput, claim: &Claim) -> Option<String> {
     let about = |event: &&super::Event| {
         event.involved_object.kind.as_deref() == Some("PersistentVolumeClaim")
             && event.involved_object.name.as_deref() == Some(claim.name())
+            && is_about(event, Some(&claim.metadata))
             && event.r#type.as_deref() == Some("Warning")
     };
     let latest = facts.events.iter().filter(about).max_by_key(|event| {

@@ -370,3 +370,20 @@ fn user_data_that_the_guest_ignores_is_reported_for_the_instance_that_has_it() {
     instance.metadata.creation_timestamp = Some(object(json!("2026-01-02T03:01:00Z")));
     assert!(diagnose(&one, now()).findings.is_empty(), "it was another instance");
 }
+
+#[test]
+fn a_guest_with_a_known_problem_is_not_called_starting() {
+    let mut one = with_condition(
+        "ErrorUnschedulable",
+        "Scheduling",
+        json!({"type": "Ready", "status": "False", "reason": "PodNotExists", "message": "m"}),
+    );
+    let starting = diagnose(&one, now());
+    assert_eq!(starting.findings[0].what, "The guest is starting.");
+    let status = one.instance.as_mut().unwrap().status.as_mut().unwrap();
+    status.conditions.push(object(json!({"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "0/1 nodes are available: 1 Too many pods."})));
+    let found = diagnose(&one, now());
+    assert_eq!(found.findings.len(), 1, "{found:#?}");
+    assert_eq!(found.findings[0].severity, Severity::Error);
+}

@@ -245,6 +245,20 @@ pub(super) async fn complain(shared: &VolumeContext, claim: &Claim, failure: &Pr
         .await;
 }
 
+/// Reports to a claim why its volume does not grow.
+pub(super) async fn report_growth_failure(
+    shared: &VolumeContext,
+    volume: &str,
+    claim: &Claim,
+    failure: &ProvisionError,
+) {
+    let text = format!("resize volume {volume} failed: {}", Chain(failure));
+    shared
+        .reporter
+        .report(&claim.reference(), EventNote::warning("VolumeResizeFailed", text))
+        .await;
+}
+
 /// Work on files, on a thread that may block.
 async fn files(
     shared: &VolumeContext,

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use base::Chain;
 use futures_util::StreamExt as _;
 use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
 use oci_client::errors::OciDistributionError;
@@ -29,8 +30,7 @@ const RESERVE: u64 = 256 << 20;
 pub(crate) enum PullError {
     #[error("{image:?} is not the name of an image: it has to be like docker://host/name:tag")]
     Name { image: String, source: ParseError },
-    // The library's errors print their causes themselves, so there is no source.
-    #[error("cannot pull {image}: {problem}")]
+    #[error("cannot pull {image}: {}", reason(problem))]
     Registry { image: String, problem: Box<OciDistributionError> },
     #[error("cannot pull {image}")]
     Egress { image: String, source: EgressError },
@@ -44,6 +44,14 @@ pub(crate) enum PullError {
     NoRoom { image: String, need: u64, free: u64 },
     #[error("cannot write {}", path.display())]
     Write { path: PathBuf, source: io::Error },
+}
+
+/// The library's errors print their causes themselves, except for a request that failed.
+fn reason(problem: &OciDistributionError) -> String {
+    match problem {
+        OciDistributionError::RequestError(failure) => Chain(failure).to_string(),
+        problem => problem.to_string(),
+    }
 }
 
 impl PullError {
@@ -338,6 +346,18 @@ mod tests {
         let search = LayerSearch { image: "i".into(), wanted: wanted.map(normal), to: to.clone() };
         let found = search.run(io::Cursor::new(layer(files)))?;
         Ok(found.then(|| std::fs::read(to).unwrap()))
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_is_not_reached_is_reported_with_the_cause() {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let failure = client.get("http://127.0.0.1:1/v2/").send().await.unwrap_err();
+        let problem = Box::new(OciDistributionError::RequestError(failure));
+        let refused = PullError::Registry { image: "i".into(), problem }.to_string();
+        assert!(refused.contains("Connection refused"), "{refused}");
+        let problem = Box::new(OciDistributionError::PullNoLayersError);
+        let empty = PullError::Registry { image: "i".into(), problem };
+        assert_eq!(empty.to_string(), "cannot pull i: No layers to pull");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `sheaf vm …`: each is also one kubectl or virtctl command.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 
 use super::DataDir;
@@ -17,10 +18,18 @@ pub(crate) struct ClusterScope {
           value_parser = namespace_name)]
     pub(crate) namespace: String,
     /// Kubeconfig to use; the default is that of the administrator in the data directory.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG",
+          value_parser = OsStringValueParser::new().map(PathBuf::from))]
+    kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) data: DataDir,
+}
+
+impl ClusterScope {
+    /// The kubeconfig that was named; an empty name is none, as for kubectl.
+    pub(crate) fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty())
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -193,7 +202,7 @@ pub(crate) struct CreateArgs {
     pub(crate) machine: MachineArg,
     /// Image to start from: one of `sheaf image list`, a file, a http(s) URL, or docker://… for a
     /// disk in a registry.
-    #[arg(long, value_name = "NAME|FILE|URL")]
+    #[arg(long, value_name = "NAME|FILE|URL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) image: String,
     /// Size of the disk, for example 20Gi; the default is the size of the image, or 10Gi for a URL.
     #[arg(long, value_name = "SIZE", value_parser = volume_size)]
@@ -209,7 +218,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) ssh_key: Vec<PathBuf>,
     /// Password of the default user of the image, set through cloud-init.
-    #[arg(long, value_name = "PASSWORD")]
+    #[arg(long, value_name = "PASSWORD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) password: Option<String>,
     /// File with cloud-init user data, used as it is.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ssh_key", "password"])]
@@ -226,4 +235,25 @@ pub(crate) struct CreateArgs {
     /// Print the objects instead of creating them.
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Scope {
+        #[command(flatten)]
+        place: ClusterScope,
+    }
+
+    #[test]
+    fn an_empty_kubeconfig_is_none() {
+        for (given, expected) in [("", None), ("a/b", Some(Path::new("a/b")))] {
+            let scope = Scope::try_parse_from(["x", "--kubeconfig", given]).unwrap();
+            assert_eq!(scope.place.kubeconfig(), expected);
+        }
+    }
 }

@@ -54,7 +54,7 @@ async fn revocations(cluster: &ClusterClient) -> Result<(bool, RevocationList)> 
 
 async fn list(place: &ClusterScope) -> Result<()> {
     let (mut own, mut issued) = (Vec::new(), Vec::new());
-    if place.kubeconfig.is_none() {
+    if place.kubeconfig().is_none() {
         let pki = Layout::new(place.data.data_dir.as_deref())?.pki();
         own = own_certificates(&pki).context("cannot read the certificates of this node")?;
         issued = issued_certificates(&pki, clock::now()).context("cannot read what was issued")?;

@@ -31,8 +31,8 @@ pub(super) struct ClusterClient {
 
 impl ClusterClient {
     pub(super) async fn to(place: &ClusterScope) -> Result<Self> {
-        let (path, servers) = match &place.kubeconfig {
-            Some(path) => (path.clone(), Vec::new()),
+        let (path, servers) = match place.kubeconfig() {
+            Some(path) => (path.to_owned(), Vec::new()),
             None => {
                 let layout = Layout::new(place.data.data_dir.as_deref())?;
                 layout.require()?;

@@ -58,6 +58,7 @@ pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1200);
 pub(super) const CONTROLLERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
+    names::check_networks(args)?;
     if join::witness::is_asked_for(args)? {
         return join::witness::run(&args.into());
     }

@@ -88,7 +88,7 @@ async fn create(args: &TokenCreateArgs) -> Result<()> {
     let root = roots.first().context("the kubeconfig names no CA certificate")?;
     let ca = CertificateFacts::of(root).context("cannot read the CA certificate")?.public_key_pin();
     let mut urls = urls(&args.urls, &cluster.config.cluster_url.to_string())?;
-    if args.urls.is_empty() && args.place.kubeconfig.is_none() {
+    if args.urls.is_empty() && args.place.kubeconfig().is_none() {
         let others = read_servers(&Layout::new(args.place.data.data_dir.as_deref())?);
         urls = with_others(urls, others);
     }

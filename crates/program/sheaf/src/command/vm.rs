@@ -10,6 +10,7 @@ mod move_disk;
 mod power;
 mod terminal;
 mod upload;
+mod user_data;
 mod why;
 
 use anyhow::{Context as _, Result};

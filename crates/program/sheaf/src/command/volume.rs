@@ -1,5 +1,6 @@
 //! `sheaf volume`: commands for volumes by the names of their claims, thin over the API.
 
+mod grow;
 mod list;
 mod make;
 mod salvage;
@@ -30,7 +31,7 @@ async fn dispatch(command: &VolumeCommand) -> Result<()> {
             list::run(&ClusterClient::to(place).await?, *all_namespaces).await
         }
         VolumeCommand::Create(new) => make::create(new).await,
-        VolumeCommand::Grow { volume, size, no_wait } => make::grow(volume, *size, *no_wait).await,
+        VolumeCommand::Grow { volume, size, no_wait } => grow::run(volume, *size, *no_wait).await,
         VolumeCommand::Snapshot(taking) => make::snapshot(taking).await,
         VolumeCommand::Clone { volume, new, size, no_wait } => {
             make::clone(volume, new, *size, *no_wait).await

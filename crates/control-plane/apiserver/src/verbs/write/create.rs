@@ -97,12 +97,14 @@ async fn finish(
 }
 
 async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult<VerbResult> {
-    // Upstream's store refuses this, after everything else had its say and not in a dry run.
-    if !object::meta(&object, "resourceVersion").is_empty() {
+    // Upstream's store refuses this, after everything else had its say and not in a dry run. There, 0
+    // and what is no number mean none.
+    if object::meta(&object, "resourceVersion").parse().is_ok_and(|version: u64| version > 0) {
         return Err(ApiError::unclassified(
             "resourceVersion should not be set on objects to be created",
         ));
     }
+    object::set_meta(&mut object, "resourceVersion", None);
     let mut draws = 0;
     loop {
         let name = object::name(&object).to_owned();

@@ -6,6 +6,7 @@ use crd::record::record;
 use crate::longhorn::Condition;
 
 record! {
+    /// Process that writes a volume to its replicas.
     Engine {
         api_version: Option<String>,
         kind: Option<String>,

@@ -6,6 +6,7 @@ use crd::record::record;
 use crate::longhorn::Condition;
 
 record! {
+    /// Copy of a volume on one disk.
     Replica {
         api_version: Option<String>,
         kind: Option<String>,

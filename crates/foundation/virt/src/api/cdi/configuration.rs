@@ -7,6 +7,7 @@ use crate::api::atom::{
 use crate::api::record::record;
 
 record! {
+    /// Access modes and volume modes of a storage class.
     StorageProfile {
         api_version: Option<String>,
         kind: Option<String>,
@@ -48,6 +49,7 @@ record! {
         volume_mode: String = {"enum": ["Block", "Filesystem"]},
     }
 
+    /// Configuration of the import of disks.
     CDI {
         api_version: Option<String>,
         kind: Option<String>,
@@ -148,6 +150,7 @@ record! {
         observed_version: Option<String>,
     }
 
+    /// Effective configuration of the import of disks.
     CDIConfig {
         api_version: Option<String>,
         kind: Option<String>,

@@ -9,6 +9,7 @@ use crate::api::atom::{Empty, ObjectMeta, Time, TypedLocalObjectReference};
 use crate::api::record::record;
 
 record! {
+    /// Reference to the disk that new disks are copied from.
     DataSource {
         api_version: Option<String>,
         kind: Option<String>,
@@ -47,6 +48,7 @@ record! {
         message: Option<String>,
     }
 
+    /// Schedule that imports an image again when its source has changed.
     DataImportCron {
         api_version: Option<String>,
         kind: Option<String>,
@@ -103,6 +105,7 @@ record! {
         message: Option<String>,
     }
 
+    /// Source of a claim that begins as an imported image.
     VolumeImportSource {
         api_version: Option<String>,
         kind: Option<String>,
@@ -143,6 +146,7 @@ record! {
         vddk: Option<DataVolumeSourceVDDK>,
     }
 
+    /// Source of a claim that begins as an uploaded image.
     VolumeUploadSource {
         api_version: Option<String>,
         kind: Option<String>,
@@ -158,6 +162,7 @@ record! {
         preallocation: Option<bool>,
     }
 
+    /// Source of a claim that begins as a copy of another one.
     VolumeCloneSource {
         api_version: Option<String>,
         kind: Option<String>,

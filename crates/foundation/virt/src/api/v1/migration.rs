@@ -130,6 +130,7 @@ record! {
         target_memory_overhead: Option<Quantity>,
     }
 
+    /// Live migration of a running guest to another node.
     VirtualMachineInstanceMigration {
         api_version: Option<String>,
         kind: Option<String>,

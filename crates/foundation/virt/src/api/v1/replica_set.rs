@@ -6,6 +6,7 @@ use crate::api::atom::{LabelSelector, ObjectMeta, Time};
 use crate::api::record::record;
 
 record! {
+    /// Number of equal instances that are kept running.
     VirtualMachineInstanceReplicaSet {
         api_version: Option<String>,
         kind: Option<String>,
@@ -44,6 +45,7 @@ record! {
         message: Option<String>,
     }
 
+    /// Values that complete the instances that it selects.
     VirtualMachineInstancePreset {
         api_version: Option<String>,
         kind: Option<String>,

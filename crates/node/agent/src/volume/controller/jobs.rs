@@ -37,8 +37,11 @@ impl VolumeController {
             VolumeAction::Grow { volume, claim: uid, size } => {
                 let Some(claim) = claim(&uid) else { return };
                 self.spawn(volume, LongAction::Other, move |volume| async move {
-                    let grown = provision::grow(&shared, &volume, &claim, size).await?;
-                    Ok(WrittenObject::claim(Some(grown)))
+                    let grown = provision::grow(&shared, &volume, &claim, size).await;
+                    if let Err(failure) = &grown {
+                        provision::report_growth_failure(&shared, &volume, &claim, failure).await;
+                    }
+                    Ok(WrittenObject::claim(Some(grown?)))
                 });
             }
             VolumeAction::Settle { volume } => {

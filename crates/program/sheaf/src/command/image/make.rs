@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty, StreamBody};
@@ -14,6 +14,7 @@ use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 use super::{ImageState, existing, existing_in, find, images, state, text};
 use crate::cli::{CloneArgs, Image, ImageOptions, ImportArgs};
 use crate::command::disk_file::check_not_empty;
+use crate::command::image_address;
 use crate::command::link::ClusterClient;
 use crate::command::partial_file::PartialFile;
 use crate::command::send::{ProgressLine, chunks, open, send};
@@ -39,18 +40,12 @@ pub(super) async fn import(args: &ImportArgs) -> Result<()> {
 
 /// A node downloads the image, so it has to be a URL.
 fn check_url(name: &str, url: &str) -> Result<()> {
-    let lower = url.to_ascii_lowercase();
-    if lower.starts_with("http://") || lower.starts_with("https://") {
-        return Ok(());
-    }
     let file = url.strip_prefix("file://").unwrap_or(url);
     if Path::new(file).exists() {
         bail!("{file} is a file, not a URL; upload it with: sheaf image upload {name} {file}");
     }
-    bail!(
-        "{url:?} is not a URL that begins with http:// or https://; files are uploaded with \
-         `sheaf image upload`"
-    )
+    image_address::check_url(url)
+        .map_err(|refused| anyhow!("{refused}; files are uploaded with `sheaf image upload`"))
 }
 
 pub(super) async fn export(

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use agent::GuestNetwork;
+use agent::{GuestNetwork, IpNet};
 use anyhow::{Result, bail};
 use auth::pki::ServingNames;
 
@@ -89,6 +89,19 @@ pub(in crate::command) fn guest_network(
             host_tcp: [advertise.port()].into(),
         },
     }
+}
+
+/// Refuses a network of the guests with addresses of services: neither could be reached.
+pub(in crate::command) fn check_networks(args: &ServerArgs) -> Result<()> {
+    let range = &args.service_cluster_ip_range;
+    let services = range.parse::<IpNet>();
+    if !args.no_agent && services.is_ok_and(|services| args.guest_network.overlaps(&services)) {
+        bail!(
+            "--guest-network and --service-cluster-ip-range {range} have addresses in common; \
+             choose another network for one of them"
+        );
+    }
+    Ok(())
 }
 
 /// Whether the environment names a proxy for requests to the outside.

@@ -6,27 +6,25 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use super::manifest::{self, BootSource, VmRequest};
-use super::upload;
+use super::{upload, user_data};
 use crate::cli::CreateArgs;
 use crate::command::disk_file::{self, DiskSize};
 use crate::command::link::ClusterClient;
 use crate::command::volume::quantity;
-use crate::command::{image, interrupt};
-use crate::text_file;
+use crate::command::{image, image_address, interrupt};
 
+/// The name is also a label of the instance.
+const LONGEST_NAME: usize = 63;
 /// Room for an image whose size is not known before it is fetched.
 const UNKNOWN_SIZE: &str = "10Gi";
 
 pub(super) async fn run(args: &CreateArgs) -> Result<()> {
+    if args.machine.name.len() > LONGEST_NAME {
+        bail!("the name of a machine has at most {LONGEST_NAME} characters");
+    }
     let DiskOrigin { source, file, size } = origin(args).await?;
     let size = disk_size(args.disk, &size)?;
-    let user_data = match &args.user_data {
-        Some(path) => Some(read(path)?),
-        None => {
-            let keys: Result<Vec<String>> = args.ssh_key.iter().map(|path| key(path)).collect();
-            manifest::user_data(&args.machine.name, &keys?, args.password.as_deref())
-        }
-    };
+    let user_data = user_data::of(args)?;
     let wish = VmRequest {
         name: &args.machine.name,
         namespace: &args.machine.place.namespace,
@@ -47,6 +45,9 @@ pub(super) async fn run(args: &CreateArgs) -> Result<()> {
         return crate::command::print(&format!("{text}\n{more}"));
     }
     let link = ClusterClient::to(&args.machine.place).await?;
+    if let Some(class) = &args.storage_class {
+        check_class(&link, class).await?;
+    }
     let made = link.post(&link.objects("virtualmachines"), &machine).await?;
     if let Some(claim) = manifest::claim(&made, &source, &size) {
         link.post(&link.core("persistentvolumeclaims"), &claim).await?;
@@ -55,6 +56,18 @@ pub(super) async fn run(args: &CreateArgs) -> Result<()> {
         send_image(&link, wish.name, &file).await?;
     }
     print_next_steps(wish.name, &link.namespace, args.stopped)
+}
+
+/// Refuses a storage class that does not exist. A user who may not read classes is not told.
+async fn check_class(link: &ClusterClient, class: &str) -> Result<()> {
+    let found = link.find(&format!("/apis/storage.k8s.io/v1/storageclasses/{class}")).await;
+    if matches!(found, Ok(None)) {
+        bail!(
+            "--storage-class {class}: there is no storage class {class}; `kubectl get storageclass` \
+             lists them"
+        );
+    }
+    Ok(())
 }
 
 /// Uploads the image of a new machine. A machine without its image is of no use: it is deleted
@@ -119,7 +132,7 @@ async fn origin(args: &CreateArgs) -> Result<DiskOrigin> {
         return Ok(known);
     }
     let file = local(&args.image)?;
-    let source = match (&file, args.image.strip_prefix("docker://")) {
+    let source = match (&file, args.image.strip_prefix(image_address::REGISTRY)) {
         (Some(_), _) => BootSource::Upload,
         (None, Some(_)) => BootSource::Registry(args.image.clone()),
         (None, None) => BootSource::Url(args.image.clone()),
@@ -162,37 +175,48 @@ async fn known(args: &CreateArgs) -> Result<Option<DiskOrigin>> {
 /// The file that an image names; nothing for a URL.
 fn local(image: &str) -> Result<Option<PathBuf>> {
     if let Some((scheme, _)) = image.split_once("://") {
-        if ["http", "https", "docker"].contains(&scheme) {
-            return Ok(None);
-        }
-        bail!("--image {image}: {scheme} is not supported; use http, https, docker or a file");
+        let checked = match scheme {
+            "http" | "https" => image_address::check_url(image),
+            "docker" => image_address::check_registry(image),
+            _ => bail!(
+                "--image {image}: {scheme} is not supported; use http, https, docker or a file"
+            ),
+        };
+        return checked.map(|()| None).context("--image");
     }
     let path = PathBuf::from(image);
+    if path.exists() && !path.is_file() {
+        bail!("--image {image}: this is neither a file nor the name of an image");
+    }
     if !path.is_file() {
         bail!("--image {image}: there is no such image and no such file");
     }
     Ok(Some(path))
 }
 
-fn key(path: &Path) -> Result<String> {
-    let text = read(path)?;
-    let line = text.trim();
-    if line.contains("PRIVATE KEY") {
-        bail!("--ssh-key {}: this is a private key; the public one ends in .pub", path.display());
-    }
-    if line.is_empty() || line.lines().count() != 1 {
-        bail!("--ssh-key {}: must hold one public key", path.display());
-    }
-    Ok(line.to_owned())
-}
-
-fn read(path: &Path) -> Result<String> {
-    text_file::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_is_a_file_or_an_address() {
+        let here = tempfile::NamedTempFile::new().unwrap();
+        let path = here.path().display().to_string();
+        assert_eq!(local(&path).unwrap(), Some(here.path().to_owned()));
+        for address in ["http://example.org/a", "docker://example.org/a"] {
+            assert_eq!(local(address).unwrap(), None);
+        }
+        for (wrong, expected) in [
+            ("http://", "is not a URL"),
+            ("docker://", "is not the name of an image"),
+            ("ftp://x/y", "ftp is not supported"),
+            ("/", "neither a file nor"),
+            ("none", "no such image and no such file"),
+        ] {
+            let refused = format!("{:#}", local(wrong).unwrap_err());
+            assert!(refused.contains("--image") && refused.contains(expected), "{refused}");
+        }
+    }
 
     #[test]
     fn a_disk_holds_its_image() {

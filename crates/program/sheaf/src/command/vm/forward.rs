@@ -71,15 +71,19 @@ pub(super) async fn ssh(
 ) -> Result<()> {
     let link = ClusterClient::to(&machine.place).await?;
     let instance = link.objects(&format!("virtualmachineinstances/{}", machine.name));
-    if link.find(&instance).await?.is_none() {
+    let is_running = link.find(&instance).await?.is_some();
+    let found = link.find(&link.machine(&machine.name)).await?;
+    if !is_running && found.is_none() {
+        bail!("there is no machine {} in namespace {}", machine.name, link.namespace);
+    }
+    if !is_running {
         bail!("{} is not running; start it with: sheaf vm start {0}", machine.name);
     }
-    let found = link.find(&link.machine(&machine.name)).await?;
     let uid = found.as_ref().and_then(|found| found["metadata"]["uid"].as_str()).unwrap_or("");
     let own = std::env::current_exe().context("cannot find the file of this program")?;
     let mut proxy = vec![own.display().to_string(), "vm".into(), "port-forward".into()];
     proxy.extend(["--namespace".into(), machine.place.namespace.clone()]);
-    if let Some(file) = &machine.place.kubeconfig {
+    if let Some(file) = machine.place.kubeconfig() {
         proxy.extend(["--kubeconfig".into(), file.display().to_string()]);
     }
     if let Some(dir) = &machine.place.data.data_dir {

@@ -164,35 +164,6 @@ async fn until_usable(link: &ClusterClient, claim: &Value) -> Result<()> {
     bail!("{name} cannot be stored: {why}; `sheaf volume delete {name}` removes the claim")
 }
 
-pub(super) async fn grow(volume: &VolumeClaim, size: u64, no_wait: bool) -> Result<()> {
-    let link = ClusterClient::to(&volume.place).await?;
-    let claim = find_claim(&link, volume).await?;
-    let name = &volume.name;
-    let asked = text(&claim, "/spec/resources/requests/storage");
-    let before = bytes(asked).and_then(|own| u64::try_from(own).ok()).unwrap_or_default();
-    if size < before {
-        bail!("{name} has {}: volumes cannot shrink", human(asked));
-    }
-    let wanted = quantity(size);
-    let patch = json!({"spec": {"resources": {"requests": {"storage": wanted}}}});
-    let path = claim_path(&link, name);
-    link.merge(&path, &patch).await.with_context(|| format!("cannot grow {name}"))?;
-    if no_wait {
-        return print(&format!("{name} is growing to {}\n", human(&wanted)));
-    }
-    let what = format!("{name} to grow to {}", human(&wanted));
-    let grown = wait::until(&link, &path, &what, |claim| {
-        let Some(claim) = claim else { bail!("{name} was deleted") };
-        let has = bytes(text(claim, "/status/capacity/storage"));
-        let has = has.and_then(|own| u64::try_from(own).ok());
-        Ok(has.is_some_and(|own| own >= size).then_some(()))
-    });
-    let continues =
-        format!("{name} still grows in the cluster; `sheaf volume list` shows its size");
-    interrupt::or_report(grown, continues).await?;
-    print(&format!("{name} has {}\n", human(&wanted)))
-}
-
 fn snapshot_path(link: &ClusterClient, name: &str) -> String {
     format!("{SNAPSHOTS}/namespaces/{}/volumesnapshots/{name}", link.namespace)
 }
@@ -223,15 +194,30 @@ pub(super) async fn snapshot(taking: &SnapshotArgs) -> Result<()> {
         let Some(snapshot) = snapshot else { bail!("{name} was deleted") };
         let error = text(snapshot, "/status/error/message");
         if !error.is_empty() {
-            bail!("cannot take snapshot {name}: {error}");
+            return Ok(Some(SnapshotOutcome::Failed { why: error.to_owned() }));
         }
         let ready = snapshot.pointer("/status/readyToUse") == Some(&json!(true));
-        Ok(ready.then(|| text(snapshot, "/status/restoreSize").to_owned()))
+        let size = || text(snapshot, "/status/restoreSize").to_owned();
+        Ok(ready.then(|| SnapshotOutcome::Taken { size: size() }))
     });
     let continues =
         format!("snapshot {name} is still being taken; `sheaf volume status {volume}` shows it");
-    let size = interrupt::or_report(taken, continues).await?;
-    print(&format!("{name} ({}) is taken\n", human(&size)))
+    match interrupt::or_report(taken, continues).await? {
+        SnapshotOutcome::Taken { size } => print(&format!("{name} ({}) is taken\n", human(&size))),
+        SnapshotOutcome::Failed { why } => {
+            // It would be tried again for ever.
+            let left = link.delete(&path).await.err().map(|failure| {
+                format!("; its object is left, since it cannot be deleted: {failure:#}")
+            });
+            bail!("cannot take snapshot {name}: {why}{}", left.unwrap_or_default())
+        }
+    }
+}
+
+/// How a snapshot ended.
+enum SnapshotOutcome {
+    Taken { size: String },
+    Failed { why: String },
 }
 
 pub(super) async fn delete(volume: &VolumeClaim, no_wait: bool) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::command::link::ClusterClient;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// After this long, the user is shown what the command waits for.
-const NOTICE_DELAY: Duration = Duration::from_secs(2);
+pub(super) const NOTICE_DELAY: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Reads an object until `done` has an answer; it is given nothing for an object that is gone.

@@ -43,6 +43,12 @@ pub struct PoolServer {
     connect: Arc<dyn Fn() -> kube::Result<Client> + Send + Sync>,
 }
 
+impl std::fmt::Debug for PoolServer {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("PoolServer").finish_non_exhaustive()
+    }
+}
+
 impl PoolServer {
     pub fn new(config: Config) -> kube::Result<Self> {
         Self::made_by(move || Client::try_from(config.clone()))

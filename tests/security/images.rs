@@ -35,7 +35,7 @@ fn who_may_download_an_image_does_not_upload_it() {
     }
 }
 
-/// Who sees the claims and the backups of a namespace does not read what is on its disks.
+/// A view of the claims and the backups of a namespace is none of the data on its disks.
 #[test]
 fn a_viewer_of_a_namespace_makes_no_copies_of_its_disks() {
     let sheaf = Sheaf::start();

@@ -54,7 +54,7 @@ pub(super) fn authorize_id(
 }
 
 /// The data of disks of another namespace, by CDI's rule: an explicit right, or rights that allow
-/// reading the data anyway. Who may get a claim sees that there is a disk.
+/// reading the data anyway. The right to get a claim shows only that there is a disk.
 pub(super) fn authorize_disks(
     write: &Write<'_>,
     field: &'static str,

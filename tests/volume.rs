@@ -419,15 +419,18 @@ fn a_volume_lives_from_claim_to_removal() {
         http.get(&format!("{VOLUMES}/{volume}")).ok()["spec"]["capacity"]["storage"],
         "64Mi"
     );
-    // A file of this size cannot exist: ext4 ends at 16 TiB.
-    let huge = json!({"spec": {"resources": {"requests": {"storage": "900Ti"}}}});
-    http.merge(&format!("{CLAIMS}/twin"), &huge).ok();
+    // Its file cannot be opened any more.
+    fs::remove_file(twin.join("disk.img")).unwrap();
+    fs::create_dir(twin.join("disk.img")).unwrap();
+    let larger = json!({"spec": {"resources": {"requests": {"storage": "72Mi"}}}});
+    http.merge(&format!("{CLAIMS}/twin"), &larger).ok();
     eventually("the claim says why it does not grow", || {
         let events = http.get("/api/v1/namespaces/default/events").ok();
         events["items"].as_array().unwrap().iter().any(|event| {
             event["reason"] == "VolumeResizeFailed" && event["involvedObject"]["name"] == "twin"
         })
     });
+    fs::remove_dir(twin.join("disk.img")).unwrap();
 
     let copy = folder(&sheaf, &http, "copy");
     let kept = copy.file_name().unwrap().to_str().unwrap().to_owned();

@@ -74,7 +74,11 @@ pub(super) fn policies(cluster: &Cluster<'_>) -> Policies {
         (policy != GuestPolicy::default()).then_some((*address, policy))
     });
     let guests = local().map(|(address, _)| *address);
-    Policies { guests: guests.collect(), restricted: restricted.collect() }
+    Policies {
+        guests: guests.collect(),
+        restricted: restricted.collect(),
+        ..Policies::default()
+    }
 }
 
 /// Guests by address. This node's own attachments are newer than the addresses in pods.

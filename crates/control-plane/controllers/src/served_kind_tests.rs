@@ -52,6 +52,11 @@ const DATA: &[(&str, &str, &str)] = &[
         "clusternetworkpolicies",
         "named by a constant of hci::cluster_network_policy",
     ),
+    (
+        "k8s.cni.cncf.io",
+        "multi-networkpolicies",
+        "named by a constant of hci::multi_network_policy",
+    ),
     ("kubevirt.io", "virtualmachineinstancepresets", "admission applies them to instances"),
     ("loadbalancer.harvesterhci.io", "ippools", "named by a constant of hci::address_pool"),
     ("loadbalancer.harvesterhci.io", "loadbalancers", "named by a constant of hci::address_pool"),

@@ -35,11 +35,13 @@ pub(crate) async fn answer(
     // The caller has to be able to read the machine; without a right to the rest, less is reported.
     let machine = session.get(&format!("{machines}/virtualmachines/{name}")).await?;
     let instance = session.find(&format!("{machines}/virtualmachineinstances/{name}")).await;
+    let instance = instance.ok().flatten();
+    let policies = policies(call, namespace, instance.as_ref()).await;
     let facts = DiagnosisInput {
         name: name.to_owned(),
         namespace: namespace.to_owned(),
         machine: read(machine),
-        instance: instance.ok().flatten().and_then(read),
+        instance: instance.and_then(read),
         claims: read_all(items(call, &format!("{core}/persistentvolumeclaims")).await),
         data_volumes: read_all(items(call, &data_volumes).await),
         events: read_all(items(call, &format!("{core}/events")).await),
@@ -49,11 +51,25 @@ pub(crate) async fn answer(
         images: read_all(images(call, namespace).await),
         storage_volumes: read_all(items(call, VOLUMES).await),
         nodes: read_all(items(call, "/api/v1/nodes").await),
+        policies,
     };
     let found = diagnose(&facts, base::clock::now());
     let mut shown = json!(found);
     shown["healthy"] = found.is_healthy().into();
     Ok(reply::json(StatusCode::OK, &shown))
+}
+
+/// The network policies that select the machine.
+async fn policies(
+    call: &ResourceCall<'_>,
+    namespace: &str,
+    instance: Option<&Value>,
+) -> Vec<String> {
+    let Some(instance) = instance else { return Vec::new() };
+    let of = |api: &str| format!("/apis/{api}/namespaces/{namespace}");
+    let plain = items(call, &(of("networking.k8s.io/v1") + "/networkpolicies")).await;
+    let multi = items(call, &(of("k8s.cni.cncf.io/v1beta1") + "/multi-networkpolicies")).await;
+    hci::multi_network_policy::selecting(&plain, &multi, instance)
 }
 
 /// Images of all namespaces, or of this one for a caller who may not read the others.

@@ -119,9 +119,12 @@ pub fn definition(kind: &KindDefinition) -> Value {
 }
 
 fn singular(kind: &KindDefinition) -> String {
-    match kind.plural.strip_suffix('s').filter(|name| name.contains('-')) {
-        Some(name) => name.to_owned(),
-        None => kind.kind.to_ascii_lowercase(),
+    if !kind.plural.contains('-') {
+        return kind.kind.to_ascii_lowercase();
+    }
+    match kind.plural.strip_suffix("ies") {
+        Some(name) => format!("{name}y"),
+        None => kind.plural.strip_suffix('s').unwrap_or(kind.plural).to_owned(),
     }
 }
 

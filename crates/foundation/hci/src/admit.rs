@@ -17,6 +17,7 @@ mod machine_defaults;
 mod machine_devices;
 mod machine_migration;
 mod machine_quota;
+mod multi_network_policy;
 mod namespace;
 mod network;
 mod node;
@@ -34,7 +35,9 @@ mod volume_backup;
 use crd::lookup::Objects;
 use serde_json::Value;
 
-use crate::{address_pool, cluster_network_policy as policy, removed_claims};
+use crate::{
+    address_pool, cluster_network_policy as policy, multi_network_policy as multi, removed_claims,
+};
 
 pub use storage_class::DRIVER;
 
@@ -124,6 +127,8 @@ pub(crate) const LONGHORN: &str = "longhorn.io";
 const STORAGE: &str = "storage.k8s.io";
 const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 const NETWORK: &str = crate::network::GROUP;
+const CNI: &str = multi::GROUP;
+const DEFINITIONS: &str = "network-attachment-definitions";
 
 type AdmissionResult = Result<(), Refusal>;
 
@@ -174,7 +179,7 @@ pub fn concerns(group: &str, resource: &str) -> bool {
                     | "ippools"
                     | "virtualmachinenetworkconfigs"
             )
-            | ("k8s.cni.cncf.io", "network-attachment-definitions")
+            | (CNI, DEFINITIONS | multi::PLURAL)
             | (address_pool::GROUP, "loadbalancers" | "ippools")
     );
     has_rules || internal::concerns(group, resource)
@@ -227,7 +232,7 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
             Ok(())
         }
         (NETWORK, "ippools") => dhcp::complete_pool(write, object),
-        ("k8s.cni.cncf.io", _) => {
+        (CNI, DEFINITIONS) => {
             network::complete_definition(write, object);
             Ok(())
         }
@@ -257,7 +262,8 @@ pub fn validate(write: &Write<'_>) -> AdmissionResult {
         (NETWORK, "linkmonitors") => network::validate_link_monitor(write),
         (NETWORK, "ippools") => dhcp::validate_pool(write),
         (NETWORK, "virtualmachinenetworkconfigs") => dhcp::validate_config(write),
-        ("k8s.cni.cncf.io", _) => network::validate_definition(write),
+        (CNI, DEFINITIONS) => network::validate_definition(write),
+        (CNI, multi::PLURAL) => multi_network_policy::validate(write),
         (address_pool::GROUP, "loadbalancers") => load_balancer::validate(write),
         (address_pool::GROUP, "ippools") => load_balancer::validate_pool(write),
         (crate::project::GROUP, "projects") => project::validate_project(write),

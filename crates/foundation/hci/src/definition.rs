@@ -8,6 +8,7 @@ mod harvester;
 mod load_balancer;
 mod longhorn;
 mod management;
+mod multi_network_policy;
 mod network;
 mod snapshot;
 
@@ -21,6 +22,7 @@ pub fn definitions() -> impl Iterator<Item = Value> {
     let all = harvester::CATALOG.iter().chain(longhorn::CATALOG).chain(snapshot::CATALOG);
     let all = all.chain(management::CATALOG).chain(network::CATALOG).chain(load_balancer::CATALOG);
     let all = all.chain(dhcp::CATALOG).chain(alarm::CATALOG).chain(cluster_network_policy::CATALOG);
+    let all = all.chain(multi_network_policy::CATALOG);
     all.map(|kind| {
         let mut definition = definition(kind);
         if let Some(approval) = approval(kind.group) {

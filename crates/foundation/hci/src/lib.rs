@@ -30,6 +30,7 @@ pub mod local_volume;
 pub mod longhorn;
 pub mod machine_quota;
 pub mod maintenance;
+pub mod multi_network_policy;
 pub mod network;
 pub mod node_network;
 pub mod node_restriction;

@@ -52,6 +52,7 @@ pub use custom::CustomColumn;
 pub use duration::{age, human_duration};
 pub use jsonpath::{EvalError, JsonPath, ParseError};
 pub use metadata::{validate_metadata_create, validate_metadata_update};
+pub use networking::network_policy::validate as validate_network_policy;
 pub use resource::{
     ALL_VERBS, CREATE_ONLY, Column, Conversion, DefaultPropagation, NameRule, Printer, Resource,
     Scope, SelectableField, Strategy, Subresource,

@@ -43,6 +43,8 @@ pub struct DiagnosisInput {
     /// Longhorn's volumes.
     pub storage_volumes: Vec<StorageVolume>,
     pub nodes: Vec<Node>,
+    /// Network policies that select the machine, as KIND NAME.
+    pub policies: Vec<String>,
 }
 
 /// How much a finding matters.

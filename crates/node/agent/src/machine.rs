@@ -16,7 +16,9 @@ mod object;
 mod registry;
 pub(crate) mod saved_memory;
 
-pub(crate) use attachment::{ATTACHMENTS, Attachment, BridgeNetwork, NetworkLocation, mac};
+pub(crate) use attachment::{
+    ATTACHMENTS, Attachment, BridgeNetwork, NetworkLocation, mac, tap_key,
+};
 pub(crate) use dial::{DialError, OpenPort};
 pub(crate) use freeze::HoldError;
 pub(crate) use info::{AgentState, CredentialsState, GuestInfo, Readiness, Topology};

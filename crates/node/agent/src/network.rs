@@ -140,8 +140,8 @@ impl Networks {
     pub(crate) fn policies(&self, node: &str) -> Option<PolicyTarget> {
         let Mode::Nat(nat) = &self.mode else { return None };
         let (network, guests) = (nat.network.clone(), nat.guests.subscribe());
-        let remote = nat.remote.subscribe();
-        Some(PolicyTarget { node: node.to_owned(), network, guests, remote })
+        let (remote, bridged) = (nat.remote.subscribe(), nat.bridged.subscribe());
+        Some(PolicyTarget { node: node.to_owned(), network, guests, remote, bridged })
     }
 
     /// Where guests are kept from the hosts of the cluster.

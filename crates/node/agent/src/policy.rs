@@ -1,9 +1,15 @@
-//! NetworkPolicies, ClusterNetworkPolicies and the isolation of namespaces, enforced for the guests of this node.
+//! NetworkPolicies, ClusterNetworkPolicies, MultiNetworkPolicies and the isolation of namespaces, enforced
+//! for the guests of this node.
 //!
-//! Follows these policies, Namespaces and Pods of all namespaces, and the guests that this node
-//! connects, and hands what `plan` makes of them to the node's network (`net::Network::restrict`).
+//! Follows these policies, Namespaces, Pods, machine instances and address pools of all namespaces, and
+//! the guests that this node connects, and hands what `plan` (the guest network) and `bridged` (other
+//! networks) make of them to the node's network (`net::Network::restrict`).
 //! Nothing is handed over before all lists have been read: a restart leaves the rules in force.
 
+mod bridged;
+mod bridged_object;
+mod bridged_snapshot;
+mod change;
 mod cluster_object;
 mod object;
 mod plan;
@@ -16,24 +22,19 @@ use std::time::Duration;
 
 use base::{Chain, Stop};
 use futures_util::StreamExt as _;
-use futures_util::stream;
-use hci::cluster_network_policy as cluster_policy;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
+use kube::Client;
 use net::Network;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::known_objects::KnownObjects;
+use crate::dhcp::BridgedInterfaces;
+use crate::machine::tap_key;
 use crate::overlay::RemoteGuests;
 use crate::retry::Retries;
-use cluster_object::ClusterPolicyRecord;
-use object::{NamespaceRecord, PodRecord, PolicyRecord};
+use bridged::BridgedCluster;
+pub(crate) use bridged_snapshot::{BridgedCard, BridgedSources, bridged_cards};
+use change::{PolicyChange, PolicyObjects};
 pub(crate) use plan::LocalGuest;
 pub(crate) use snapshot::{JudgingNode, PolicySnapshot, PolicySources, Ruling};
 
@@ -54,23 +55,16 @@ pub(crate) struct PolicyTarget {
     pub(crate) network: Network,
     pub(crate) guests: watch::Receiver<LocalGuests>,
     pub(crate) remote: watch::Receiver<Arc<RemoteGuests>>,
+    /// Interfaces that this node connects to bridges.
+    pub(crate) bridged: watch::Receiver<BridgedInterfaces>,
 }
 
 /// Runs until `stop`; the rules in force stay so.
 pub(crate) async fn run(client: Client, target: PolicyTarget, mut stop: Stop) {
-    let config = watcher::Config::default;
-    let policies = watcher(Api::<NetworkPolicy>::all(client.clone()), config());
-    let policies = policies.map(|event| PolicyChange::Policy(Box::new(event)));
-    let kind = cluster_policy_kind();
-    let tiers = watcher(Api::<DynamicObject>::all_with(client.clone(), &kind), config());
-    let tiers = tiers.map(|event| PolicyChange::ClusterPolicy(Box::new(event)));
-    let namespaces = watcher(Api::<Namespace>::all(client.clone()), config());
-    let namespaces = namespaces.map(|event| PolicyChange::Namespace(Box::new(event)));
-    let pods = watcher(Api::<Pod>::all(client), config());
-    let pods = pods.map(|event| PolicyChange::Pod(Box::new(event)));
-    let changes = stream::select(stream::select(policies, tiers), stream::select(namespaces, pods));
+    let changes = change::changes(&client);
     let mut changes = std::pin::pin!(changes.ready_chunks(BATCH));
     let (mut guests, mut remote) = (target.guests.clone(), target.remote.clone());
+    let mut bridged = target.bridged.clone();
     let mut follower = PolicyWatcher::new(target);
     let mut wait = None;
     loop {
@@ -98,18 +92,18 @@ pub(crate) async fn run(client: Client, target: PolicyTarget, mut stop: Stop) {
                 }
                 wait = follower.hand_over().await;
             }
+            changed = bridged.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                wait = follower.hand_over().await;
+            }
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
                 wait = follower.hand_over().await;
             }
             () = stop.requested() => return,
         }
     }
-}
-
-fn cluster_policy_kind() -> ApiResource {
-    let kind =
-        GroupVersionKind::gvk(cluster_policy::GROUP, cluster_policy::VERSION, cluster_policy::KIND);
-    ApiResource::from_gvk_with_plural(&kind, cluster_policy::PLURAL)
 }
 
 async fn pause(stop: &mut Stop) {
@@ -119,21 +113,10 @@ async fn pause(stop: &mut Stop) {
     }
 }
 
-/// An event of one of the watches; boxed, since they differ much in size.
-enum PolicyChange {
-    Policy(Box<Result<Event<NetworkPolicy>, watcher::Error>>),
-    ClusterPolicy(Box<Result<Event<DynamicObject>, watcher::Error>>),
-    Namespace(Box<Result<Event<Namespace>, watcher::Error>>),
-    Pod(Box<Result<Event<Pod>, watcher::Error>>),
-}
-
 /// The known objects of the cluster, and the policies that the node enforces.
 struct PolicyWatcher {
     target: PolicyTarget,
-    policies: KnownObjects<PolicyRecord>,
-    cluster_policies: KnownObjects<ClusterPolicyRecord>,
-    namespaces: KnownObjects<NamespaceRecord>,
-    pods: KnownObjects<PodRecord>,
+    objects: PolicyObjects,
     enforced: Option<net::Policies>,
     retries: Retries<(), net::Policies>,
     is_failing: bool,
@@ -143,10 +126,7 @@ impl PolicyWatcher {
     fn new(target: PolicyTarget) -> Self {
         Self {
             target,
-            policies: KnownObjects::default(),
-            cluster_policies: KnownObjects::default(),
-            namespaces: KnownObjects::default(),
-            pods: KnownObjects::default(),
+            objects: PolicyObjects::default(),
             enforced: None,
             retries: Retries::new(FIRST_RETRY, LAST_RETRY),
             is_failing: false,
@@ -155,20 +135,7 @@ impl PolicyWatcher {
 
     /// Notes a change; returns whether it was a failure.
     fn take(&mut self, change: PolicyChange) -> bool {
-        let outcome = match change {
-            PolicyChange::Policy(event) => {
-                (*event).map(|event| self.policies.take(event, PolicyRecord::read))
-            }
-            PolicyChange::ClusterPolicy(event) => {
-                (*event).map(|event| self.cluster_policies.take(event, ClusterPolicyRecord::read))
-            }
-            PolicyChange::Namespace(event) => {
-                (*event).map(|event| self.namespaces.take(event, NamespaceRecord::read))
-            }
-            PolicyChange::Pod(event) => {
-                (*event).map(|event| self.pods.take(event, PodRecord::read))
-            }
-        };
+        let outcome = self.objects.take(change);
         let Err(failure) = outcome else {
             self.is_failing = false;
             return false;
@@ -182,32 +149,38 @@ impl PolicyWatcher {
         true
     }
 
+    /// The policies to enforce; nothing before all lists have been read.
+    fn wanted(&self) -> Option<net::Policies> {
+        let PolicyTarget { node, network, guests, remote, bridged } = &self.target;
+        let namespaces = self.objects.namespaces.all()?;
+        let on_bridges = BridgedCluster {
+            policies: self.objects.multi_policies.all()?,
+            namespaces,
+            instances: self.objects.instances.all()?,
+            pools: self.objects.pools.all()?,
+        };
+        let policies = plan::policies(&plan::Cluster {
+            policies: self.objects.policies.all()?,
+            cluster_policies: self.objects.cluster_policies.all()?,
+            namespaces,
+            pods: self.objects.pods.all()?,
+            local: &guests.borrow(),
+            remote: &remote.borrow(),
+            node,
+            network: network.bridge().gateway.trunc(),
+        });
+        let connected = bridged.borrow();
+        let taps = bridged::policies(&on_bridges, |instance, interface| {
+            let tap = network.bridge().tap_name(&tap_key(&instance.uid, &interface.name));
+            let is_here = instance.nodes.contains(node) || connected.contains_key(&tap);
+            is_here.then_some(tap)
+        });
+        Some(net::Policies { taps, ..policies })
+    }
+
     /// Makes the network follow; returns when to try again.
     async fn hand_over(&mut self) -> Option<Duration> {
-        let (Some(policies), Some(cluster_policies)) =
-            (self.policies.all(), self.cluster_policies.all())
-        else {
-            return None;
-        };
-        let (Some(namespaces), Some(pods)) = (self.namespaces.all(), self.pods.all()) else {
-            return None;
-        };
-        let network = self.target.network.bridge().gateway.trunc();
-        let node = self.target.node.as_str();
-        let wanted = {
-            let local = &*self.target.guests.borrow();
-            let remote = &**self.target.remote.borrow();
-            plan::policies(&plan::Cluster {
-                policies,
-                cluster_policies,
-                namespaces,
-                pods,
-                local,
-                remote,
-                node,
-                network,
-            })
-        };
+        let wanted = self.wanted()?;
         if self.enforced.as_ref() == Some(&wanted) {
             return None;
         }

@@ -1,5 +1,6 @@
 //! The fate of the first packet of a connection from a machine: the decisions that agents load
-//! into nftables, carried out on a snapshot of objects. Pure; for `sheaf network trace`.
+//! into nftables, carried out on a snapshot of objects. Pure; for `sheaf network trace`. Ways over
+//! other networks than the guest network are in `bridged`.
 //!
 //! ```text
 //!   source       the sender's node: from its own MAC and address only, and not to 169.254.0.0/16
@@ -12,10 +13,11 @@
 //!
 //! Firewalls of hosts and inside guests, and everything outside of the cluster, are not known here.
 
+mod bridged;
 mod host;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::Ipv4Net;
 use net::{FirstPacket, InboundPolicy, Protocol};
@@ -24,7 +26,9 @@ use serde_json::Value;
 use crate::egress::NodeRanges;
 use crate::network::inbound_ports;
 use crate::overlay::{RemoteGuest, RemoteGuests};
-use crate::policy::{JudgingNode, PolicySnapshot, PolicySources, Ruling};
+use crate::policy::{
+    BridgedSources, JudgingNode, PolicySnapshot, PolicySources, Ruling, bridged_cards,
+};
 use crate::service::{ServiceNode, services_of};
 
 /// Annotation of a node: the network of its guests.
@@ -37,6 +41,8 @@ pub struct TraceObjects {
     pub policies: Vec<Value>,
     /// ClusterNetworkPolicies.
     pub cluster_policies: Vec<Value>,
+    /// MultiNetworkPolicies.
+    pub multi_policies: Vec<Value>,
     pub namespaces: Vec<Value>,
     pub pods: Vec<Value>,
     pub instances: Vec<Value>,
@@ -45,6 +51,8 @@ pub struct TraceObjects {
     pub nodes: Vec<Value>,
     /// Leases of `kube-system`: one has the virtual address of the API.
     pub leases: Vec<Value>,
+    /// Pools of addresses of networks beside the guest network.
+    pub pools: Vec<Value>,
 }
 
 /// A connection that is asked about.
@@ -52,7 +60,7 @@ pub struct TraceObjects {
 pub struct TraceQuery<'a> {
     pub namespace: &'a str,
     pub machine: &'a str,
-    pub to: Ipv4Addr,
+    pub to: IpAddr,
     pub port: u16,
     pub protocol: TraceProtocol,
 }
@@ -100,10 +108,8 @@ impl TracePath {
 pub enum TraceError {
     #[error("machine {0} does not run")]
     NotRunning(String),
-    #[error(
-        "machine {0} is not on the guest network of its node, and only that one has rules of policies"
-    )]
-    NotOnGuestNetwork(String),
+    #[error("machine {machine} has no network that leads to {to}")]
+    NoWay { machine: String, to: IpAddr },
 }
 
 /// A guest on the network of its node.
@@ -131,29 +137,39 @@ struct Tracer<'a> {
 pub fn trace(objects: &TraceObjects, query: &TraceQuery<'_>) -> Result<Vec<TracePath>, TraceError> {
     let tracer = Tracer::new(objects);
     let name = format!("{}/{}", query.namespace, query.machine);
-    let Some(guest) = tracer.guests.iter().find(|guest| guest.name == name) else {
-        let is_running = objects.instances.iter().any(|own| {
-            text(own, "/metadata/namespace") == query.namespace
-                && text(own, "/metadata/name") == query.machine
-                && text(own, "/status/phase") == "Running"
-        });
-        return Err(if is_running {
-            TraceError::NotOnGuestNetwork(name)
-        } else {
-            TraceError::NotRunning(name)
-        });
+    let is_running = objects.instances.iter().any(|own| {
+        text(own, "/metadata/namespace") == query.namespace
+            && text(own, "/metadata/name") == query.machine
+            && text(own, "/status/phase") == "Running"
+    });
+    if !is_running {
+        return Err(TraceError::NotRunning(name));
+    }
+    let guest = tracer.guests.iter().find(|guest| guest.name == name);
+    let cards = bridged_cards(&BridgedSources {
+        policies: &objects.multi_policies,
+        namespaces: &objects.namespaces,
+        instances: &objects.instances,
+        pools: &objects.pools,
+    });
+    let bridged = bridged::paths(&cards, query, guest.is_some());
+    if !bridged.is_empty() {
+        return Ok(bridged);
+    }
+    let (Some(guest), IpAddr::V4(to)) = (guest, query.to) else {
+        return Err(TraceError::NoWay { machine: name, to: query.to });
     };
     let mut source = TraceStep {
         stage: "source",
         is_accepted: true,
         detail: format!("{} of {} is its own address on node {}", guest.address, name, guest.node),
     };
-    if query.to.is_link_local() {
+    if to.is_link_local() {
         source.is_accepted = false;
         source.detail = "guests do not reach 169.254.0.0/16: inet sheaf, chain forward".into();
         return Ok(vec![TracePath { to: query.to.to_string(), steps: vec![source] }]);
     }
-    Ok(tracer.paths(guest, query, &source))
+    Ok(tracer.paths(guest, query, to, &source))
 }
 
 impl<'a> Tracer<'a> {
@@ -220,6 +236,7 @@ impl<'a> Tracer<'a> {
         &self,
         guest: &TracedGuest<'_>,
         query: &TraceQuery<'_>,
+        to: Ipv4Addr,
         source: &TraceStep,
     ) -> Vec<TracePath> {
         let protocol = Protocol::from(query.protocol);
@@ -232,21 +249,19 @@ impl<'a> Tracer<'a> {
             &self.remote(guest.node),
         );
         let service = all.iter().find(|service| {
-            let is_at =
-                service.address == query.to || service.external_addresses.contains(&query.to);
+            let is_at = service.address == to || service.external_addresses.contains(&to);
             is_at && service.port == query.port && service.protocol == protocol
         });
         let own = self.own_host(guest.node, network);
         let node_port = || {
-            let is_here = own.addresses.contains(&Ipv4Net::from(query.to));
+            let is_here = own.addresses.contains(&Ipv4Net::from(to));
             let is_it = |service: &&net::Service| {
                 service.node_port == Some(query.port) && service.protocol == protocol
             };
             all.iter().filter(|_| is_here).find(is_it)
         };
         let Some(service) = service.or_else(node_port) else {
-            let packet =
-                FirstPacket { from: guest.address, to: query.to, protocol, port: query.port };
+            let packet = FirstPacket { from: guest.address, to, protocol, port: query.port };
             let mut steps = vec![source.clone()];
             self.walk(guest, &packet, &mut steps);
             return vec![TracePath { to: format!("{}:{}", query.to, query.port), steps }];

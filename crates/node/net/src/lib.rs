@@ -8,8 +8,9 @@
 //! ```text
 //!   links     the bridge, taps that begin with the prefix, and the prefix with `vxlan`
 //!   nftables  two tables of one name, in the families `bridge` and `inet`, a third of that
-//!             name with `_seen`, two with `_services`, in the families `inet` and `netdev`, and
-//!             three with `_hosts`, `_policies` and `_overlay`, in the family `inet`
+//!             name with `_seen`, two with `_services`, in the families `inet` and `netdev`, two
+//!             with `_policies`, in `inet` and `bridge`, and two with `_hosts` and `_overlay`, in
+//!             the family `inet`
 //!   addresses of load balancers, with the label `sheaf:lb`
 //!   sysctls   net.ipv4.ip_forward stays on when the network is removed; the others belong to
 //!             the bridge and go with it
@@ -46,6 +47,7 @@ mod resolv;
 mod rules;
 mod service;
 mod tap;
+mod tap_policy;
 mod uplink;
 mod user;
 mod vlan;
@@ -94,6 +96,8 @@ pub use service::reroute::{Reroute, SeenReroute};
 pub use service::rules::ServiceRules;
 pub use service::{Endpoint, EndpointScope, Location, Service};
 pub use tap::{Queues, open_tap};
+pub use tap_policy::judge::{BridgedPacket, TapVerdict};
+pub use tap_policy::{TapBlock, TapPeers, TapPolicies, TapPolicy, TapRule, TapRules};
 pub use uplink::{
     AddressOrigin, BondMember, BondMode, BondModeError, HostInterface, LinkState, ObservedKind,
     ObservedLink, ObservedLinks, Uplink, UplinkError, UplinkPlan, UplinkProblem, UplinkReport,

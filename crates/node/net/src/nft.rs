@@ -56,6 +56,8 @@ pub(crate) struct Tables {
     pub(crate) hosts: Option<String>,
     /// The digest of the policies that are in force.
     pub(crate) policies: Option<String>,
+    /// The chains of policies for interfaces on bridges.
+    pub(crate) tap_chains: Option<BTreeSet<String>>,
     /// The digest of the rules that guard the tunnel.
     pub(crate) overlay: Option<String>,
 }
@@ -70,6 +72,7 @@ pub(crate) async fn tables(table: &str) -> Result<Tables, NftError> {
         reroute: find_chains(&chains, "netdev", &services),
         hosts: find_stamp(&chains, "inet", &hosts::table(table)),
         policies: find_stamp(&chains, "inet", &policy::table(table)),
+        tap_chains: find_chains(&chains, "bridge", &policy::table(table)).map(|seen| seen.chains),
         overlay: find_stamp(&chains, "inet", &overlay::table(table)),
     })
 }

@@ -111,6 +111,7 @@ pub(crate) async fn observe(
         reroute: rules.reroute,
         hosts: rules.hosts,
         policies: rules.policies,
+        tap_chains: rules.tap_chains,
         sysctls: settings,
         overlay: tunnel,
     })

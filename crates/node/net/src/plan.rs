@@ -182,8 +182,10 @@ fn policies(want: &DesiredNetwork, seen: &ObservedNetwork) -> Option<PolicyRules
         (GuestPolicies::Known(policies), _) => policies,
     };
     let nodes = want.overlay.connected().map(overlay::Overlay::nodes).unwrap_or_default();
-    let rules = PolicyRules::new(&want.bridge, wanted, &nodes);
-    (seen.policies.as_ref() != Some(&rules.digest)).then_some(rules)
+    let chains = seen.tap_chains.clone().unwrap_or_default();
+    let rules = PolicyRules::new(&want.bridge, &want.ports, wanted, &nodes, &chains);
+    let in_force = rules.is_in_force(seen.policies.as_deref(), seen.tap_chains.as_ref());
+    (!in_force).then_some(rules)
 }
 
 /// The rules for services, and those for the taps of guests, which exist by now.

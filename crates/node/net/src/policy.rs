@@ -16,9 +16,11 @@ use std::sync::Arc;
 
 use ipnet::Ipv4Net;
 
+use crate::tap_policy::TapPolicies;
 use crate::want::Protocol;
 
-/// The name of the nftables table of policies, in the family `inet`.
+/// The name of the nftables tables of policies: in the family `inet` for the guest network, and in
+/// the family `bridge` for interfaces on bridges.
 pub(crate) fn table(table: &str) -> String {
     format!("{table}_policies")
 }
@@ -34,7 +36,7 @@ pub enum GuestPolicies {
     Known(Policies),
 }
 
-/// The policies of all guests that this node may see packets of.
+/// The policies of all guests and interfaces that this node may see packets of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policies {
     /// Addresses of guests for which policies have been evaluated. A guest that is missing here
@@ -42,6 +44,8 @@ pub struct Policies {
     pub guests: BTreeSet<Ipv4Addr>,
     /// Guests whose connections are restricted.
     pub restricted: BTreeMap<Ipv4Addr, GuestPolicy>,
+    /// Interfaces on bridges.
+    pub taps: TapPolicies,
 }
 
 /// The restrictions of one guest. Answers on established connections always pass, and so does what

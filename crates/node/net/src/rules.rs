@@ -70,6 +70,7 @@ impl Ruleset {
             format!("netdev {}", service::table(table)),
             format!("inet {}", hosts::table(table)),
             format!("inet {}", policy::table(table)),
+            format!("bridge {}", policy::table(table)),
             format!("inet {}", overlay::table(table)),
         ];
         tables.map(|table| format!("add table {table}\ndelete table {table}\n")).concat()

@@ -164,6 +164,15 @@ fn templates() -> Vec<(&'static str, &'static str, Value)> {
             "spec": {"config": "{\"type\":\"bridge\",\"bridge\":\"c-br\",\"vlan\":5}"}}),
         ),
         (
+            "k8s.cni.cncf.io",
+            "multi-networkpolicies",
+            json!({"metadata": {"name": "p", "namespace": "default",
+            "annotations": {"k8s.v1.cni.cncf.io/policy-for": "default/lan,other"}},
+            "spec": {"podSelector": {"matchLabels": {"a": "b"}}, "policyTypes": ["Ingress"],
+            "ingress": [{"ports": [{"port": 80, "endPort": 90, "protocol": "TCP"}],
+                "from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}]}}),
+        ),
+        (
             balancer,
             "loadbalancers",
             json!({"metadata": meta("lb"), "spec": {

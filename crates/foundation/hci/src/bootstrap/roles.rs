@@ -98,6 +98,8 @@ fn tenant_roles() -> [Value; 2] {
             // Pools are of administrators: they may be for networks of any namespace.
             ("network.harvesterhci.io", &["ippools"], READ),
             ("network.harvesterhci.io", &["virtualmachinenetworkconfigs"], verbs),
+            // As NetworkPolicies: they concern guests of the namespace only.
+            ("k8s.cni.cncf.io", &["multi-networkpolicies"], verbs),
             // Administrators write them; they concern the guests of every namespace.
             ("policy.networking.k8s.io", &["clusternetworkpolicies"], READ),
         ];

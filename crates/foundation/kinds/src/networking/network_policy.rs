@@ -56,7 +56,8 @@ fn default(object: &mut Value) {
     }
 }
 
-fn validate(object: &Value, errors: &mut Vec<FieldError>) {
+/// Judges a policy; also that of another kind that has the same `spec`.
+pub fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     let selector = json::at(object, "/spec/podSelector");
     labels::validate_selector(selector, &SPEC.field("podSelector"), errors);
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {

@@ -51,6 +51,13 @@ pub(super) fn examine(findings: &mut Findings<'_>, instance: &VirtualMachineInst
     if status.fs_freeze_status.as_deref() == Some("frozen") {
         examine_freeze(findings);
     }
+    if phase == "Running" && !facts.policies.is_empty() {
+        findings.info(
+            "Network policies restrict its connections: what they do not allow is dropped.",
+            facts.policies.join(", "),
+            format!("sheaf network trace {}{} --to HOST:PORT", facts.name, facts.place()),
+        );
+    }
     examine_user_data(findings, instance);
     examine_hotplug(findings, &status);
 }

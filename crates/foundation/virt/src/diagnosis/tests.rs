@@ -81,6 +81,17 @@ pub(super) fn first(facts: &DiagnosisInput, severity: Severity, what: &str, why:
     assert!(!found.is_healthy() || severity == Severity::Info, "{found:#?}");
 }
 
+#[test]
+fn network_policies_that_select_a_machine_are_named() {
+    let ready = json!({"type": "Ready", "status": "True"});
+    let facts = DiagnosisInput {
+        policies: vec!["NetworkPolicy a".into(), "MultiNetworkPolicy b".into()],
+        ..with_condition("Running", "Running", ready)
+    };
+    let (why, fix) = ("NetworkPolicy a, MultiNetworkPolicy b", "sheaf network trace web --to");
+    first(&facts, Severity::Info, "restrict its connections", why, fix);
+}
+
 /// Every reason that our code writes has an explanation of its own, with a command.
 #[test]
 fn every_reason_is_explained() {

@@ -76,6 +76,11 @@ impl Attachment {
     }
 }
 
+/// The text that the name of the tap of an interface is derived from.
+pub(crate) fn tap_key(uid: &str, interface: &str) -> String {
+    format!("{uid} {interface}")
+}
+
 /// The Ethernet address of an interface: as given, or made from what identifies the virtual
 /// hardware, so that a guest that knows its interfaces by address finds them after a restart.
 pub(crate) fn mac(vmi: &Vmi, spec: &Interface) -> String {

@@ -18,7 +18,7 @@ use super::port::bare_port;
 use super::{Attachment, ConnectError, plan};
 use crate::dhcp::BridgedInterfaces;
 use crate::guest_name::ZONE;
-use crate::machine::Vmi;
+use crate::machine::{Vmi, tap_key};
 use crate::overlay::RemoteGuests;
 use crate::policy::LocalGuests;
 
@@ -112,7 +112,7 @@ impl Nat {
     }
 
     pub(super) fn tap(&self, vmi: &Vmi, interface: &str) -> String {
-        self.network.bridge().tap_name(&format!("{} {interface}", vmi.uid)).to_string()
+        self.network.bridge().tap_name(&tap_key(&vmi.uid, interface)).to_string()
     }
 
     /// Adds a guest to DHCP and DNS.

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::{
-    IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort,
+    IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
-use net::{AddressBlock, PortRange, Protocol};
+use net::{PortRange, Protocol};
 
 /// Says on a namespace whether guests of other namespaces may reach its guests where no
 /// NetworkPolicy decides: `none` lets them.
@@ -47,13 +47,16 @@ impl RuleRecord {
 
 #[derive(Debug, Clone)]
 pub(super) enum PeerRecord {
-    Block(AddressBlock),
+    Block {
+        cidr: IpNet,
+        except: Vec<IpNet>,
+    },
     /// Pods by labels: in the policy's namespace, or in those that are selected.
     Pods {
         namespaces: Option<Selector>,
         pods: Selector,
     },
-    /// Nothing on an IPv4 network, or a selector that cannot be evaluated.
+    /// A block or a selector that cannot be evaluated.
     Nothing,
 }
 
@@ -69,22 +72,27 @@ pub(super) enum PortRecord {
 
 impl PolicyRecord {
     pub(super) fn read(object: NetworkPolicy) -> Option<Self> {
-        let spec = object.spec.unwrap_or_default();
+        Some(Self::of_spec(object.spec.unwrap_or_default()))
+    }
+
+    /// From the `spec` that MultiNetworkPolicies have, too.
+    pub(super) fn of_spec(spec: NetworkPolicySpec) -> Self {
         let types = spec.policy_types.unwrap_or_default();
         let is_about = |direction: &str| types.iter().any(|each| each == direction);
         // The server sets the types; a policy without concerns what upstream says.
         let ingress = types.is_empty() || is_about("Ingress");
-        let egress = is_about("Egress") || (types.is_empty() && spec.egress.is_some());
+        let has_egress = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
+        let egress = is_about("Egress") || (types.is_empty() && has_egress);
         let incoming = spec.ingress.into_iter().flatten();
         let incoming = incoming.map(|rule| RuleRecord::new(rule.from, rule.ports));
         let outgoing = spec.egress.into_iter().flatten();
         let outgoing = outgoing.map(|rule| RuleRecord::new(rule.to, rule.ports));
-        Some(Self {
+        Self {
             // A selector that cannot be evaluated must not leave guests open.
             subjects: selector(spec.pod_selector.unwrap_or_default()).unwrap_or_default(),
             ingress: ingress.then(|| incoming.collect()),
             egress: egress.then(|| outgoing.collect()),
-        })
+        }
     }
 }
 
@@ -94,7 +102,7 @@ fn selector(selector: LabelSelector) -> Option<Selector> {
 
 fn peer(peer: NetworkPolicyPeer) -> PeerRecord {
     if let Some(block) = peer.ip_block {
-        return address_block(&block).map_or(PeerRecord::Nothing, PeerRecord::Block);
+        return address_block(&block).unwrap_or(PeerRecord::Nothing);
     }
     let namespaces = peer.namespace_selector.map(selector);
     match (namespaces, selector(peer.pod_selector.unwrap_or_default())) {
@@ -103,10 +111,10 @@ fn peer(peer: NetworkPolicyPeer) -> PeerRecord {
     }
 }
 
-fn address_block(block: &IPBlock) -> Option<AddressBlock> {
-    let cidr: Ipv4Net = block.cidr.parse().ok()?;
+fn address_block(block: &IPBlock) -> Option<PeerRecord> {
+    let cidr = block.cidr.parse().ok()?;
     let except = block.except.iter().flatten().filter_map(|each| each.parse().ok()).collect();
-    Some(AddressBlock { cidr, except })
+    Some(PeerRecord::Block { cidr, except })
 }
 
 fn port(port: &NetworkPolicyPort) -> Option<PortRecord> {
@@ -124,7 +132,7 @@ fn port(port: &NetworkPolicyPort) -> Option<PortRecord> {
     Some(PortRecord::Range(PortRange { protocol, first, last }))
 }
 
-fn protocol(name: Option<&str>) -> Option<Protocol> {
+pub(super) fn protocol(name: Option<&str>) -> Option<Protocol> {
     match name {
         None | Some("" | "TCP") => Some(Protocol::Tcp),
         Some("UDP") => Some(Protocol::Udp),

@@ -9,9 +9,11 @@ mod tier;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use kube::core::{Selector, SelectorExt as _};
-use net::{AllowRule, AllowedPorts, GuestPolicy, Ingress, Peers, Policies, PortRange};
+use net::{
+    AddressBlock, AllowRule, AllowedPorts, GuestPolicy, Ingress, Peers, Policies, PortRange,
+};
 
 use super::LocalGuests;
 use super::cluster_object::ClusterPolicyRecord;
@@ -74,7 +76,7 @@ pub(super) fn policies(cluster: &Cluster<'_>) -> Policies {
         (policy != GuestPolicy::default()).then_some((*address, policy))
     });
     let guests = local().map(|(address, _)| *address);
-    Policies { guests: guests.collect(), restricted: restricted.collect() }
+    Policies { guests: guests.collect(), restricted: restricted.collect(), ..Policies::default() }
 }
 
 /// Guests by address. This node's own attachments are newer than the addresses in pods.
@@ -200,7 +202,7 @@ impl Evaluation<'_> {
         for peer in peers {
             match peer {
                 PeerRecord::Nothing => {}
-                PeerRecord::Block(block) => blocks.push(block.clone()),
+                PeerRecord::Block { cidr, except } => blocks.extend(v4_block(cidr, except)),
                 PeerRecord::Pods { namespaces, pods } => {
                     let selected = self.guests.iter().filter(|(_, guest)| {
                         let is_in = match namespaces {
@@ -217,6 +219,15 @@ impl Evaluation<'_> {
         }
         Peers::Only { addresses, blocks }
     }
+}
+
+/// A block as far as it is on a network of IPv4.
+fn v4_block(cidr: &IpNet, except: &[IpNet]) -> Option<AddressBlock> {
+    let v4 = |net: &IpNet| match net {
+        IpNet::V4(net) => Some(*net),
+        IpNet::V6(_) => None,
+    };
+    Some(AddressBlock { cidr: v4(cidr)?, except: except.iter().filter_map(v4).collect() })
 }
 
 fn is_namespace_selected(cluster: &Cluster<'_>, selector: &Selector, name: &str) -> bool {

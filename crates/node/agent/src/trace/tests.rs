@@ -44,6 +44,8 @@ fn cluster(policies: &[Value]) -> TraceObjects {
     TraceObjects {
         policies: policies.collect(),
         cluster_policies: vec![],
+        multi_policies: vec![],
+        pools: vec![],
         namespaces: ["n", "m"].map(|name| json!({"metadata": {"name": name}})).into(),
         pods: guests.map(|(namespace, name, node, last)| pod(namespace, name, node, last)).into(),
         instances: guests
@@ -119,7 +121,7 @@ fn the_step_that_decides_is_named() {
         assert!(detail.contains(expected.2), "{what}: {detail}");
     }
     let steps = |objects: &TraceObjects| {
-        let to = Ipv4Addr::new(192, 0, 2, 9);
+        let to = Ipv4Addr::new(192, 0, 2, 9).into();
         let query = TraceQuery {
             namespace: "n",
             machine: "a",
@@ -176,13 +178,14 @@ fn hosts_of_the_cluster_offer_the_api_and_ports_of_services_only() {
 fn a_machine_that_does_not_run_has_no_way() {
     let mut objects = cluster(&[]);
     objects.instances[0]["status"]["phase"] = json!("Scheduled");
-    let to = Ipv4Addr::new(10, 52, 0, 3);
+    let to = Ipv4Addr::new(10, 52, 0, 3).into();
     let query =
         TraceQuery { namespace: "n", machine: "a", to, port: 80, protocol: TraceProtocol::Tcp };
     assert_eq!(trace(&objects, &query), Err(TraceError::NotRunning("n/a".into())));
     let query = TraceQuery { machine: "b", ..query };
     objects.nodes.clear();
-    assert_eq!(trace(&objects, &query), Err(TraceError::NotOnGuestNetwork("n/b".into())));
+    let no_way = TraceError::NoWay { machine: "n/b".into(), to: query.to };
+    assert_eq!(trace(&objects, &query), Err(no_way));
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub struct ObservedNetwork {
     pub hosts: Option<String>,
     /// The digest of the policies in force.
     pub policies: Option<String>,
+    /// The chains of policies for interfaces on bridges.
+    pub tap_chains: Option<BTreeSet<String>>,
     /// The values of those sysctls in [`sysctls`](super::sysctls) that exist.
     pub sysctls: BTreeMap<String, String>,
     /// The tunnel to other nodes.

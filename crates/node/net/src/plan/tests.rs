@@ -72,6 +72,7 @@ fn converged(ports: &[Port]) -> ObservedNetwork {
         reroute: None,
         hosts: None,
         policies: None,
+        tap_chains: None,
         sysctls: sysctls(&bridge).into_iter().map(|(key, value)| (key, value.to_owned())).collect(),
         overlay: SeenOverlay::default(),
     }
@@ -386,15 +387,23 @@ fn services_are_left_alone_until_they_are_known_and_then_kept_as_wanted() {
 fn policies_stay_until_they_are_known_and_guests_without_any_are_cut_off() {
     let want = |policies| DesiredNetwork { policies, ..DesiredNetwork::new(bridge_spec(), vec![]) };
     let steps = |policies, in_force: Option<&str>| {
-        let seen = ObservedNetwork { policies: in_force.map(str::to_owned), ..converged(&[]) };
+        let policies_seen = in_force.map(str::to_owned);
+        let tap_chains = in_force.map(|digest| [format!("digest_{digest}")].into());
+        let seen = ObservedNetwork { policies: policies_seen, tap_chains, ..converged(&[]) };
         let (actions, _) = plan(&want(policies), &seen);
         actions.iter().map(say).collect::<Vec<_>>().join(", ")
     };
-    let closed = PolicyRules::new(&bridge_spec(), &Policies::default(), &BTreeSet::new()).digest;
+    let none = Policies::default();
+    let rules = PolicyRules::new(&bridge_spec(), &[], &none, &BTreeSet::new(), &BTreeSet::new());
+    let closed = rules.digest;
     let known = || GuestPolicies::Known(Policies::default());
     assert_eq!(steps(GuestPolicies::Unenforced, None), "");
     assert_eq!(steps(GuestPolicies::Unknown, Some("before")), "");
     assert_eq!(steps(GuestPolicies::Unknown, None), "replace the rules of policies");
     assert_eq!(steps(known(), Some("before")), "replace the rules of policies");
     assert_eq!(steps(known(), Some(&closed)), "");
+    // A table that another program has deleted is made again.
+    let seen = ObservedNetwork { policies: Some(closed), ..converged(&[]) };
+    let (actions, _) = plan(&want(known()), &seen);
+    assert_eq!(actions.iter().map(say).collect::<String>(), "replace the rules of policies");
 }

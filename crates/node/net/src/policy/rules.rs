@@ -1,4 +1,5 @@
-//! The nftables table that enforces policies. Pure.
+//! The nftables table that enforces policies of the guest network, in one transaction with that of
+//! interfaces on bridges (`tap_policy`). Pure.
 //!
 //! ```text
 //!   forward   established connections pass; a guest without evaluated policies is cut off; the
@@ -26,7 +27,8 @@ use super::{
 };
 use crate::rules::{DIGEST_CHAIN, set};
 use crate::service::{hex, short_hash};
-use crate::want::{Bridge, Protocol};
+use crate::tap_policy::rules::TapTable;
+use crate::want::{Bridge, Port, Protocol};
 
 /// A transaction for nftables, and the digest that shows whether it is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,19 +71,46 @@ impl Direction {
 
 impl PolicyRules {
     /// `nodes` are addresses of nodes on the guest network: packets from there are not from a
-    /// guest, but from outside, through a node.
-    pub(crate) fn new(bridge: &Bridge, policies: &Policies, nodes: &BTreeSet<Ipv4Addr>) -> Self {
+    /// guest, but from outside, through a node. `seen` are the chains of the table in the family
+    /// `bridge`.
+    pub(crate) fn new(
+        bridge: &Bridge,
+        ports: &[Port],
+        policies: &Policies,
+        nodes: &BTreeSet<Ipv4Addr>,
+        seen: &BTreeSet<String>,
+    ) -> Self {
         let body = body(bridge, policies, nodes);
-        let digest = hex(&Sha256::digest(body.as_bytes())[..12]);
+        let of_guest_network = ports.iter().filter(|port| port.address().is_some());
+        let taps = TapTable {
+            prefix: &bridge.tap_prefix,
+            elsewhere: of_guest_network.map(|port| &port.tap).collect(),
+            policies: &policies.taps,
+        };
+        let hash = Sha256::digest(format!("{body}{}", taps.body()).as_bytes());
+        let digest = hex(&hash[..12]);
         let table = table(&bridge.table);
+        let stamp = format!("{DIGEST_CHAIN}{digest}");
+        let taps = taps.transaction(&table, &stamp, seen);
         let text = format!(
             "add table inet {table}\n\
              delete table inet {table}\n\
              table inet {table} {{\n\
-             \tchain {DIGEST_CHAIN}{digest} {{\n\t}}\n\
-             {body}}}\n"
+             \tchain {stamp} {{\n\t}}\n\
+             {body}}}\n\
+             {taps}"
         );
         Self { digest, text }
+    }
+
+    /// Whether both tables carry the digest.
+    pub(crate) fn is_in_force(
+        &self,
+        guests: Option<&str>,
+        taps: Option<&BTreeSet<String>>,
+    ) -> bool {
+        guests == Some(self.digest.as_str())
+            && taps.is_some_and(|seen| seen.contains(&format!("{DIGEST_CHAIN}{}", self.digest)))
     }
 }
 
@@ -273,7 +302,7 @@ fn sources(peers: &Peers, direction: Direction) -> Vec<String> {
 }
 
 /// Matches of ports, each with a space after it; none where no port is allowed.
-fn destinations(ports: &AllowedPorts) -> Vec<String> {
+pub(crate) fn destinations(ports: &AllowedPorts) -> Vec<String> {
     let AllowedPorts::Only(ranges) = ports else { return vec![String::new()] };
     let mut matches = Vec::new();
     for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {

@@ -21,7 +21,8 @@ fn port(protocol: Protocol, first: u16, last: u16) -> PortRange {
 }
 
 fn rules(policies: &Policies) -> PolicyRules {
-    PolicyRules::new(&bridge(), policies, &BTreeSet::from([[10, 52, 0, 250].into()]))
+    let nodes = BTreeSet::from([[10, 52, 0, 250].into()]);
+    PolicyRules::new(&bridge(), &[], policies, &nodes, &BTreeSet::new())
 }
 
 #[test]
@@ -71,6 +72,7 @@ fn rules_of_restrictions_of_every_sort() {
     let policies = Policies {
         guests: (2..9).map(guest).collect(),
         restricted: restricted.map(|(last, policy)| (guest(last), policy)).into(),
+        ..Policies::default()
     };
     expect_file!["tests/policies.nft"].assert_eq(&rules(&policies).text);
 }
@@ -141,6 +143,7 @@ fn with_tiers() -> Policies {
         restricted: [(2, free), (3, isolated), (4, selected.clone()), (5, selected)]
             .map(|(last, policy)| (guest(last), policy))
             .into(),
+        ..Policies::default()
     }
 }
 
@@ -212,7 +215,8 @@ fn comments_have_no_quotes_and_are_short() {
     let rule = tier_rule(&format!("a\"; drop{}", "x".repeat(250)), 25, TierAction::Accept, &[2]);
     let tiers = Tiers { admin: vec![rule], baseline: vec![] };
     let policy = GuestPolicy { egress_tiers: tiers, ..Default::default() };
-    let policies = Policies { guests: [guest(2)].into(), restricted: [(guest(2), policy)].into() };
+    let restricted = [(guest(2), policy)].into();
+    let policies = Policies { guests: [guest(2)].into(), restricted, ..Policies::default() };
     let text = rules(&policies).text;
     let comment = text.split("comment \"").nth(1).unwrap().split('"').next().unwrap();
     assert!(comment.starts_with("Admin adropxx") && comment.len() < 127, "{comment}");

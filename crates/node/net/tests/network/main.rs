@@ -17,6 +17,7 @@ mod port_dhcp;
 mod routers;
 mod services;
 mod tags;
+mod tap_policies;
 mod trial;
 mod uplink;
 mod world;

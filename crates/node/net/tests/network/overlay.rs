@@ -184,7 +184,8 @@ fn services_and_policies_know_guests_of_other_nodes() {
         let restrict = |ingress| {
             let policy = GuestPolicy { ingress, ..GuestPolicy::default() };
             let restricted = [(address(3), policy)].into();
-            second.network.restrict(Policies { guests: [address(3)].into(), restricted })
+            let guests = [address(3)].into();
+            second.network.restrict(Policies { guests, restricted, ..Policies::default() })
         };
         restrict(Ingress::IsolatedTo(BTreeSet::new())).await.unwrap();
         assert!(!here.inside.pings(address(3)), "a guest of another namespace");

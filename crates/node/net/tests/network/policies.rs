@@ -25,6 +25,7 @@ fn policies(known: &[u8], restricted: impl IntoIterator<Item = (u8, GuestPolicy)
     Policies {
         guests: known.iter().copied().map(address).collect(),
         restricted: restricted.into_iter().map(|(last, policy)| (address(last), policy)).collect(),
+        ..Policies::default()
     }
 }
 

@@ -180,8 +180,11 @@ impl Namespace {
     }
 
     pub(crate) fn connects(&self, to: Ipv4Addr, port: u16) -> bool {
-        let to = SocketAddr::from((to, port));
-        self.within(|| TcpStream::connect_timeout(&to, CONNECT_TIMEOUT).is_ok())
+        self.connect(SocketAddr::from((to, port))).is_ok()
+    }
+
+    pub(crate) fn connect(&self, to: SocketAddr) -> std::io::Result<TcpStream> {
+        self.within(|| TcpStream::connect_timeout(&to, CONNECT_TIMEOUT))
     }
 
     /// Listens in here; the kernel answers connections from now on.

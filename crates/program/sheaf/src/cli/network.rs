@@ -2,7 +2,7 @@
 
 mod forward;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -63,12 +63,14 @@ pub(crate) enum NetworkCommand {
     Create(NewNetworkArgs),
     /// Show which rule would accept or drop the first packet of a connection from a machine.
     ///
-    /// Reads NetworkPolicies, ClusterNetworkPolicies, namespaces, services and machines, and evaluates them as nodes do.
+    /// Reads NetworkPolicies, ClusterNetworkPolicies, MultiNetworkPolicies, namespaces, services and machines, and
+    /// evaluates them as nodes do.
     /// Nothing is sent. Exits with an error if no way is open.
     #[command(after_help = "Examples:\n  \
         sheaf network trace web --to 10.52.0.17:5432\n  \
         sheaf network trace web --to db.tenant:5432         a service, or else a machine\n  \
-        sheaf network trace web --to 192.0.2.9:53 --protocol udp")]
+        sheaf network trace web --to 192.0.2.9:53 --protocol udp\n  \
+        sheaf network trace web --to [fd00::7]:80           over a network that has IPv6")]
     Trace(TraceArgs),
 }
 
@@ -79,7 +81,7 @@ pub(crate) struct TraceArgs {
     /// Name of the machine that connects.
     #[arg(value_parser = object_name)]
     pub(crate) name: String,
-    /// Destination: an IPv4 address, or the name of a service or machine (NAME or NAME.NAMESPACE),
+    /// Destination: an address (IPv6 in brackets), or the name of a service or machine (NAME or NAME.NAMESPACE),
     /// and a port.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     pub(crate) to: Destination,
@@ -97,7 +99,7 @@ pub(crate) struct Destination {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DestinationHost {
-    Address(Ipv4Addr),
+    Address(IpAddr),
     /// Of a service or machine; without a namespace it is that of the command.
     Named {
         name: String,
@@ -128,7 +130,12 @@ fn destination(text: &str) -> Result<Destination, String> {
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let port = port.parse::<u16>().ok().filter(|port| *port > 0);
     let port = port.ok_or("the port is a number from 1 to 65535")?;
-    let host = match host.parse() {
+    let v6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let address = match v6 {
+        Some(v6) => v6.parse::<Ipv6Addr>().map(IpAddr::V6),
+        None => host.parse::<Ipv4Addr>().map(IpAddr::V4),
+    };
+    let host = match address {
         Ok(address) => DestinationHost::Address(address),
         Err(_) => {
             let (name, namespace) = match host.split_once('.') {
@@ -211,12 +218,15 @@ mod tests {
             name: name.into(),
             namespace: namespace.map(str::to_owned),
         };
-        let address = DestinationHost::Address(Ipv4Addr::new(10, 0, 0, 1));
+        let address = DestinationHost::Address([10, 0, 0, 1].into());
         for (text, expected) in [
             ("10.0.0.1:80", Some((address, 80))),
             ("web:80", Some((named("web", None), 80))),
             ("web.tenant:8080", Some((named("web", Some("tenant")), 8080))),
             ("web.tenant.svc.cluster.local:80", Some((named("web", Some("tenant")), 80))),
+            ("[fd00::7]:80", Some((DestinationHost::Address("fd00::7".parse().unwrap()), 80))),
+            ("fd00::7:80", None),
+            ("[web]:80", None),
             ("web", None),
             ("web:0", None),
             ("web:99999", None),

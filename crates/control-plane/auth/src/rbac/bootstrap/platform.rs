@@ -95,7 +95,7 @@ fn node_rules() -> Vec<PolicyRule> {
         on(REPORT, KUBEVIRT, &["virtualmachineinstances"]),
         on(READ, KUBEVIRT, &["virtualmachines", "kubevirts"]),
         on(READ, CDI, &["datavolumes", "dataimportcrons", "cdiconfigs"]),
-        on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
+        on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions", "multi-networkpolicies"]),
         on(READ, NETWORK, &["vlanconfigs", "hostnetworkconfigs", "ippools"]),
         on(&["patch"], NETWORK, &["hostnetworkconfigs/status"]),
         on(READ, "loadbalancer.harvesterhci.io", &["loadbalancers"]),

@@ -2,7 +2,7 @@
 //! `agent`.
 
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use agent::{TraceObjects, TracePath, TraceProtocol, TraceQuery};
 use anyhow::{Result, bail};
@@ -27,6 +27,10 @@ pub(super) async fn run(wanted: &TraceArgs) -> Result<()> {
         cluster_policies: cluster
             .items("/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies")
             .await?,
+        multi_policies: cluster
+            .items("/apis/k8s.cni.cncf.io/v1beta1/multi-networkpolicies")
+            .await?,
+        pools: cluster.items("/apis/network.harvesterhci.io/v1alpha1/ippools").await?,
         namespaces: cluster.items("/api/v1/namespaces").await?,
         pods: cluster.items("/api/v1/pods").await?,
         instances: cluster.items(super::INSTANCES).await?,
@@ -51,7 +55,7 @@ pub(super) async fn run(wanted: &TraceArgs) -> Result<()> {
 }
 
 /// The address that a name resolves to: that of a service, or else of a machine.
-fn resolve(objects: &TraceObjects, host: &DestinationHost, own: &str) -> Result<Ipv4Addr> {
+fn resolve(objects: &TraceObjects, host: &DestinationHost, own: &str) -> Result<IpAddr> {
     let (name, namespace) = match host {
         DestinationHost::Address(address) => return Ok(*address),
         DestinationHost::Named { name, namespace } => (name, namespace.as_deref().unwrap_or(own)),
@@ -117,7 +121,7 @@ mod tests {
             (named("web", None), Some("10.53.0.9")),
             (named("db", Some("n")), Some("10.52.0.3")),
             (named("web", Some("m")), None),
-            (DestinationHost::Address(Ipv4Addr::new(192, 0, 2, 1)), Some("192.0.2.1")),
+            (DestinationHost::Address([192, 0, 2, 1].into()), Some("192.0.2.1")),
         ] {
             let found = resolve(&objects, &host, "n").ok().map(|address| address.to_string());
             assert_eq!(found.as_deref(), expected, "{host:?}");

@@ -18,11 +18,13 @@ pub(super) async fn run(machine: &MachineArg, output: Option<Output>) -> Result<
     let instances = link.objects(&format!("virtualmachineinstances/{name}"));
     let data_volumes =
         format!("/apis/cdi.kubevirt.io/v1beta1/namespaces/{}/datavolumes", link.namespace);
+    let instance = link.find(&instances).await?;
+    let policies = policies(&link, instance.as_ref()).await;
     let facts = DiagnosisInput {
         name: name.clone(),
         namespace: link.namespace.clone(),
         machine: link.find(&link.machine(name)).await?.and_then(read),
-        instance: link.find(&instances).await?.and_then(read),
+        instance: instance.and_then(read),
         claims: read_all(link.items(&link.core("persistentvolumeclaims")).await?),
         data_volumes: read_all(link.items(&data_volumes).await?),
         events: read_all(link.items(&link.core("events")).await?),
@@ -32,6 +34,7 @@ pub(super) async fn run(machine: &MachineArg, output: Option<Output>) -> Result<
         ),
         images: read_all(images(&link).await),
         storage_volumes: read_all(link.items(VOLUMES).await.unwrap_or_default()),
+        policies,
         nodes: read_all(link.items("/api/v1/nodes").await.unwrap_or_default()),
     };
     if facts.machine.is_none() && facts.instance.is_none() {
@@ -54,6 +57,17 @@ async fn images(link: &ClusterClient) -> Vec<Value> {
             link.items(&own).await.unwrap_or_default()
         }
     }
+}
+
+/// The network policies that select the machine.
+async fn policies(link: &ClusterClient, instance: Option<&Value>) -> Vec<String> {
+    let Some(instance) = instance else { return vec![] };
+    let of = |api: &str| format!("/apis/{api}/namespaces/{}", link.namespace);
+    let plain = of("networking.k8s.io/v1") + "/networkpolicies";
+    let multi = of("k8s.cni.cncf.io/v1beta1") + "/multi-networkpolicies";
+    let plain = link.items(&plain).await.unwrap_or_default();
+    let multi = link.items(&multi).await.unwrap_or_default();
+    hci::multi_network_policy::selecting(&plain, &multi, instance)
 }
 
 /// The state in one line, the findings below it, the latest events at the end.

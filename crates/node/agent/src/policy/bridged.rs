@@ -1,0 +1,221 @@
+//! Evaluates MultiNetworkPolicies for interfaces on bridges: selectors become addresses. Pure.
+//!
+//! A policy selects the interfaces of the machines in its namespace that are on one of its networks.
+//! Its peers are the addresses that machines have on these networks: those that pools have given to
+//! their interfaces, and those that their instances report. An address that is not known is not
+//! allowed. An interface that no policy selects is not restricted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use kube::core::SelectorExt as _;
+use net::{
+    AllowedPorts, LinkName, PortRange, TapBlock, TapPeers, TapPolicies, TapPolicy, TapRule,
+    TapRules,
+};
+
+use super::bridged_object::{InstanceRecord, InterfaceRecord, LeaseRecord, MultiPolicyRecord};
+use super::object::{NamespaceRecord, PeerRecord, PortRecord, RuleRecord};
+use crate::known_objects::ObjectKey;
+
+/// Everything that policies of interfaces on bridges are evaluated from.
+#[derive(Clone, Copy)]
+pub(super) struct BridgedCluster<'a> {
+    pub(super) policies: &'a BTreeMap<ObjectKey, MultiPolicyRecord>,
+    pub(super) namespaces: &'a BTreeMap<ObjectKey, NamespaceRecord>,
+    pub(super) instances: &'a BTreeMap<ObjectKey, InstanceRecord>,
+    pub(super) pools: &'a BTreeMap<ObjectKey, LeaseRecord>,
+}
+
+/// An interface of a machine with its addresses.
+pub(super) struct Card<'a> {
+    pub(super) key: &'a ObjectKey,
+    pub(super) instance: &'a InstanceRecord,
+    pub(super) interface: &'a InterfaceRecord,
+    pub(super) addresses: BTreeSet<IpAddr>,
+}
+
+/// A rule with its peers.
+struct ResolvedRule<'a> {
+    ports: Option<&'a [PortRecord]>,
+    peers: TapPeers,
+    /// The interfaces among the peers, whose ports have names.
+    cards: Vec<&'a Card<'a>>,
+}
+
+/// A policy with the peers of its rules.
+struct ResolvedPolicy<'a> {
+    key: &'a ObjectKey,
+    record: &'a MultiPolicyRecord,
+    ingress: Option<Vec<ResolvedRule<'a>>>,
+    egress: Option<Vec<ResolvedRule<'a>>>,
+}
+
+/// The policies of the interfaces for which `tap` names a tap of this node.
+pub(super) fn policies(
+    cluster: &BridgedCluster<'_>,
+    tap: impl Fn(&InstanceRecord, &InterfaceRecord) -> Option<LinkName>,
+) -> TapPolicies {
+    let cards = cards(cluster);
+    let evaluation = Evaluation::new(*cluster, &cards);
+    let own = cards
+        .iter()
+        .filter_map(|card| Some((tap(card.instance, card.interface)?, evaluation.policy(card))));
+    own.collect()
+}
+
+/// The interfaces of all machines.
+pub(super) fn cards<'a>(cluster: &BridgedCluster<'a>) -> Vec<Card<'a>> {
+    let mut leases: BTreeMap<(&str, &str), BTreeSet<IpAddr>> = BTreeMap::new();
+    for pool in cluster.pools.values() {
+        for (mac, addresses) in &pool.addresses {
+            leases.entry((&pool.network, mac)).or_default().extend(addresses);
+        }
+    }
+    let all = cluster.instances.iter().flat_map(|(key, instance)| {
+        instance.interfaces.iter().map(move |interface| (key, instance, interface))
+    });
+    let cards = all.map(|(key, instance, interface)| {
+        let mut addresses = interface.addresses.clone();
+        let mac = interface.mac.as_deref().unwrap_or_default();
+        addresses.extend(leases.get(&(interface.network.as_str(), mac)).into_iter().flatten());
+        Card { key, instance, interface, addresses }
+    });
+    cards.collect()
+}
+
+/// The policies of a cluster, resolved once for all interfaces.
+pub(super) struct Evaluation<'a> {
+    policies: Vec<ResolvedPolicy<'a>>,
+}
+
+impl<'a> Evaluation<'a> {
+    pub(super) fn new(cluster: BridgedCluster<'a>, cards: &'a [Card<'a>]) -> Self {
+        let policies = cluster.policies.iter().map(|(key, record)| {
+            let resolve = |rules: &'a Option<Vec<RuleRecord>>| {
+                let rules = rules.as_ref()?.iter();
+                let rules = rules.map(|rule| resolved(&cluster, cards, key, record, rule));
+                Some(rules.collect())
+            };
+            let (ingress, egress) =
+                (resolve(&record.policy.ingress), resolve(&record.policy.egress));
+            ResolvedPolicy { key, record, ingress, egress }
+        });
+        Self { policies: policies.collect() }
+    }
+
+    pub(super) fn policy(&self, card: &Card<'_>) -> TapPolicy {
+        let mut policy = TapPolicy::default();
+        for own in self.policies.iter().filter(|own| own.selects(card)) {
+            let name = format!("{}/{}", own.key.namespace, own.key.name);
+            if let Some(rules) = &own.ingress {
+                let all = policy.ingress.get_or_insert_default();
+                all.rules.extend(rules.iter().map(|rule| rule.of_subject(&name, card)));
+                all.policies.insert(name.clone());
+            }
+            if let Some(rules) = &own.egress {
+                let all: &mut TapRules = policy.egress.get_or_insert_default();
+                all.rules.extend(rules.iter().flat_map(|rule| rule.of_peers(&name)));
+                all.policies.insert(name);
+            }
+        }
+        policy
+    }
+}
+
+impl ResolvedPolicy<'_> {
+    fn selects(&self, card: &Card<'_>) -> bool {
+        self.key.namespace == card.key.namespace
+            && self.record.networks.contains(&card.interface.network)
+            && self.record.policy.subjects.matches(&card.instance.labels)
+    }
+}
+
+impl ResolvedRule<'_> {
+    /// About connections to a guest, which serves the named ports.
+    fn of_subject(&self, policy: &str, subject: &Card<'_>) -> TapRule {
+        let ports = self.ports.map_or(AllowedPorts::All, |ports| {
+            AllowedPorts::Only(ports.iter().filter_map(|port| number(port, subject)).collect())
+        });
+        TapRule { policy: policy.to_owned(), peers: self.peers.clone(), ports }
+    }
+
+    /// About connections from a guest. Named ports are looked up at each peer, and become rules of
+    /// their own.
+    fn of_peers(&self, policy: &str) -> Vec<TapRule> {
+        let rule = |peers, ports| TapRule { policy: policy.to_owned(), peers, ports };
+        let Some(ports) = self.ports else {
+            return vec![rule(self.peers.clone(), AllowedPorts::All)];
+        };
+        let numbers = ports.iter().filter_map(|port| match port {
+            PortRecord::Range(range) => Some(*range),
+            PortRecord::Named { .. } => None,
+        });
+        let mut rules = vec![rule(self.peers.clone(), AllowedPorts::Only(numbers.collect()))];
+        for port in ports.iter().filter(|port| matches!(port, PortRecord::Named { .. })) {
+            rules.extend(self.cards.iter().filter_map(|card| {
+                let only = TapPeers::Only { addresses: card.addresses.clone(), blocks: vec![] };
+                Some(rule(only, AllowedPorts::Only([number(port, card)?].into())))
+            }));
+        }
+        rules
+    }
+}
+
+/// A port as the machine that serves it has it.
+fn number(port: &PortRecord, server: &Card<'_>) -> Option<PortRange> {
+    match port {
+        PortRecord::Range(range) => Some(*range),
+        PortRecord::Named { protocol, name } => {
+            let mut named = server.interface.ports.iter();
+            let own = named.find(|own| own.protocol == *protocol && own.name == *name)?;
+            Some(PortRange { protocol: *protocol, first: own.port, last: own.port })
+        }
+    }
+}
+
+fn resolved<'a>(
+    cluster: &BridgedCluster<'_>,
+    cards: &'a [Card<'a>],
+    key: &ObjectKey,
+    policy: &MultiPolicyRecord,
+    rule: &'a RuleRecord,
+) -> ResolvedRule<'a> {
+    let on_networks =
+        || cards.iter().filter(|card| policy.networks.contains(&card.interface.network));
+    let ports = rule.ports.as_deref();
+    let Some(peers) = &rule.peers else {
+        return ResolvedRule { ports, peers: TapPeers::Any, cards: on_networks().collect() };
+    };
+    let (mut selected, mut blocks) = (Vec::new(), Vec::new());
+    for peer in peers {
+        match peer {
+            PeerRecord::Nothing => {}
+            PeerRecord::Block { cidr, except } => {
+                let except: Vec<IpNet> = except.clone();
+                blocks.push(TapBlock { cidr: *cidr, except });
+            }
+            PeerRecord::Pods { namespaces, pods } => {
+                selected.extend(on_networks().filter(|card| {
+                    let namespace = card.key.namespace.as_str();
+                    let is_in = match namespaces {
+                        None => namespace == key.namespace,
+                        Some(selector) => {
+                            let key =
+                                ObjectKey { namespace: String::new(), name: namespace.to_owned() };
+                            let known = cluster.namespaces.get(&key);
+                            known.is_some_and(|own| selector.matches(&own.labels))
+                        }
+                    };
+                    is_in && pods.matches(&card.instance.labels)
+                }));
+            }
+        }
+    }
+    let addresses = selected.iter().flat_map(|card| card.addresses.iter().copied()).collect();
+    ResolvedRule { ports, peers: TapPeers::Only { addresses, blocks }, cards: selected }
+}
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ use super::{TapBlock, TapPeers, TapPolicies, TapRules};
 use crate::name::LinkName;
 use crate::policy::rules::destinations;
 use crate::service::short_hash;
-use flow::{Flow, VERSIONS};
+use flow::{Flow, SHARED_SETS, VERSIONS};
 
 /// Begins the name of the chain that shows that an interface has sets.
 const MARK: &str = "from_";
@@ -106,11 +106,17 @@ impl TapTable<'_> {
 
     /// The sets that outlive changes of the rules.
     fn sets(&self, table: &str) -> String {
+        let shared = SHARED_SETS.iter().filter(|_| self.restricted().next().is_some());
+        let shared = shared.map(|(name, kind, elements)| {
+            format!(
+                "add set bridge {table} {name} {{ type {kind}; elements = {{ {elements} }}; }}\n"
+            )
+        });
         let taps = self.restricted().map(|(tap, _)| id(tap));
         let all = taps.flat_map(|tap| {
             VERSIONS.iter().map(move |version| Flow::definitions(version, &tap, table))
         });
-        all.collect()
+        shared.chain(all).collect()
     }
 
     fn chains(&self) -> String {

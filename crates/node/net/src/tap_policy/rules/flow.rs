@@ -44,7 +44,7 @@ pub(super) const VERSIONS: &[Version] = &[
         target: "@nh,128,32",
         quoted: ["@th,160,32", "@th,192,32"],
         icmp: "meta protocol ip meta l4proto icmp icmp",
-        errors: "destination-unreachable, time-exceeded, parameter-problem",
+        errors: "@errors4",
         later_fragment: "ip frag-off & 0x1fff != 0",
         from: &["udp sport 68 udp dport 67"],
         to: &["udp sport 67 udp dport 68"],
@@ -58,7 +58,7 @@ pub(super) const VERSIONS: &[Version] = &[
         target: "@nh,192,128",
         quoted: ["@th,128,128", "@th,256,128"],
         icmp: "meta protocol ip6 meta l4proto ipv6-icmp icmpv6",
-        errors: "destination-unreachable, packet-too-big, time-exceeded, parameter-problem",
+        errors: "@errors6",
         later_fragment: "frag frag-off != 0",
         from: &[NEIGHBOURS, "udp sport 546 udp dport 547"],
         to: &[NEIGHBOURS, "udp sport 547 udp dport 546"],
@@ -67,7 +67,21 @@ pub(super) const VERSIONS: &[Version] = &[
 
 /// Neighbours, routers, and the groups that switches send their questions to. A guest that must not
 /// advertise itself as a router has been stopped before.
-const NEIGHBOURS: &str = "meta protocol ip6 meta l4proto ipv6-icmp icmpv6 type { 130, 131, 132, 133, 134, 135, 136, 143 }";
+const NEIGHBOURS: &str = "meta protocol ip6 meta l4proto ipv6-icmp icmpv6 type @neighbours";
+
+/// Sets that the rules of all interfaces share. A set without a name for each of them would cost the
+/// kernel minutes where there are hundreds: it compares the names of all sets of a table.
+pub(super) const SHARED_SETS: &[(&str, &str, &str)] = &[
+    ("ported", "inet_proto", "tcp, udp, sctp"),
+    ("ported_or_icmp", "inet_proto", "tcp, udp, sctp, icmp, ipv6-icmp"),
+    ("errors4", "icmp_type", "destination-unreachable, time-exceeded, parameter-problem"),
+    (
+        "errors6",
+        "icmpv6_type",
+        "destination-unreachable, packet-too-big, time-exceeded, parameter-problem",
+    ),
+    ("neighbours", "icmpv6_type", "130, 131, 132, 133, 134, 135, 136, 143"),
+];
 
 /// The connections of an interface, for frames of one way.
 pub(super) struct Flow<'a> {
@@ -160,9 +174,9 @@ impl<'a> Flow<'a> {
             format!("{key} @{flows} update @{flows} {{ {key} timeout {DATAGRAMS} }} {accept}"),
             format!("{key} @{ending} update @{ending} {{ {key} timeout {SHORT} }} {accept}"),
             format!("{later_fragment} {ends} @{known_ends} accept"),
-            format!("{icmp} type {{ {errors} }} {quoted} @{known_ends} accept"),
+            format!("{icmp} type {errors} {quoted} @{known_ends} accept"),
             format!("{icmp} type echo-reply {accept_pair}"),
-            format!("meta l4proto != {{ tcp, udp, sctp, icmp, ipv6-icmp }} {accept_pair}"),
+            format!("meta l4proto != @ported_or_icmp {accept_pair}"),
         ]
     }
 
@@ -181,10 +195,10 @@ impl<'a> Flow<'a> {
         let (key, pair, accept) = (self.key(), self.pair(), self.ends_chain());
         vec![
             format!(
-                "meta l4proto {{ tcp, udp, sctp }} update @{flows} {{ {key} timeout {SHORT} }} \
+                "meta l4proto @ported update @{flows} {{ {key} timeout {SHORT} }} \
                  goto {accept}"
             ),
-            format!("meta l4proto != {{ tcp, udp, sctp }} update @{pairs} {{ {pair} }}"),
+            format!("meta l4proto != @ported update @{pairs} {{ {pair} }}"),
             format!("goto {accept}"),
         ]
     }

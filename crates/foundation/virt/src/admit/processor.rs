@@ -153,7 +153,8 @@ fn check_machine(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     // A comma would begin another option of QEMU.
     let is_name =
         machine.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-    if !machine.is_empty() && !(is_name && allowed.iter().any(fits)) {
+    let is_allowed = machine.is_empty() || (is_name && allowed.iter().any(fits));
+    if !is_allowed {
         let field = judged.field("domain.machine.type");
         let message = format!(
             "{field} is not supported: {machine} (allowed values: [{}])",

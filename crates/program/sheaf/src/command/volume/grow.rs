@@ -42,7 +42,7 @@ pub(super) async fn run(volume: &VolumeClaim, size: u64, no_wait: bool) -> Resul
             why = refused => Ok(Some(why)),
         }
     };
-    match interrupt::or_report(ended, continues).await? {
+    match Box::pin(interrupt::or_report(ended, continues)).await? {
         None => print(&format!("{name} has {}\n", human(&wanted))),
         Some(why) => bail!(
             "{name} cannot grow to {}: {why}; `sheaf volume grow {name} SIZE` with a smaller size \

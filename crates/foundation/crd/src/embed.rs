@@ -84,8 +84,8 @@ mod tests {
             }
             undescribed(field, &path, found);
         }
-        for inner in ["items", "additionalProperties"] {
-            undescribed(&schema[inner], path, found);
+        for inner in ["items", "additionalProperties"].iter().filter_map(|name| schema.get(name)) {
+            undescribed(inner, path, found);
         }
     }
 

@@ -63,7 +63,7 @@ pub(super) fn protection(vm: &Value) -> Option<Value> {
     Some(json!({"metadata": meta}))
 }
 
-/// The patch that no longer keeps a machine or an instance; nothing if it has no finalizer.
+/// The patch that removes our finalizer from a machine or an instance; nothing if it has none.
 pub(super) fn release(kept: &Value) -> Option<Value> {
     if !object::has_finalizer(kept, VM_FINALIZER) {
         return None;

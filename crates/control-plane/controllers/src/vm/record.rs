@@ -98,7 +98,7 @@ fields! {
 }
 
 impl<'a> VolumeFields<'a> {
-    /// The claim of a volume that is one.
+    /// The PersistentVolumeClaim of a volume: its own, or that of its DataVolume.
     pub(crate) fn claim(&self) -> Option<&'a str> {
         let names = [self.persistent_volume_claim.claim_name, self.data_volume.name];
         names.into_iter().find(|name| !name.is_empty())

@@ -54,7 +54,7 @@ fn volume(volume: &Value) -> VolumeFields<'_> {
     read(volume)
 }
 
-/// The claim of a volume that is one.
+/// The PersistentVolumeClaim of a volume.
 fn claim(own: &Value) -> Option<&str> {
     volume(own).claim()
 }

@@ -53,8 +53,8 @@ pub(super) fn authorize_id(
     Reference { field, group: HARVESTER, resource, namespace, name }.authorize(write)
 }
 
-/// The data of disks of another namespace, by CDI's rule: an explicit right, or rights that allow
-/// reading the data anyway. The right to get a claim shows only that there is a disk.
+/// Authorizes reading the disks of another namespace, by CDI's rule: `create datavolumes/source`, or
+/// rights that allow reading the data anyway. `get persistentvolumeclaims` is not enough.
 pub(super) fn authorize_disks(
     write: &Write<'_>,
     field: &'static str,

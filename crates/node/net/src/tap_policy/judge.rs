@@ -17,24 +17,24 @@ pub struct BridgedPacket {
     pub port: u16,
 }
 
-/// The decision about a packet in one direction, and what makes it.
+/// The verdict on a packet in one direction, with the policies behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapVerdict<'a> {
     /// No policy selects the interface for this direction: accepted.
     Unrestricted,
-    /// A rule of this policy accepts.
+    /// A rule of this policy accepts the packet.
     Allowed(&'a str),
-    /// No rule of these policies accepts.
+    /// No rule of these policies accepts the packet.
     Dropped(&'a BTreeSet<String>),
 }
 
 impl TapPolicy {
-    /// The decision about what the guest sends.
+    /// The verdict on a packet from the guest.
     pub fn judge_egress(&self, packet: &BridgedPacket) -> TapVerdict<'_> {
         judge(self.egress.as_ref(), packet, packet.to)
     }
 
-    /// The decision about what the guest is sent.
+    /// The verdict on a packet to the guest.
     pub fn judge_ingress(&self, packet: &BridgedPacket) -> TapVerdict<'_> {
         judge(self.ingress.as_ref(), packet, packet.from)
     }

@@ -98,7 +98,13 @@ impl Oidc {
 
     /// Sees to it that the key of a request's token is known, if it can be.
     pub(crate) async fn prepare(&self, headers: &HeaderMap) {
-        let Some(token) = identity::bearer(headers) else { return };
+        if let Some(token) = identity::bearer(headers) {
+            self.prepare_token(token).await;
+        }
+    }
+
+    /// As [`Self::prepare`], for a token that is not in a header.
+    pub(crate) async fn prepare_token(&self, token: &str) {
         let Some(id) = claims_to_be_of(token, &self.login.config.issuer) else { return };
         if self.keys.load().has(id.as_deref()) {
             return;

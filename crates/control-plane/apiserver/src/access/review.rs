@@ -24,7 +24,12 @@ pub(crate) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     let mut review = intake::take(call, parsed, options.field_validation)?;
     review["status"] = match &*call.served.kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(call.user)}),
-        "TokenReview" => token(call, &review)?,
+        "TokenReview" => {
+            if let (Some(oidc), Some(token)) = (&call.api.oidc, review["spec"]["token"].as_str()) {
+                oidc.prepare_token(token).await;
+            }
+            token(call, &review)?
+        }
         "SelfSubjectAccessReview" => access(call, &review, call.user)?,
         "SubjectAccessReview" => access(call, &review, &subject(call, &review)?)?,
         "LocalSubjectAccessReview" => {

@@ -1,20 +1,11 @@
 //! Certificates that are asked for, tokens to join with, and logins with those of another user.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
-use std::thread;
-
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PublicKeyData as _,
-    SigningKey as _,
-};
-use rustls::pki_types::PrivateKeyDer;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Sheaf, assert_has, eventually, poll};
+use crate::harness::{Http, OidcIssuer, Sheaf, assert_has, eventually, poll};
 
 pub(crate) const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -192,95 +183,9 @@ fn a_node_joins_with_a_token_and_renews_by_itself() {
     assert_eq!(joining.get("/api").status, 401);
 }
 
-/// An OpenID Connect issuer: two documents over TLS, and a key to sign with.
-struct Provider {
-    url: String,
-    ca: String,
-    key: Arc<Mutex<KeyPair>>,
-}
-
-impl Provider {
-    fn start() -> Self {
-        let authority_key = KeyPair::generate().unwrap();
-        let mut authority = CertificateParams::default();
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.distinguished_name.push(DnType::CommonName, "issuer of a test");
-        let ca = authority.self_signed(&authority_key).unwrap().pem();
-        let issuer = Issuer::new(authority, authority_key);
-        let serving = KeyPair::generate().unwrap();
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let cert = CertificateParams::new(names).unwrap().signed_by(&serving, &issuer).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![cert.der().clone()],
-                PrivateKeyDer::try_from(serving.serialize_der()).unwrap(),
-            )
-            .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
-        let key = Arc::new(Mutex::new(KeyPair::generate().unwrap()));
-        let (config, served, own) = (Arc::new(config), Arc::clone(&key), url.clone());
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
-                let mut tls = BufReader::new(rustls::StreamOwned::new(connection, stream.unwrap()));
-                let mut line = String::new();
-                if tls.read_line(&mut line).is_err() {
-                    continue;
-                }
-                let body = match line.contains("openid-configuration") {
-                    true => json!({"issuer": own, "jwks_uri": format!("{own}/keys")}),
-                    false => json!({"keys": [jwk(&served.lock().unwrap())]}),
-                };
-                let body = body.to_string();
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                    body.len()
-                );
-                let _ = tls.get_mut().write_all((head + &body).as_bytes());
-                tls.get_mut().conn.send_close_notify();
-                let _ = tls.get_mut().flush();
-            }
-        });
-        Self { url, ca, key }
-    }
-
-    fn token(&self, claims: &Value) -> String {
-        let key = self.key.lock().unwrap();
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let header = json!({"alg": "ES256", "kid": jwk(&key)["kid"]});
-        let text = format!("{}.{}", part(&header), part(claims));
-        // A signature in a certificate is two numbers in ASN.1; in a token they lie bare.
-        let der = key.sign(text.as_bytes()).unwrap();
-        let mut bare = Vec::new();
-        let mut at = 2;
-        for _ in 0..2 {
-            let length = usize::from(der[at + 1]);
-            let number = &der[at + 2..at + 2 + length];
-            let number: Vec<u8> = number.iter().copied().skip_while(|byte| *byte == 0).collect();
-            bare.extend(vec![0; 32 - number.len()]);
-            bare.extend(number);
-            at += 2 + length;
-        }
-        format!("{text}.{}", URL_SAFE_NO_PAD.encode(bare))
-    }
-}
-
-fn jwk(key: &KeyPair) -> Value {
-    let point = key.der_bytes();
-    let (x, y) = point[1..].split_at(32);
-    let id = URL_SAFE_NO_PAD.encode(&x[..9]);
-    json!({"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": id,
-        "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y)})
-}
-
 #[test]
 fn people_log_in_with_tokens_of_their_issuer() {
-    let issuer = Provider::start();
+    let issuer = OidcIssuer::start();
     let mut server = Sheaf::prepared(&[]);
     let ca = server.scratch("issuer.pem");
     std::fs::write(&ca, &issuer.ca).unwrap();
@@ -313,11 +218,7 @@ fn people_log_in_with_tokens_of_their_issuer() {
     *issuer.key.lock().unwrap() = KeyPair::generate().unwrap();
     let token = issuer.token(&claims(&[]));
     eventually("the new key is known", || server.bearer(&token).get("/api").status == 200);
-    let forged = Provider {
-        url: issuer.url.clone(),
-        ca: String::new(),
-        key: Arc::new(Mutex::new(KeyPair::generate().unwrap())),
-    };
+    let forged = issuer.forged();
     assert_eq!(server.bearer(&forged.token(&claims(&[]))).get("/api").status, 401);
     assert_has(server.bearer(&token).get("/api").text(), "APIVersions");
 }

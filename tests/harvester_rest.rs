@@ -7,6 +7,7 @@ mod fuzz;
 mod guest;
 mod login;
 mod objects;
+mod oidc;
 mod rights;
 mod subscribe;
 

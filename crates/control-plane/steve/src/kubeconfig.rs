@@ -1,6 +1,7 @@
-//! Kubeconfigs for local users: `generateKubeconfig` of Rancher's cluster `local`.
+//! Kubeconfigs for the users of logins: `generateKubeconfig` of Rancher's cluster `local`.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use client::Caller;
 use http::{Method, StatusCode};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -8,8 +9,8 @@ use serde_json::{Value, json};
 use crate::Steve;
 use crate::caller::Session;
 use crate::error::SteveError;
-use crate::login::{TokenOrder, Users, local_user, refused};
-use crate::reply::{self, SteveResult};
+use crate::login::{OidcProvider, TokenOrder, Users, local_user, refused};
+use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::RequestHead;
 
 pub(crate) const TYPES: [&str; 2] =
@@ -63,22 +64,53 @@ fn cluster(origin: &str) -> Value {
 }
 
 async fn generate(steve: &Steve, session: &Session<'_>, asked: &RequestHead) -> SteveResult {
+    let name = &session.caller.name;
+    if let Some(provider) = steve.oidc.as_deref().filter(|_| is_of_provider(session.caller)) {
+        let config = text(&asked.origin(), &steve.ca_pem, name, &login_command(provider))?;
+        return Ok(generated(&config));
+    }
     let users = Users::new(steve.client.clone());
     let user = local_user(&users, session.caller).await?;
-    let name = &session.caller.name;
     let setting = steve.setting(LIFETIME).await?;
     let order = TokenOrder {
         prefix: "kubeconfig",
         description: "Kubeconfig token",
         lifetime: lifetime(&setting),
         derived: true,
+        identity: None,
     };
     let issued = users.issue(&user, order, base::clock::now()).await.map_err(refused)?;
-    let config = text(&asked.origin(), &steve.ca_pem, name, &issued.bearer)?;
-    Ok(reply::json(
-        StatusCode::OK,
-        &json!({"baseType": "generateKubeConfigOutput", "type": "generateKubeConfigOutput", "config": config}),
-    ))
+    let credentials = json!({"token": issued.bearer});
+    Ok(generated(&text(&asked.origin(), &steve.ca_pem, name, &credentials)?))
+}
+
+fn generated(config: &str) -> SteveReply {
+    let kind = "generateKubeConfigOutput";
+    reply::json(StatusCode::OK, &json!({"baseType": kind, "type": kind, "config": config}))
+}
+
+/// Whether the caller's session began with a login at a provider. Their groups are those of that
+/// login, so that no token without end is made from it.
+fn is_of_provider(caller: &Caller) -> bool {
+    let principals = caller.extra.get("principalid");
+    principals.is_some_and(|all| all.iter().any(|own| own.starts_with("oidc://")))
+}
+
+/// kubectl's usual plugin for OpenID Connect (`kubectl oidc-login`), which logs in when it has to.
+fn login_command(provider: &OidcProvider) -> Value {
+    let mut args = vec![
+        "oidc-login".to_owned(),
+        "get-token".to_owned(),
+        format!("--oidc-issuer-url={}", provider.issuer),
+        format!("--oidc-client-id={}", provider.client_id),
+    ];
+    let others = provider.scopes.iter().filter(|scope| *scope != "openid");
+    args.extend(others.map(|scope| format!("--oidc-extra-scope={scope}")));
+    json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "kubectl", "args": args,
+        "interactiveMode": "IfAvailable", "provideClusterInfo": false,
+        "installHint": "install the plugin oidc-login (kubelogin): kubectl krew install oidc-login",
+    }})
 }
 
 /// Zero is without end.
@@ -89,7 +121,7 @@ fn lifetime(setting: &Value) -> SignedDuration {
     SignedDuration::from_mins(minutes.unwrap_or(0).clamp(0, 52_560_000))
 }
 
-fn text(server: &str, ca_pem: &str, user: &str, token: &str) -> Result<String, SteveError> {
+fn text(server: &str, ca_pem: &str, user: &str, credentials: &Value) -> Result<String, SteveError> {
     let config = json!({
         "apiVersion": "v1", "kind": "Config",
         "clusters": [{
@@ -98,7 +130,7 @@ fn text(server: &str, ca_pem: &str, user: &str, token: &str) -> Result<String, S
                 "server": server, "certificate-authority-data": BASE64_STANDARD.encode(ca_pem),
             },
         }],
-        "users": [{"name": user, "user": {"token": token}}],
+        "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": "local", "context": {"cluster": "local", "user": user}}],
         "current-context": "local",
     });
@@ -114,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_kubeconfig_reads_back() {
-        let written = text("https://h:6443", "CA", "jane", "token-a:b").unwrap();
+        let written = text("https://h:6443", "CA", "jane", &json!({"token": "token-a:b"})).unwrap();
         let read: Value = serde_saphyr::from_str(&written).unwrap();
         assert_eq!(read["clusters"][0]["cluster"]["certificate-authority-data"], "Q0E=");
         assert_eq!(read["users"][0]["user"]["token"], "token-a:b");

@@ -58,8 +58,8 @@ use serde_json::Value;
 pub use bundle::{NODE_ERROR, NODE_HARDWARE, NODE_LOG, NodeReport, NodeReports};
 pub use login::token::identify;
 pub use login::{
-    Login, NewToken, NewUser, PASSWORD_NAMESPACE, PasswordError, TokenOrder, UserError, UserRole,
-    Users, is_public, owns_login,
+    Login, NewToken, NewUser, OidcProvider, OidcTransport, PASSWORD_NAMESPACE, PasswordError,
+    TokenOrder, TransportError, UserError, UserRole, Users, is_public, owns_login,
 };
 pub use reply::SteveReply;
 pub use request::{Body, RequestHead, SteveRequest};
@@ -88,6 +88,8 @@ pub struct Steve {
     encoded: Arc<subscribe::EncodedMessages>,
     /// The source of the nodes' part of support bundles.
     reports: Option<Arc<dyn NodeReports>>,
+    /// Where users log in besides.
+    oidc: Option<Arc<OidcProvider>>,
 }
 
 impl std::fmt::Debug for Steve {
@@ -105,6 +107,7 @@ impl Steve {
             ca_pem: ca_pem.into(),
             encoded: Arc::default(),
             reports: None,
+            oidc: None,
         }
     }
 
@@ -112,6 +115,13 @@ impl Steve {
     #[must_use]
     pub fn with_reports(mut self, reports: Arc<dyn NodeReports>) -> Self {
         self.reports = Some(reports);
+        self
+    }
+
+    /// With kubeconfigs for users of this provider.
+    #[must_use]
+    pub fn with_oidc(mut self, provider: Option<OidcProvider>) -> Self {
+        self.oidc = provider.map(Arc::new);
         self
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   /v3-public/localProviders/local?action=login    a token, or a session cookie
+//!   /v3-public/oidc/login                            the same at another provider (`oidc`)
 //!   /v1-public/login                                the same, as newer clients ask for it
 //!   /v3/tokens[/NAME][?action=logout]                the caller's own tokens (`token_requests`)
 //!   /v3/users?action=changepassword                  the caller's own password
@@ -10,6 +11,7 @@
 //! ```
 
 mod cookie;
+mod oidc;
 mod password;
 mod provider;
 mod settings;
@@ -35,10 +37,12 @@ use crate::error::SteveError;
 use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::{self, Body, RequestHead, SteveRequest};
 
+pub use oidc::{OidcProvider, OidcTransport, TransportError};
 pub use password::PasswordError;
 pub(crate) use token_requests::local_user;
 pub use users::{NewToken, NewUser, PASSWORD_NAMESPACE, TokenOrder, UserError, UserRole, Users};
 
+use oidc::OidcLogins;
 use password::{LONGEST, PasswordHash};
 use provider::{check_provider, provider};
 use throttle::{Attempt, LoginThrottle};
@@ -67,6 +71,7 @@ pub struct Login {
     users: Users,
     throttle: Arc<Mutex<LoginThrottle>>,
     hashing: Arc<Semaphore>,
+    oidc: Option<OidcLogins>,
 }
 
 impl Login {
@@ -76,7 +81,15 @@ impl Login {
             users: Users::new(client),
             throttle: Arc::default(),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE)),
+            oidc: None,
         }
+    }
+
+    /// With logins at another provider too.
+    #[must_use]
+    pub fn with_oidc(mut self, provider: Option<OidcProvider>) -> Self {
+        self.oidc = provider.map(OidcLogins::new);
+        self
     }
 
     pub fn users(&self) -> &Users {
@@ -108,7 +121,16 @@ impl Login {
             }
             ("/v3-public/localproviders" | "/v3-public/authproviders", &Method::GET, _) => {
                 let own = format!("{}{path}", asked.origin());
-                Ok(collection("authProvider", &own, vec![provider(&base)]))
+                let mut providers = vec![provider(&base)];
+                if path.ends_with("authproviders") {
+                    providers.extend(self.oidc.iter().map(|oidc| oidc.listed(&asked.origin())));
+                }
+                Ok(collection("authProvider", &own, providers))
+            }
+            (path, _, _) if path.starts_with(oidc::PATH) || path == oidc::LISTED_AT => {
+                let off = "logins with OpenID Connect are off: see --oidc-issuer-url";
+                let oidc = self.oidc.as_ref().ok_or_else(|| SteveError::not_found(off))?;
+                oidc.answer(&self.users, &self.throttle, asked, path).await
             }
             _ => Err(SteveError::not_found(format!("path {path:?} does not exist"))),
         }
@@ -136,6 +158,7 @@ impl Login {
             description: text("description"),
             lifetime,
             derived: false,
+            identity: None,
         };
         let issued = self.users.issue(&user, order, base::clock::now()).await.map_err(refused)?;
         if text("responseType") == "cookie" {
@@ -272,8 +295,11 @@ impl Login {
         let me = &session.caller.name;
         let show = |user: &Value| shown_user(user, &base, user["metadata"]["name"] == **me);
         if asked.parameter("me").is_some_and(|me| me == "true") {
-            let user = self.users.get(me).await.map_err(refused)?;
-            let data = user.iter().map(show).collect();
+            let mut own = self.users.of_session(session.caller).await.map_err(refused)?;
+            if own.is_none() {
+                own = self.users.get(me).await.map_err(refused)?;
+            }
+            let data = own.iter().map(|user| shown_user(user, &base, true)).collect();
             return Ok(collection("user", &format!("{base}/users"), data));
         }
         let path = "/apis/management.cattle.io/v3/users";
@@ -301,7 +327,7 @@ fn too_many(seconds: u64) -> SteveError {
 /// A failure of ours in the terms of the API.
 pub(crate) fn refused(error: UserError) -> SteveError {
     match &error {
-        UserError::Password(_) | UserError::Name(_) => {
+        UserError::Password(_) | UserError::Name(_) | UserError::NoPassword(_) => {
             SteveError::invalid("InvalidBodyContent", error.to_string())
         }
         UserError::Absent(_) => SteveError::not_found(error.to_string()),

@@ -49,7 +49,7 @@ pub(crate) use network::{
     NewNetworkArgs, ProtocolArg, TraceArgs,
 };
 pub(crate) use node::{ClusterCommand, NodeCommand};
-pub(crate) use oidc::OidcArgs;
+pub(crate) use oidc::{OidcArgs, OidcLoginArgs};
 pub(crate) use operate::{LoginArgs, OperateCommand, SettingCommand, SupportBundleArgs};
 pub(crate) use program::{PreflightArgs, TrialArgs};
 pub(crate) use server::{ServerArgs, VipArg};

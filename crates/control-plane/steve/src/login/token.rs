@@ -1,4 +1,4 @@
-//! Tokens of local users: `token-xxxxx:secret`. The API server keeps a hash of the secret in an
+//! Tokens of logins: `token-xxxxx:secret`. The API server keeps a hash of the secret in an
 //! object of kind Token; deleting the object revokes the token.
 
 use client::Caller;
@@ -6,11 +6,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::oidc::{OidcIdentity, is_of_provider};
+
 /// Letters and digits that cannot be confused, and form no words: as Rancher's tokens.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Characters of a secret: more than 256 bits.
 const SECRET_LENGTH: usize = 54;
-const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 
 /// Random bytes from the system.
 pub(crate) fn random_bytes(count: usize) -> Vec<u8> {
@@ -74,12 +76,20 @@ pub fn identify(
     if stored["metadata"]["ownerReferences"][0]["uid"].as_str() != Some(uid) {
         return None;
     }
-    let username = user["username"].as_str().unwrap_or(name).to_owned();
-    let extra = [("username", username), ("principalid", format!("local://{name}"))];
+    let (name, mut groups, username, principal) = if is_of_provider(&stored) {
+        let identity = OidcIdentity::of_token(&stored, &user)?;
+        let principal = identity.principal();
+        (identity.name.clone(), identity.groups, identity.name, principal)
+    } else {
+        let username = user["username"].as_str().unwrap_or(name).to_owned();
+        (name.to_owned(), Vec::new(), username, format!("local://{name}"))
+    };
+    groups.push(AUTHENTICATED.to_owned());
+    let extra = [("username", username), ("principalid", principal)];
     Some(Caller {
-        name: name.to_owned(),
+        name,
         uid: uid.to_owned(),
-        groups: vec![AUTHENTICATED.to_owned()],
+        groups,
         extra: extra.into_iter().map(|(key, value)| (key.to_owned(), vec![value])).collect(),
     })
 }
@@ -146,5 +156,32 @@ mod tests {
         }
         let later = with(&token, "expiresAt", json!("2026-01-03T00:00:00Z"));
         assert_eq!(ask("token-abcde:s", &later, &user).as_deref(), Some("admin"));
+    }
+
+    #[test]
+    fn a_token_of_a_provider_stands_for_the_identity_there() {
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        let jane = OidcIdentity { name: "oidc:jane".to_owned(), groups: vec!["oidc:ops".into()] };
+        let id = jane.user_name();
+        let mut token = json!({
+            "metadata": {"name": "token-abcde", "ownerReferences": [{"uid": "7"}]},
+            "token": hash("s"), "userId": id, "expiresAt": "",
+        });
+        jane.write(&mut token);
+        let ask = |principal: &str| {
+            let user = json!({
+                "metadata": {"name": id, "uid": "7"}, "username": "oidc:jane",
+                "principalIds": [principal],
+            });
+            let find = |resource: &str, _: &str| {
+                Some(if resource == "tokens" { token.clone() } else { user.clone() })
+            };
+            identify("token-abcde:s", &find, now)
+        };
+        let caller = ask("oidc://oidc:jane").unwrap();
+        assert_eq!(caller.name, "oidc:jane");
+        assert_eq!(caller.groups, ["oidc:ops", AUTHENTICATED]);
+        assert_eq!(caller.extra["principalid"], ["oidc://oidc:jane"]);
+        assert_eq!(ask("local://oidc:jane"), None);
     }
 }

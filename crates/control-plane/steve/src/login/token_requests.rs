@@ -51,10 +51,12 @@ pub(crate) async fn local_user(users: &Users, caller: &Caller) -> Result<Value, 
 }
 
 async fn own_tokens(users: &Users, caller: &Caller) -> Result<Vec<Value>, SteveError> {
-    match local_user(users, caller).await {
-        Ok(_) => users.tokens(&caller.name).await.map_err(refused),
-        Err(error) if error.status == StatusCode::UNPROCESSABLE_ENTITY => Ok(Vec::new()),
-        Err(error) => Err(error),
+    match users.of_session(caller).await.map_err(refused)? {
+        Some(user) => {
+            let name = user["metadata"]["name"].as_str().unwrap_or_default();
+            users.tokens(name).await.map_err(refused)
+        }
+        None => Ok(Vec::new()),
     }
 }
 
@@ -100,6 +102,7 @@ async fn create(users: &Users, asked: &RequestHead, body: Body, caller: &Caller)
         description: fields.get("description").and_then(Value::as_str).unwrap_or_default(),
         lifetime: lifetime(&fields)?,
         derived: true,
+        identity: None,
     };
     let made = users.issue(&user, order, base::clock::now()).await.map_err(refused)?;
     Ok(reply::json(StatusCode::CREATED, &issued(asked, made)))
@@ -132,12 +135,16 @@ fn shown(stored: &Value, asked: &RequestHead) -> Value {
     let name = stored["metadata"]["name"].as_str().unwrap_or_default();
     let user = stored["userId"].as_str().unwrap_or_default();
     let own = format!("{}{PRIVATE}/tokens/{name}", asked.origin());
+    let principal = match stored["userPrincipal"]["loginName"].as_str() {
+        Some(login) => format!("oidc://{login}"),
+        None => format!("local://{user}"),
+    };
     json!({
         "id": name, "name": name, "type": "token", "baseType": "token",
         "links": {"self": own, "remove": own}, "actions": {},
         "created": stored["metadata"]["creationTimestamp"], "uuid": stored["metadata"]["uid"],
-        "userId": user, "userPrincipal": format!("local://{user}"),
-        "authProvider": "local", "ttl": stored["ttl"], "expiresAt": stored["expiresAt"],
+        "userId": user, "userPrincipal": principal,
+        "authProvider": stored["authProvider"].as_str().unwrap_or("local"), "ttl": stored["ttl"], "expiresAt": stored["expiresAt"],
         "expired": token::is_expired(stored, base::clock::now()),
         "isDerived": stored["isDerived"] == true, "description": stored["description"],
         "enabled": stored["enabled"] != false, "current": session == Some(name),

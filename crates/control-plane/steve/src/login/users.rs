@@ -4,12 +4,14 @@
 //! its own, so that it is encrypted at rest with the other secrets; its rights are in role
 //! bindings, for the name of the `User`.
 
+use client::Caller;
 use http::Method;
 use http::header::CONTENT_TYPE;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::oidc::{OidcIdentity, has_provider, user_name};
 use super::password::{self, PasswordError, PasswordHash};
 use super::token;
 
@@ -31,6 +33,8 @@ pub enum UserError {
         "user name {0:?} is wrong: it has to be lower-case letters, digits and hyphens, at most 63"
     )]
     Name(String),
+    #[error("user {0:?} logs in with OpenID Connect, and has no password here")]
+    NoPassword(String),
     #[error(transparent)]
     Password(#[from] PasswordError),
     #[error("the Kubernetes API refused")]
@@ -89,6 +93,8 @@ pub struct TokenOrder<'a> {
     pub lifetime: SignedDuration,
     /// Whether it was derived from another token.
     pub derived: bool,
+    /// The identity at a provider; none for a local user.
+    pub(crate) identity: Option<&'a OidcIdentity>,
 }
 
 /// Reads and changes local users.
@@ -107,6 +113,10 @@ impl Users {
     /// `client` may read and write users, tokens, secrets and bindings.
     pub fn new(client: Client) -> Self {
         Self { client }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
     async fn send(
@@ -206,11 +216,50 @@ impl Users {
         }
     }
 
+    /// The user of an identity at a provider, who is made at their first login.
+    pub(super) async fn of_identity(&self, identity: &OidcIdentity) -> Result<Value, UserError> {
+        let name = identity.user_name();
+        let new = json!({
+            "apiVersion": "management.cattle.io/v3", "kind": "User",
+            "metadata": {"name": name}, "username": identity.name, "displayName": identity.name,
+            "enabled": true, "principalIds": [identity.principal()],
+        });
+        let path = format!("{GROUP}/users");
+        let user = match self.get(&name).await? {
+            Some(user) => user,
+            None => match self.send(Method::POST, &path, JSON, Some(&new)).await {
+                // Two logins at once.
+                Err(UserError::Api(error)) if code(&error) == Some(409) => {
+                    self.get(&name).await?.ok_or_else(|| UserError::Absent(name.clone()))?
+                }
+                outcome => outcome?,
+            },
+        };
+        // Its hash is short: another identity, or a local user, may have the name.
+        if identity.owns(&user) { Ok(user) } else { Err(UserError::Exists(name)) }
+    }
+
+    /// The user of a caller's session, local or of a provider. A user of the same name from
+    /// elsewhere, by a certificate, is another one: only a token brings the uid along.
+    pub(crate) async fn of_session(&self, caller: &Caller) -> Result<Option<Value>, UserError> {
+        for name in [&caller.name, &user_name(&caller.name)] {
+            if let Some(user) = self.get(name).await?
+                && user["metadata"]["uid"] == *caller.uid
+            {
+                return Ok(Some(user));
+            }
+        }
+        Ok(None)
+    }
+
     /// Replaces the password of a user. Their tokens stay good.
     pub async fn set_password(&self, name: &str, password: &str) -> Result<(), UserError> {
         let Some(user) = self.get(name).await? else {
             return Err(UserError::Absent(name.to_owned()));
         };
+        if has_provider(&user) {
+            return Err(UserError::NoPassword(name.to_owned()));
+        }
         password::check(user["username"].as_str().unwrap_or(name), password)?;
         self.write_password(name, password).await?;
         let path = format!("{GROUP}/users/{name}");
@@ -273,7 +322,7 @@ impl Users {
         };
         let end = (!order.lifetime.is_zero()).then(|| now.saturating_add(order.lifetime).ok());
         let end = end.flatten().map(base::clock::rfc3339).unwrap_or_default();
-        let object = json!({
+        let mut object = json!({
             "apiVersion": "management.cattle.io/v3", "kind": "Token",
             "metadata": {
                 "name": id, "ownerReferences": [owner(user)],
@@ -283,6 +332,9 @@ impl Users {
             "ttl": order.lifetime.as_millis() as i64, "expiresAt": end, "isDerived": order.derived,
             "description": order.description, "enabled": true,
         });
+        if let Some(identity) = order.identity {
+            identity.write(&mut object);
+        }
         let path = format!("{GROUP}/tokens");
         let object = self.send(Method::POST, &path, JSON, Some(&object)).await?;
         Ok(NewToken { bearer: format!("{id}:{secret}"), object })

@@ -33,8 +33,12 @@ record! {
         token: Option<String>,
         /// Name of the User that the token authenticates.
         user_id: Option<String>,
-        /// Provider of the login; `local` for users of this cluster.
+        /// Provider of the login: `local` for users with a password, `oidc` for OpenID Connect.
         auth_provider: Option<String>,
+        /// Identity that the token authenticates, if it is not the User itself.
+        user_principal: Option<LoginPrincipal>,
+        /// Groups of that identity at the time of the login.
+        group_principals: Vec<LoginPrincipal>,
         /// Lifetime in milliseconds; 0 is without end.
         ttl: Option<i64>,
         /// End of the lifetime; empty without one.
@@ -45,6 +49,13 @@ record! {
         description: Option<String>,
         /// Whether the token can be used; true if it is not set.
         enabled: Option<bool>,
+    }
+
+    LoginPrincipal {
+        /// Name in the Kubernetes API, with the prefix of its provider.
+        login_name: Option<String>,
+        /// `user` or `group`.
+        principal_type: Option<String>,
     }
 
     /// Setting of the management API.

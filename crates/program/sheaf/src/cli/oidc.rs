@@ -35,3 +35,18 @@ pub(crate) struct OidcArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) oidc_ca_file: Option<PathBuf>,
 }
+
+/// Flags of the dashboard's login, beside those that say which tokens are accepted.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Login with OpenID Connect")]
+pub(crate) struct OidcLoginArgs {
+    /// File with the client secret, for logging in to the dashboard; a public client has none.
+    #[arg(long, value_name = "FILE", requires = "oidc_client_id")]
+    pub(crate) oidc_client_secret_file: Option<PathBuf>,
+    /// Scopes that a login to the dashboard requests, besides openid; some providers need one for groups.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "profile,email")]
+    pub(crate) oidc_scopes: Vec<String>,
+    /// Name of the provider on the login page.
+    #[arg(long, value_name = "TEXT", default_value = "OpenID Connect")]
+    pub(crate) oidc_label: String,
+}

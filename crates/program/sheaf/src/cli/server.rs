@@ -10,7 +10,7 @@ use super::value;
 use super::volume::parse_size;
 use super::{
     AuditArgs, ConnectionArgs, DashboardListen, DataDir, EncryptionArgs, EtcdArgs, LogFormat,
-    NodeRole, OidcArgs, StoreKind,
+    NodeRole, OidcArgs, OidcLoginArgs, StoreKind,
 };
 
 /// The virtual address of the API.
@@ -84,6 +84,8 @@ pub(crate) struct ServerArgs {
     pub(crate) connections: ConnectionArgs,
     #[command(flatten)]
     pub(crate) oidc: OidcArgs,
+    #[command(flatten)]
+    pub(crate) oidc_login: OidcLoginArgs,
     /// Password of the user `admin`, which is created at the first start; at least 12 characters.
     ///
     /// Without it, a password is generated, printed, and written to admin-password in the data

@@ -1,4 +1,4 @@
-//! From flags to an issuer whose tokens are believed.
+//! From flags to an issuer whose tokens are accepted, and to logins there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,10 +8,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use apiserver::oidc::{Fetch, OidcLogin};
 use auth::token::oidc::{OidcAlgorithm, OidcConfig};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
+use http::StatusCode;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use steve::{OidcProvider, OidcTransport, TransportError};
 
-use crate::cli::OidcArgs;
+use crate::cli::{OidcArgs, OidcLoginArgs};
 use crate::text_file;
 
 /// No provider's documents are larger.
@@ -56,6 +59,37 @@ pub(super) fn login(args: &OidcArgs) -> Result<Option<OidcLogin>> {
     Ok(Some(OidcLogin { config, fetch }))
 }
 
+/// The provider that users of the dashboard log in at.
+pub(super) fn provider(args: &OidcArgs, login: &OidcLoginArgs) -> Result<Option<OidcProvider>> {
+    let (Some(issuer), Some(client_id)) = (&args.oidc_issuer_url, &args.oidc_client_id) else {
+        return Ok(None);
+    };
+    let is_scope =
+        |scope: &&String| !scope.is_empty() && scope.bytes().all(|own| own.is_ascii_graphic());
+    if let Some(scope) = login.oidc_scopes.iter().find(|scope| !is_scope(scope)) {
+        bail!("--oidc-scopes {scope:?} is not a name: scopes are separated by commas");
+    }
+    let client_secret = login.oidc_client_secret_file.as_deref().map(secret).transpose()?;
+    let others = login.oidc_scopes.iter().filter(|scope| *scope != "openid").cloned();
+    Ok(Some(OidcProvider {
+        issuer: issuer.clone(),
+        client_id: client_id.clone(),
+        client_secret,
+        scopes: std::iter::once("openid".to_owned()).chain(others).collect(),
+        label: login.oidc_label.clone(),
+        transport: Arc::new(Web(client(args.oidc_ca_file.as_deref())?)),
+    }))
+}
+
+fn secret(file: &Path) -> Result<String> {
+    let text = text_file::read(file)
+        .with_context(|| format!("--oidc-client-secret-file: cannot read {}", file.display()))?;
+    match text.trim() {
+        "" => bail!("--oidc-client-secret-file {} is empty", file.display()),
+        secret => Ok(secret.to_owned()),
+    }
+}
+
 fn client(ca: Option<&Path>) -> Result<reqwest::Client> {
     let mut builder = reqwest::Client::builder().timeout(Duration::from_secs(10)).https_only(true);
     if let Some(file) = ca {
@@ -71,20 +105,42 @@ fn client(ca: Option<&Path>) -> Result<reqwest::Client> {
 struct Web(reqwest::Client);
 
 impl Fetch for Web {
-    fn fetch<'a>(
+    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Bytes, TransportError>> {
+        Box::pin(async move { limited(self.0.get(url).send().await?.error_for_status()?).await })
+    }
+}
+
+impl OidcTransport for Web {
+    fn get<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Bytes, TransportError>> {
+        self.fetch(url)
+    }
+
+    fn post<'a>(
         &'a self,
         url: &'a str,
-    ) -> BoxFuture<'a, Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> {
+        authorization: Option<String>,
+        form: String,
+    ) -> BoxFuture<'a, Result<(StatusCode, Bytes), TransportError>> {
         Box::pin(async move {
-            let answer = self.0.get(url).send().await?.error_for_status()?;
-            if answer.content_length().is_some_and(|length| length > LARGEST as u64) {
-                return Err("its answer is too large".into());
+            let mut request =
+                self.0.post(url).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+            if let Some(value) = authorization {
+                request = request.header(AUTHORIZATION, value);
             }
-            let bytes = answer.bytes().await?;
-            if bytes.len() > LARGEST {
-                return Err("its answer is too large".into());
-            }
-            Ok(bytes)
+            let answer = request.body(form).send().await?;
+            Ok((answer.status(), limited(answer).await?))
         })
     }
+}
+
+/// The body of an answer, read no further than [`LARGEST`].
+async fn limited(mut answer: reqwest::Response) -> Result<Bytes, TransportError> {
+    let mut bytes = BytesMut::new();
+    while let Some(part) = answer.chunk().await? {
+        if bytes.len() + part.len() > LARGEST {
+            return Err("its answer is too large".into());
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes.freeze())
 }

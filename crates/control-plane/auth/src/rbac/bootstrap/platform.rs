@@ -196,6 +196,8 @@ fn rest_rules() -> Vec<PolicyRule> {
         on(&["impersonate"], CORE, &["users", "groups", "serviceaccounts"]),
         // Keys of extra values are subresources, and any key may occur.
         on(&["impersonate"], AUTHENTICATION, &["*"]),
+        // ID tokens of logins with OpenID Connect.
+        on(&["create"], AUTHENTICATION, &["tokenreviews"]),
         on(&["list"], CORE, &["namespaces"]),
         // Whether the cluster is ready, which every user may know.
         on(&["list"], CORE, &["nodes"]),

@@ -32,6 +32,7 @@ use crate::command::alarm_webhook::AlarmWebhooks;
 use crate::command::join;
 use crate::command::management::{EndRequest, ManagedEtcd};
 use crate::command::node_tls::NodeTls;
+use crate::command::oidc;
 use crate::command::program::{self, ProgramFollower, ProgramStore};
 use crate::data_dir::Layout;
 use crate::in_process;
@@ -92,7 +93,8 @@ impl StartingServer<'_> {
         gateway.open(Gateway::new(client, steve.clone(), reached).with_streams_per_user(streams));
         what_if.open(steve.clone());
         programs.open(ProgramStore::new(self.layout));
-        rest.open(steve, &pki.ca_pem(), Arc::new(reports));
+        let oidc = oidc::provider(&self.args.oidc, &self.args.oidc_login)?;
+        rest.open(steve, &pki.ca_pem(), Arc::new(reports), oidc);
         Ok(tls)
     }
 

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::Value;
-use steve::{Login, NodeReports, RequestHead, Steve, SteveRequest};
+use steve::{Login, NodeReports, OidcProvider, RequestHead, Steve, SteveRequest};
 
 /// The REST API, as soon as it can be reached.
 #[derive(Clone, Default)]
@@ -27,15 +27,18 @@ struct Rest {
 
 impl RestHandle {
     /// From here on requests are answered. `client` may act as any user; `ca_pem` is what
-    /// clients verify this server by, and `reports` what support bundles say about nodes.
+    /// clients verify this server by, `reports` what support bundles say about nodes, and `oidc` where
+    /// users of the dashboard log in besides.
     pub(in crate::command::server) fn open(
         &self,
         client: Client,
         ca_pem: &str,
         reports: Arc<dyn NodeReports>,
+        oidc: Option<OidcProvider>,
     ) {
-        let steve = Steve::new(client.clone(), ca_pem).with_reports(reports);
-        let login = Login::new(client.clone());
+        let steve =
+            Steve::new(client.clone(), ca_pem).with_reports(reports).with_oidc(oidc.clone());
+        let login = Login::new(client.clone()).with_oidc(oidc);
         // Opened twice would be a mistake of ours, and the first remains good.
         let _ = self.0.set(Rest { client, steve, login });
     }

@@ -35,6 +35,12 @@ export async function logIn(username: string, password: string): Promise<void> {
   await whoAmI();
 }
 
+/** Whether the browser has a session, without a word about one that has ended. */
+export async function hasSession(): Promise<boolean> {
+  const reply = await fetch("/v3/users?me=true").catch(() => null);
+  return reply?.ok ?? false;
+}
+
 export async function logOut(): Promise<void> {
   await request("POST", "/v3/tokens?action=logout").catch(() => undefined);
   // Everything in memory belongs to the user who left.

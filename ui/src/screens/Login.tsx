@@ -1,10 +1,11 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ApiError, expired } from "../api/http.ts";
-import { logIn } from "../api/session.ts";
+import { hasSession, logIn } from "../api/session.ts";
 import { Button } from "../components/Button.tsx";
 import { Dialog } from "../components/Dialog.tsx";
 import { Field } from "../components/Field.tsx";
 import { ErrorNote } from "../components/Note.tsx";
+import { ProviderError, ProviderLogin } from "../components/ProviderLogin.tsx";
 import { t } from "../messages.ts";
 import icon from "../icon.svg";
 
@@ -66,10 +67,12 @@ export function Login() {
             <span class="muted">{t("Machines, volumes and networks")}</span>
           </div>
         </div>
+        <ProviderError />
         {fields}
         <Button submit look="primary" disabled={busy}>
           {busy ? t("Logging in…") : t("Log in")}
         </Button>
+        <ProviderLogin />
         <p class="faint">{t("The first password was printed when the server started, and is in the file admin-password of its data directory.")}</p>
       </form>
     </main>
@@ -79,10 +82,19 @@ export function Login() {
 /** Over the page, when the session has ended: what was typed stays, and requests go on. */
 export function LoginAgain() {
   const { fields, submit, busy } = useLogin(() => expired.value?.());
+  useEffect(() => {
+    // The user may come back from a login in another tab.
+    const check = () => void hasSession().then((found) => found && expired.value?.());
+    window.addEventListener("focus", check);
+    return () => window.removeEventListener("focus", check);
+  }, []);
   const footer = (
-    <Button submit look="primary" disabled={busy}>
-      {t("Log in")}
-    </Button>
+    <>
+      <ProviderLogin newTab />
+      <Button submit look="primary" disabled={busy}>
+        {t("Log in")}
+      </Button>
+    </>
   );
   return (
     <Dialog title={t("Your session has ended")} onClose={() => undefined} onSubmit={() => void submit()} footer={footer}>

@@ -1,0 +1,1 @@
+import{b as a,c as b}from"/dashboard/a/chunk-RHM2KGDJ.js";import"/dashboard/a/chunk-FCOWHOED.js";import"/dashboard/a/chunk-DIVNULHP.js";import"/dashboard/a/chunk-QC4VKOBK.js";import"/dashboard/a/chunk-MWJZRZ3H.js";import"/dashboard/a/chunk-7JPGRZKQ.js";export{b as MachineHistory,a as useVersions};

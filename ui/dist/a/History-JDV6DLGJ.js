@@ -1,1 +1,0 @@
-import{b as a,c as b}from"/dashboard/a/chunk-P3TR2OQ4.js";import"/dashboard/a/chunk-3INE7VSK.js";import"/dashboard/a/chunk-DIVNULHP.js";import"/dashboard/a/chunk-QC4VKOBK.js";import"/dashboard/a/chunk-HAIMDPFE.js";import"/dashboard/a/chunk-PKUOHPPL.js";export{b as MachineHistory,a as useVersions};

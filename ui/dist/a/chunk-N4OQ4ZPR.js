@@ -1,0 +1,1 @@
+import{Q as a,d as r,e as n}from"/dashboard/a/chunk-7JPGRZKQ.js";function c({load:e,row:p}){let[t,i]=r(null);if(n(()=>{let o=!0;return e().then(m=>o&&i({part:m})),()=>{o=!1}},[e]),!t)return null;let l=t.part;return a(l,{row:p})}export{c as a};

@@ -50,7 +50,7 @@ pub(super) struct VmiActor {
     /// Objects that are missing for the next step.
     pub(super) awaited: AwaitedObjects,
     /// Notifies of changes on the node.
-    bell: watch::Receiver<()>,
+    changes: watch::Receiver<()>,
     /// The object as our last write left it, until the watch delivers a newer one.
     pub(super) written: Option<Arc<Vmi>>,
     /// Volumes that were found, for the status.
@@ -113,7 +113,7 @@ impl VmiActor {
         tasks: Tasks,
     ) -> Self {
         let stop = tasks.stop_signal();
-        let bell = context.bell.listen();
+        let changes = context.notifier.listen();
         Self {
             context,
             dir,
@@ -127,7 +127,7 @@ impl VmiActor {
             backoff: Backoff::new(FIRST_RETRY, LAST_RETRY),
             retry_at: None,
             awaited: AwaitedObjects::default(),
-            bell,
+            changes,
             written: None,
             volumes: BTreeMap::new(),
             uid: None,
@@ -289,7 +289,7 @@ impl VmiActor {
         match (step, vmi) {
             // Boxed, because only one of them exists at a time and some are large.
             (VmiStep::Launch, Some(vmi)) => self.launch(&vmi).boxed().await,
-            (VmiStep::Tend, Some(vmi)) => self.reconcile_running(&vmi).boxed().await,
+            (VmiStep::Reconcile, Some(vmi)) => self.reconcile_running(&vmi).boxed().await,
             (VmiStep::PressButton, Some(vmi)) => self.press_button(&vmi).boxed().await,
             (VmiStep::Finish(outcome), Some(vmi)) => self.finish(&vmi, outcome).boxed().await,
             (VmiStep::Release, Some(vmi)) => self.release(&vmi).boxed().await,
@@ -344,7 +344,7 @@ impl VmiActor {
                 self.retry_at = None;
                 true
             }
-            Ok(()) = self.bell.changed() => {
+            Ok(()) = self.changes.changed() => {
                 self.retry_at = None;
                 true
             }

@@ -123,7 +123,7 @@ impl VmiActor {
                 }
                 match failure {
                     StartError::Order { until, .. } => LoopControl::Wait(Some(until)),
-                    // The bell rings when there is one.
+                    // The notifier wakes this up when there is one.
                     StartError::NoQemu { .. } => LoopControl::Wait(None),
                     StartError::Volume(failure) => {
                         self.later_or_with(failure.awaited(&vmi.namespace).into_iter().collect())

@@ -138,7 +138,7 @@ impl VmiActor {
                 }
             }
             context.reporter.report(&about, job.note(&name)).await;
-            context.bell.notify();
+            context.notifier.notify();
         });
         true
     }

@@ -40,36 +40,34 @@ pub(crate) struct TapTable<'a> {
     pub(crate) policies: &'a TapPolicies,
 }
 
-/// The way of a frame.
+/// The direction of a frame.
 #[derive(Clone, Copy)]
-enum Way {
-    /// From the guest.
-    From,
-    /// To the guest.
-    To,
+enum Direction {
+    FromGuest,
+    ToGuest,
 }
 
-impl Way {
+impl Direction {
     fn name(self) -> &'static str {
         match self {
-            Self::From => "from",
-            Self::To => "to",
+            Self::FromGuest => "from",
+            Self::ToGuest => "to",
         }
     }
 
     /// Begins the names of chains that judge.
-    fn direction(self) -> &'static str {
+    fn judge_prefix(self) -> &'static str {
         match self {
-            Self::From => "egress",
-            Self::To => "ingress",
+            Self::FromGuest => "egress",
+            Self::ToGuest => "ingress",
         }
     }
 
     /// The address of the peer, after `ip` or `ip6`.
     fn peer(self) -> &'static str {
         match self {
-            Self::From => "daddr",
-            Self::To => "saddr",
+            Self::FromGuest => "daddr",
+            Self::ToGuest => "saddr",
         }
     }
 }
@@ -126,14 +124,17 @@ impl TapTable<'_> {
         let mut judges = BTreeMap::new();
         let mut own = String::new();
         for (tap, policy) in self.restricted() {
-            for (way, rules) in [(Way::From, &policy.egress), (Way::To, &policy.ingress)] {
+            for (direction, rules) in
+                [(Direction::FromGuest, &policy.egress), (Direction::ToGuest, &policy.ingress)]
+            {
                 let judge = rules.as_ref().map(|rules| {
-                    let lines = judging(rules, way);
-                    let name = format!("{}_{}", way.direction(), short_hash(&lines.join("\n")));
+                    let lines = judging(rules, direction);
+                    let name =
+                        format!("{}_{}", direction.judge_prefix(), short_hash(&lines.join("\n")));
                     judges.insert(name.clone(), lines);
                     name
                 });
-                own += &way_chains(&id(tap), way, judge.as_deref());
+                own += &direction_chains(&id(tap), direction, judge.as_deref());
             }
         }
         for (name, lines) in judges {
@@ -141,14 +142,16 @@ impl TapTable<'_> {
         }
         text += &own;
         // Sets outlive an emptied table, so names in them would, too: these are in the rules.
-        for (hook, field, way) in
-            [("prerouting", "iifname", Way::From), ("postrouting", "oifname", Way::To)]
-        {
+        for (hook, field, direction) in [
+            ("prerouting", "iifname", Direction::FromGuest),
+            ("postrouting", "oifname", Direction::ToGuest),
+        ] {
             let known = match judged.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
                 [] => String::new(),
                 some => format!("{field} != {{ {} }} ", some.join(", ")),
             };
-            let goto = |tap: &LinkName| format!("\"{tap}\" : goto {}_{}", way.name(), id(tap));
+            let goto =
+                |tap: &LinkName| format!("\"{tap}\" : goto {}_{}", direction.name(), id(tap));
             let gotos: Vec<_> = self.restricted().map(|(tap, _)| goto(tap)).collect();
             let gotos = match gotos.as_slice() {
                 [] => String::new(),
@@ -177,13 +180,13 @@ fn chain_name(line: &str) -> Option<&str> {
     line.strip_prefix("\tchain ")?.strip_suffix(" {")
 }
 
-/// The chains of an interface for frames of one way.
-fn way_chains(tap: &str, way: Way, judge: Option<&str>) -> String {
-    let name = way.name();
+/// The chains of an interface for frames of one direction.
+fn direction_chains(tap: &str, direction: Direction, judge: Option<&str>) -> String {
+    let name = direction.name();
     let mut text = String::new();
     let mut gotos = String::new();
     for version in VERSIONS {
-        let (flow, digit) = (Flow::new(version, way, tap), version.digit);
+        let (flow, digit) = (Flow::new(version, direction, tap), version.digit);
         let begin = format!("{name}{digit}_new_{tap}");
         let judge = judge.map_or_else(String::new, |judge| format!("\t\tjump {judge}\n"));
         let _ = write!(
@@ -212,11 +215,11 @@ fn lines(rules: &[String]) -> String {
 }
 
 /// One line for every combination of peers and ports that returns, and a last one that drops.
-fn judging(all: &TapRules, way: Way) -> Vec<String> {
+fn judging(all: &TapRules, direction: Direction) -> Vec<String> {
     let mut lines = Vec::new();
     for rule in all.rules.iter().collect::<BTreeSet<_>>() {
         let comment = comment([rule.policy.as_str()].into_iter());
-        for peers in matches(&rule.peers, way) {
+        for peers in matches(&rule.peers, direction) {
             for ports in destinations(&rule.ports) {
                 lines.push(format!("{peers}{ports}return comment \"{comment}\""));
             }
@@ -235,9 +238,9 @@ fn comment<'a>(policies: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Matches of peers, each with a space after it; none where there is no peer.
-fn matches(peers: &TapPeers, way: Way) -> Vec<String> {
+fn matches(peers: &TapPeers, direction: Direction) -> Vec<String> {
     let TapPeers::Only { addresses, blocks } = peers else { return vec![String::new()] };
-    let side = way.peer();
+    let side = direction.peer();
     let mut matches = Vec::new();
     for (field, is_of_version) in
         [("ip", IpAddr::is_ipv4 as fn(&IpAddr) -> bool), ("ip6", IpAddr::is_ipv6)]

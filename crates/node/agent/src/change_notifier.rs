@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Clones ring the same bell.
+/// Clones notify the same listeners.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChangeNotifier(Arc<watch::Sender<()>>);
 

@@ -41,7 +41,7 @@ pub(crate) struct Context {
     pub(crate) order: StartOrder,
     pub(crate) volumes: Volumes,
     pub(crate) storage: StorageHandle,
-    pub(crate) bell: ChangeNotifier,
+    pub(crate) notifier: ChangeNotifier,
 }
 
 /// The users that machines run as; none if we are not root and all are ours.

@@ -79,7 +79,7 @@ pub(crate) struct AcceleratorProbe {
 pub(crate) async fn run(
     cache: PathBuf,
     found: watch::Sender<AcceleratorProbe>,
-    bell: ChangeNotifier,
+    notifier: ChangeNotifier,
     mut stop: Stop,
 ) {
     let mut is_reported = false;
@@ -98,7 +98,7 @@ pub(crate) async fn run(
         is_reported = true;
         let done = trial.host.is_some();
         found.send_replace(trial);
-        bell.notify();
+        notifier.notify();
         if done {
             return;
         }

@@ -34,7 +34,7 @@ pub(crate) struct StartOrder {
     boot: String,
     state: Mutex<OrderState>,
     /// Notified when a waiting machine may start.
-    bell: ChangeNotifier,
+    notifier: ChangeNotifier,
 }
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct OrderRecord {
 
 impl StartOrder {
     /// Goes on from what `path` says; `boot` names this life of the host.
-    pub(crate) fn open(path: PathBuf, boot: String, bell: ChangeNotifier) -> Self {
+    pub(crate) fn open(path: PathBuf, boot: String, notifier: ChangeNotifier) -> Self {
         let state = match fs::read_to_string(&path) {
             // The first start of all.
             Err(failure) if failure.kind() == io::ErrorKind::NotFound => OrderState::Free,
@@ -76,7 +76,7 @@ impl StartOrder {
             },
         };
         let is_new = matches!(state, OrderState::Free);
-        let order = Self { path, boot, state: Mutex::new(state), bell };
+        let order = Self { path, boot, state: Mutex::new(state), notifier };
         if is_new {
             order.note(None);
         }
@@ -91,7 +91,7 @@ impl StartOrder {
             let returning = StartQueue::new(lost, earlier.take(), now);
             self.note(Some(&returning));
             *state = OrderState::Returning(returning);
-            self.bell.notify();
+            self.notifier.notify();
         }
     }
 
@@ -120,7 +120,7 @@ impl StartOrder {
             && returning.started(vmi, now)
         {
             self.note(Some(returning));
-            self.bell.notify();
+            self.notifier.notify();
         }
     }
 

@@ -33,7 +33,7 @@ use crate::machine::tap_key;
 use crate::overlay::RemoteGuests;
 use crate::retry::Retries;
 use bridged::BridgedCluster;
-pub(crate) use bridged_snapshot::{BridgedCard, BridgedSources, bridged_cards};
+pub(crate) use bridged_snapshot::{BridgedInterface, BridgedSources, bridged_interfaces};
 use change::{PolicyChange, PolicyObjects};
 pub(crate) use plan::LocalGuest;
 pub(crate) use snapshot::{JudgingNode, PolicySnapshot, PolicySources, Ruling};

@@ -74,12 +74,12 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     }
     make(&dir).map_err(|source| StartError::Directory { path: dir.clone(), source })?;
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
-    let bell = ChangeNotifier::default();
+    let notifier = ChangeNotifier::default();
     let known = Machines::default();
     let (addresses, own_addresses) = watch::channel(OwnAddresses::default());
     let own = own_addresses.clone();
     let storage =
-        StorageHandle::start(client.clone(), &config, own, known.clone(), bell.clone(), tasks)
+        StorageHandle::start(client.clone(), &config, own, known.clone(), notifier.clone(), tasks)
             .map_err(|source| StartError::Directory {
                 path: config.data_dir.join("storage"),
                 source,
@@ -87,7 +87,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     let egress = Egress::start(&config, tasks).map_err(StartError::Proxy)?;
     egress.follow(client.clone(), tasks);
     let (own, shared) = (client.clone(), storage.clone());
-    let volumes = Volumes::start(own, &config, shared, &egress, bell.clone(), tasks)
+    let volumes = Volumes::start(own, &config, shared, &egress, notifier.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
     backup::start(client.clone(), &config, storage.clone(), egress.clone(), tasks);
     let (cluster, outside) = (egress.cluster(), egress.outside_cluster());
@@ -96,7 +96,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     let (reported, findings) = watch::channel(Findings::default());
     let reported = Arc::new(reported);
     let cache = config.agent_dir().join("probe.json");
-    tasks.spawn("trial", host::run(cache, trial, bell.clone(), tasks.stop_signal()));
+    tasks.spawn("trial", host::run(cache, trial, notifier.clone(), tasks.stop_signal()));
     tasks.spawn("trial-report", report_found(trials.clone(), Arc::clone(&reported)));
     let node = node::run(client.clone(), config.clone(), findings, tasks.stop_signal());
     tasks.spawn("node", node);
@@ -146,7 +146,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
             images,
             storage,
             machines: known,
-            bell,
+            notifier,
             own_addresses,
         };
         machines(client, config, found, shared, all).await;
@@ -215,7 +215,7 @@ struct MachineContext {
     images: Images,
     storage: StorageHandle,
     machines: Machines,
-    bell: ChangeNotifier,
+    notifier: ChangeNotifier,
     own_addresses: watch::Receiver<OwnAddresses>,
 }
 
@@ -237,7 +237,7 @@ async fn machines(
 ) {
     let MachineContext { networks, isolation, trial, volumes, images, storage, machines, .. } =
         shared;
-    let (bell, own_addresses) = (shared.bell, shared.own_addresses);
+    let (notifier, own_addresses) = (shared.notifier, shared.own_addresses);
     let is_root = rustix::process::geteuid().is_root();
     let cgroup = match cgroup::detect() {
         Ok(layout) if is_root => layout,
@@ -250,7 +250,7 @@ async fn machines(
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let context = Arc::new(Context {
         processors: Processors::new(count, processors::nodes(Path::new(NODES)), found.processors),
-        order: StartOrder::open(config.agent_dir().join("boot"), order::boot(), bell.clone()),
+        order: StartOrder::open(config.agent_dir().join("boot"), order::boot(), notifier.clone()),
         reporter: Reporter::new(client.clone(), &config.node_name),
         client,
         config,
@@ -262,7 +262,7 @@ async fn machines(
         isolation,
         volumes: volumes.clone(),
         storage,
-        bell,
+        notifier,
     });
     let migrations =
         vmi::IncomingMigrations::new(Arc::clone(&context), machines.clone(), tasks.clone());

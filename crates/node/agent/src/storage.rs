@@ -99,7 +99,7 @@ pub(crate) struct StorageHandle {
     node: String,
     link: StorageLink,
     serving: AttachedEntry,
-    bell: ChangeNotifier,
+    notifier: ChangeNotifier,
 }
 
 impl StorageHandle {
@@ -111,7 +111,7 @@ impl StorageHandle {
         config: &Config,
         own_addresses: watch::Receiver<OwnAddresses>,
         machines: Machines,
-        bell: ChangeNotifier,
+        notifier: ChangeNotifier,
         tasks: &Tasks,
     ) -> io::Result<Self> {
         let dir = config.data_dir.join("storage");
@@ -172,18 +172,18 @@ impl StorageHandle {
             reported: reports,
             names,
             serving: serving.clone(),
-            bell: bell.clone(),
+            notifier: notifier.clone(),
             seen: ApiObjects::default(),
             work: RunningJobs::default(),
             scrubs: scrub::ScrubRuns::new(base::clock::now()),
         };
         tasks.spawn("replicas", keeper.run(tasks.stop_signal()));
-        Ok(Self { client, node, link, serving, bell })
+        Ok(Self { client, node, link, serving, notifier })
     }
 
     /// Notified whenever volumes of this node changed.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.bell.listen()
+        self.notifier.listen()
     }
 
     /// The volumes that are for this node to fill: of several with replicas, the first.
@@ -206,12 +206,12 @@ impl StorageHandle {
 
     /// The same, when it is.
     pub(crate) async fn until_held(&self, volume: &str, ticket: &str) -> AttachedVolume {
-        let mut bell = self.bell.listen();
+        let mut changes = self.notifier.listen();
         loop {
             if let Some(served) = self.held(volume, ticket) {
                 return served;
             }
-            if bell.changed().await.is_err() {
+            if changes.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
@@ -243,10 +243,10 @@ impl StorageHandle {
         let served = self.served(volume).ok_or_else(missing)?;
         let asked = self.link.ask_volume(served.id, block::run::AdminRequest::Switch).await;
         asked.map_err(|source| TakeOverError::Link { volume: volume.into(), source })?;
-        let mut bell = self.bell.listen();
+        let mut changes = self.notifier.listen();
         let active = async {
             while !self.served(volume).is_some_and(|served| served.is_active) {
-                if bell.changed().await.is_err() {
+                if changes.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
             }

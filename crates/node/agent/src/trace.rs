@@ -27,7 +27,7 @@ use crate::egress::NodeRanges;
 use crate::network::inbound_ports;
 use crate::overlay::{RemoteGuest, RemoteGuests};
 use crate::policy::{
-    BridgedSources, JudgingNode, PolicySnapshot, PolicySources, Ruling, bridged_cards,
+    BridgedSources, JudgingNode, PolicySnapshot, PolicySources, Ruling, bridged_interfaces,
 };
 use crate::service::{ServiceNode, services_of};
 
@@ -146,13 +146,13 @@ pub fn trace(objects: &TraceObjects, query: &TraceQuery<'_>) -> Result<Vec<Trace
         return Err(TraceError::NotRunning(name));
     }
     let guest = tracer.guests.iter().find(|guest| guest.name == name);
-    let cards = bridged_cards(&BridgedSources {
+    let nics = bridged_interfaces(&BridgedSources {
         policies: &objects.multi_policies,
         namespaces: &objects.namespaces,
         instances: &objects.instances,
         pools: &objects.pools,
     });
-    let bridged = bridged::paths(&cards, query, guest.is_some());
+    let bridged = bridged::paths(&nics, query, guest.is_some());
     if !bridged.is_empty() {
         return Ok(bridged);
     }

@@ -10,6 +10,7 @@
 mod change;
 mod health;
 mod interface;
+mod invalid;
 mod plan;
 mod report;
 mod trial;

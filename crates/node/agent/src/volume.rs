@@ -93,13 +93,13 @@ pub(crate) struct Volumes {
 impl Volumes {
     /// Begins to keep the volumes of this node; ends with `tasks`.
     ///
-    /// The bell is rung when a disk has grown, is no longer copied, or has been pulled.
+    /// `notifier` is notified when a disk has grown, is no longer copied, or has been pulled.
     pub(crate) fn start(
         client: Client,
         config: &Config,
         storage: StorageHandle,
         egress: &Egress,
-        bell: ChangeNotifier,
+        notifier: ChangeNotifier,
         tasks: &Tasks,
     ) -> Result<Self, VolumesError> {
         let path = config.data_dir.join("volumes");
@@ -109,9 +109,9 @@ impl Volumes {
         let root = config.data_dir.join("images");
         let node = config.node_name.clone();
         let (own, to) = (client.clone(), egress.clone());
-        let images = Images::start(own, to, node, root.clone(), bell.clone(), tasks)
+        let images = Images::start(own, to, node, root.clone(), notifier.clone(), tasks)
             .map_err(|source| VolumesError { path: root, source })?;
-        let readers = Readers::new(bell.clone());
+        let readers = Readers::new(notifier.clone());
         let shared = VolumeContext {
             reporter: Reporter::new(client.clone(), &config.node_name),
             client,
@@ -120,7 +120,7 @@ impl Volumes {
             readers: readers.clone(),
             storage,
             handles: VolumeHandles::default(),
-            bell,
+            notifier,
             egress: egress.clone(),
         };
         let looker = import_cron::SourcePoller {

@@ -31,7 +31,7 @@ pub struct Batching {
     /// Events that may wait; those beyond are lost.
     pub queue: usize,
     pub most: usize,
-    pub patience: Duration,
+    pub max_wait: Duration,
     /// The pause before a delivery is tried again; it grows.
     pub retry: Duration,
 }
@@ -41,7 +41,7 @@ impl Default for Batching {
         Self {
             queue: 10_000,
             most: 400,
-            patience: Duration::from_secs(30),
+            max_wait: Duration::from_secs(30),
             retry: Duration::from_secs(10),
         }
     }
@@ -171,7 +171,7 @@ async fn deliver(
             }
         };
         let stopping = tokio::select! {
-            _ = tokio::time::timeout(batching.patience, gathering) => false,
+            _ = tokio::time::timeout(batching.max_wait, gathering) => false,
             () = stop.requested() => true,
         };
         let list = list_of(&batch);

@@ -25,9 +25,9 @@ async fn a_machine_is_captured_disk_by_disk() {
     let snapshot = json!({"metadata": {"name": "s"}, "spec": {"source": {"name": "m"}}});
     let kind = "snapshot.kubevirt.io/virtualmachinesnapshots";
     let uid = fake.create(kind, "n", snapshot);
-    let photographer = VmSnapshotReconciler::new(fake.client(), Dependents::default());
+    let reconciler = VmSnapshotReconciler::new(fake.client(), Dependents::default());
     let key = ObjectKey::new("n", "s");
-    photographer.reconcile(&key).await.unwrap();
+    reconciler.reconcile(&key).await.unwrap();
     let disks = "snapshot.storage.k8s.io/volumesnapshots";
     let names = ["a", "b"].map(|name| format!("vmsnapshot-{uid}-volume-{name}"));
     assert_eq!(fake.names(disks), names);
@@ -38,10 +38,10 @@ async fn a_machine_is_captured_disk_by_disk() {
             json!({"status": {"creationTime": "2026-01-02T03:04:05Z", "readyToUse": true}});
         fake.merge(disks, "n", name, &status);
     }
-    photographer.reconcile(&key).await.unwrap();
+    reconciler.reconcile(&key).await.unwrap();
     assert_eq!(phase(), "Succeeded");
     fake.delete(kind, "n", "s", "Background");
-    photographer.reconcile(&key).await.unwrap();
+    reconciler.reconcile(&key).await.unwrap();
     assert!(fake.names(kind).is_empty());
     assert!(fake.names("snapshot.kubevirt.io/virtualmachinesnapshotcontents").is_empty());
 }

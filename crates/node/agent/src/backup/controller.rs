@@ -108,7 +108,7 @@ impl BackupController {
         let machines = description::machine_backups(&self.context.client);
         let machines = watcher::watcher(machines, watcher::Config::default());
         let mut machines = std::pin::pin!(steady(machines, "virtualmachinebackups"));
-        let mut bell = self.context.storage.changes();
+        let mut changes = self.context.storage.changes();
         let mut wait = None;
         loop {
             let news = tokio::select! {
@@ -118,7 +118,7 @@ impl BackupController {
                 Some(event) = volumes.next() => BackupEvent::Volume(event),
                 Some(event) = machines.next() => BackupEvent::Machine(event),
                 Some(ended) = self.jobs.join_next() => BackupEvent::Ended(ended),
-                Ok(()) = bell.changed() => BackupEvent::Storage,
+                Ok(()) = changes.changed() => BackupEvent::Storage,
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
                     BackupEvent::Retry
                 }

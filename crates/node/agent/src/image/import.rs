@@ -197,7 +197,7 @@ impl Job {
             match download.prepare().await {
                 Ok(()) => {
                     info!(image = self.image.name, at, "download resumed");
-                    download.retry_deadline(MAX_EMPTY_CONNECTIONS);
+                    download.limit_fruitless_connections(MAX_EMPTY_CONNECTIONS);
                     return Ok((download, at));
                 }
                 Err(FetchError::Changed) => {}
@@ -213,7 +213,7 @@ impl Job {
         }
         let mark = download.mark();
         self.blocking(move |folder| folder.note(mark.as_ref()), "note a download").await?;
-        download.retry_deadline(MAX_EMPTY_CONNECTIONS);
+        download.limit_fruitless_connections(MAX_EMPTY_CONNECTIONS);
         Ok((download, 0))
     }
 

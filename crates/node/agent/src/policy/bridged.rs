@@ -29,7 +29,7 @@ pub(super) struct BridgedCluster<'a> {
 }
 
 /// An interface of a machine with its addresses.
-pub(super) struct Card<'a> {
+pub(super) struct AddressedInterface<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) instance: &'a InstanceRecord,
     pub(super) interface: &'a InterfaceRecord,
@@ -41,7 +41,7 @@ struct ResolvedRule<'a> {
     ports: Option<&'a [PortRecord]>,
     peers: TapPeers,
     /// The interfaces among the peers, whose ports have names.
-    cards: Vec<&'a Card<'a>>,
+    nics: Vec<&'a AddressedInterface<'a>>,
 }
 
 /// A policy with the peers of its rules.
@@ -57,16 +57,16 @@ pub(super) fn policies(
     cluster: &BridgedCluster<'_>,
     tap: impl Fn(&InstanceRecord, &InterfaceRecord) -> Option<LinkName>,
 ) -> TapPolicies {
-    let cards = cards(cluster);
-    let evaluation = Evaluation::new(*cluster, &cards);
-    let own = cards
+    let nics = interfaces_with_addresses(cluster);
+    let evaluation = Evaluation::new(*cluster, &nics);
+    let own = nics
         .iter()
-        .filter_map(|card| Some((tap(card.instance, card.interface)?, evaluation.policy(card))));
+        .filter_map(|nic| Some((tap(nic.instance, nic.interface)?, evaluation.policy(nic))));
     own.collect()
 }
 
 /// The interfaces of all machines.
-pub(super) fn cards<'a>(cluster: &BridgedCluster<'a>) -> Vec<Card<'a>> {
+pub(super) fn nics<'a>(cluster: &BridgedCluster<'a>) -> Vec<AddressedInterface<'a>> {
     let mut leases: BTreeMap<(&str, &str), BTreeSet<IpAddr>> = BTreeMap::new();
     for pool in cluster.pools.values() {
         for (mac, addresses) in &pool.addresses {
@@ -76,13 +76,13 @@ pub(super) fn cards<'a>(cluster: &BridgedCluster<'a>) -> Vec<Card<'a>> {
     let all = cluster.instances.iter().flat_map(|(key, instance)| {
         instance.interfaces.iter().map(move |interface| (key, instance, interface))
     });
-    let cards = all.map(|(key, instance, interface)| {
+    let nics = all.map(|(key, instance, interface)| {
         let mut addresses = interface.addresses.clone();
         let mac = interface.mac.as_deref().unwrap_or_default();
         addresses.extend(leases.get(&(interface.network.as_str(), mac)).into_iter().flatten());
-        Card { key, instance, interface, addresses }
+        AddressedInterface { key, instance, interface, addresses }
     });
-    cards.collect()
+    nics.collect()
 }
 
 /// The policies of a cluster, resolved once for all interfaces.
@@ -91,11 +91,11 @@ pub(super) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(super) fn new(cluster: BridgedCluster<'a>, cards: &'a [Card<'a>]) -> Self {
+    pub(super) fn new(cluster: BridgedCluster<'a>, nics: &'a [AddressedInterface<'a>]) -> Self {
         let policies = cluster.policies.iter().map(|(key, record)| {
             let resolve = |rules: &'a Option<Vec<RuleRecord>>| {
                 let rules = rules.as_ref()?.iter();
-                let rules = rules.map(|rule| resolved(&cluster, cards, key, record, rule));
+                let rules = rules.map(|rule| resolved(&cluster, nics, key, record, rule));
                 Some(rules.collect())
             };
             let (ingress, egress) =
@@ -105,13 +105,13 @@ impl<'a> Evaluation<'a> {
         Self { policies: policies.collect() }
     }
 
-    pub(super) fn policy(&self, card: &Card<'_>) -> TapPolicy {
+    pub(super) fn policy(&self, nic: &AddressedInterface<'_>) -> TapPolicy {
         let mut policy = TapPolicy::default();
-        for own in self.policies.iter().filter(|own| own.selects(card)) {
+        for own in self.policies.iter().filter(|own| own.selects(nic)) {
             let name = format!("{}/{}", own.key.namespace, own.key.name);
             if let Some(rules) = &own.ingress {
                 let all = policy.ingress.get_or_insert_default();
-                all.rules.extend(rules.iter().map(|rule| rule.of_subject(&name, card)));
+                all.rules.extend(rules.iter().map(|rule| rule.of_subject(&name, nic)));
                 all.policies.insert(name.clone());
             }
             if let Some(rules) = &own.egress {
@@ -125,16 +125,16 @@ impl<'a> Evaluation<'a> {
 }
 
 impl ResolvedPolicy<'_> {
-    fn selects(&self, card: &Card<'_>) -> bool {
-        self.key.namespace == card.key.namespace
-            && self.record.networks.contains(&card.interface.network)
-            && self.record.policy.subjects.matches(&card.instance.labels)
+    fn selects(&self, nic: &AddressedInterface<'_>) -> bool {
+        self.key.namespace == nic.key.namespace
+            && self.record.networks.contains(&nic.interface.network)
+            && self.record.policy.subjects.matches(&nic.instance.labels)
     }
 }
 
 impl ResolvedRule<'_> {
     /// About connections to a guest, which serves the named ports.
-    fn of_subject(&self, policy: &str, subject: &Card<'_>) -> TapRule {
+    fn of_subject(&self, policy: &str, subject: &AddressedInterface<'_>) -> TapRule {
         let ports = self.ports.map_or(AllowedPorts::All, |ports| {
             AllowedPorts::Only(ports.iter().filter_map(|port| number(port, subject)).collect())
         });
@@ -154,9 +154,9 @@ impl ResolvedRule<'_> {
         });
         let mut rules = vec![rule(self.peers.clone(), AllowedPorts::Only(numbers.collect()))];
         for port in ports.iter().filter(|port| matches!(port, PortRecord::Named { .. })) {
-            rules.extend(self.cards.iter().filter_map(|card| {
-                let only = TapPeers::Only { addresses: card.addresses.clone(), blocks: vec![] };
-                Some(rule(only, AllowedPorts::Only([number(port, card)?].into())))
+            rules.extend(self.nics.iter().filter_map(|nic| {
+                let only = TapPeers::Only { addresses: nic.addresses.clone(), blocks: vec![] };
+                Some(rule(only, AllowedPorts::Only([number(port, nic)?].into())))
             }));
         }
         rules
@@ -164,7 +164,7 @@ impl ResolvedRule<'_> {
 }
 
 /// A port as the machine that serves it has it.
-fn number(port: &PortRecord, server: &Card<'_>) -> Option<PortRange> {
+fn number(port: &PortRecord, server: &AddressedInterface<'_>) -> Option<PortRange> {
     match port {
         PortRecord::Range(range) => Some(*range),
         PortRecord::Named { protocol, name } => {
@@ -177,16 +177,15 @@ fn number(port: &PortRecord, server: &Card<'_>) -> Option<PortRange> {
 
 fn resolved<'a>(
     cluster: &BridgedCluster<'_>,
-    cards: &'a [Card<'a>],
+    nics: &'a [AddressedInterface<'a>],
     key: &ObjectKey,
     policy: &MultiPolicyRecord,
     rule: &'a RuleRecord,
 ) -> ResolvedRule<'a> {
-    let on_networks =
-        || cards.iter().filter(|card| policy.networks.contains(&card.interface.network));
+    let on_networks = || nics.iter().filter(|nic| policy.networks.contains(&nic.interface.network));
     let ports = rule.ports.as_deref();
     let Some(peers) = &rule.peers else {
-        return ResolvedRule { ports, peers: TapPeers::Any, cards: on_networks().collect() };
+        return ResolvedRule { ports, peers: TapPeers::Any, nics: on_networks().collect() };
     };
     let (mut selected, mut blocks) = (Vec::new(), Vec::new());
     for peer in peers {
@@ -197,8 +196,8 @@ fn resolved<'a>(
                 blocks.push(TapBlock { cidr: *cidr, except });
             }
             PeerRecord::Pods { namespaces, pods } => {
-                selected.extend(on_networks().filter(|card| {
-                    let namespace = card.key.namespace.as_str();
+                selected.extend(on_networks().filter(|nic| {
+                    let namespace = nic.key.namespace.as_str();
                     let is_in = match namespaces {
                         None => namespace == key.namespace,
                         Some(selector) => {
@@ -208,13 +207,13 @@ fn resolved<'a>(
                             known.is_some_and(|own| selector.matches(&own.labels))
                         }
                     };
-                    is_in && pods.matches(&card.instance.labels)
+                    is_in && pods.matches(&nic.instance.labels)
                 }));
             }
         }
     }
-    let addresses = selected.iter().flat_map(|card| card.addresses.iter().copied()).collect();
-    ResolvedRule { ports, peers: TapPeers::Only { addresses, blocks }, cards: selected }
+    let addresses = selected.iter().flat_map(|nic| nic.addresses.iter().copied()).collect();
+    ResolvedRule { ports, peers: TapPeers::Only { addresses, blocks }, nics: selected }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use net::{BridgedPacket, TapPolicy, TapVerdict};
 use serde_json::Value;
 
-use super::bridged::{BridgedCluster, Evaluation, cards};
+use super::bridged::{BridgedCluster, Evaluation, interfaces_with_addresses};
 use super::bridged_object::{InstanceRecord, LeaseRecord, MultiPolicyRecord};
 use super::object::NamespaceRecord;
 use super::snapshot::Ruling;
@@ -23,7 +23,7 @@ pub(crate) struct BridgedSources<'a> {
 
 /// An interface of a machine on a network beside the guest network, with its policies.
 #[derive(Debug)]
-pub(crate) struct BridgedCard {
+pub(crate) struct BridgedInterface {
     /// The machine, as NAMESPACE/NAME.
     pub(crate) machine: String,
     pub(crate) interface: String,
@@ -36,7 +36,7 @@ pub(crate) struct BridgedCard {
 }
 
 /// All interfaces on networks beside the guest network.
-pub(crate) fn bridged_cards(sources: &BridgedSources<'_>) -> Vec<BridgedCard> {
+pub(crate) fn bridged_interfaces(sources: &BridgedSources<'_>) -> Vec<BridgedInterface> {
     let policies: BTreeMap<_, _> = records(sources.policies, MultiPolicyRecord::read_json);
     let namespaces = read_all(sources.namespaces, NamespaceRecord::read);
     let instances = records(sources.instances, InstanceRecord::read_json);
@@ -47,24 +47,24 @@ pub(crate) fn bridged_cards(sources: &BridgedSources<'_>) -> Vec<BridgedCard> {
         instances: &instances,
         pools: &pools,
     };
-    let cards = cards(&cluster);
-    let evaluation = Evaluation::new(cluster, &cards);
-    let all = cards.iter().map(|card| {
-        let network = card.interface.network.clone();
+    let nics = interfaces_with_addresses(&cluster);
+    let evaluation = Evaluation::new(cluster, &nics);
+    let all = nics.iter().map(|nic| {
+        let network = nic.interface.network.clone();
         let of_network = pools.values().filter(|pool| pool.network == network);
-        BridgedCard {
-            machine: format!("{}/{}", card.key.namespace, card.key.name),
-            interface: card.interface.name.clone(),
+        BridgedInterface {
+            machine: format!("{}/{}", nic.key.namespace, nic.key.name),
+            interface: nic.interface.name.clone(),
             subnets: of_network.filter_map(|pool| pool.subnet).collect(),
-            addresses: card.addresses.clone(),
-            policy: evaluation.policy(card),
+            addresses: nic.addresses.clone(),
+            policy: evaluation.policy(nic),
             network,
         }
     });
     all.collect()
 }
 
-impl BridgedCard {
+impl BridgedInterface {
     /// The decision about a packet that the machine sends.
     pub(crate) fn egress(&self, packet: &BridgedPacket) -> Ruling {
         ruling(self.policy.judge_egress(packet), "what it sends")

@@ -52,7 +52,7 @@ pub(super) struct StorageController {
     pub(super) reported: watch::Receiver<Option<Arc<StorageStatus>>>,
     pub(super) names: VolumeNumbers,
     pub(super) serving: AttachedEntry,
-    pub(super) bell: ChangeNotifier,
+    pub(super) notifier: ChangeNotifier,
     pub(super) seen: ApiObjects,
     pub(super) work: RunningJobs,
     pub(super) scrubs: ScrubRuns,
@@ -348,7 +348,7 @@ impl StorageController {
         if *known != board {
             *known = board;
             drop(known);
-            self.bell.notify();
+            self.notifier.notify();
         }
     }
 

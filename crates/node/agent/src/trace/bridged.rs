@@ -5,40 +5,40 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use net::BridgedPacket;
 
 use super::{TracePath, TraceQuery, TraceStep};
-use crate::policy::{BridgedCard, Ruling};
+use crate::policy::{BridgedInterface, Ruling};
 
 /// The ways of a machine over its interfaces on such networks. There is one for each interface that
 /// reaches the destination itself; if none does and the machine is not on the guest network, or the
 /// destination has IPv6, which the guest network has not, any interface may be used.
 pub(super) fn paths(
-    cards: &[BridgedCard],
+    nics: &[BridgedInterface],
     query: &TraceQuery<'_>,
     is_on_guest_network: bool,
 ) -> Vec<TracePath> {
     let machine = format!("{}/{}", query.namespace, query.machine);
-    let own: Vec<_> = cards.iter().filter(|card| card.machine == machine).collect();
-    let is_direct = |card: &&BridgedCard| {
-        receiver(cards, card, query.to).is_some()
-            || card.subnets.iter().any(|subnet| subnet.contains(&query.to))
+    let own: Vec<_> = nics.iter().filter(|nic| nic.machine == machine).collect();
+    let is_direct = |nic: &&BridgedInterface| {
+        receiver(nics, nic, query.to).is_some()
+            || nic.subnets.iter().any(|subnet| subnet.contains(&query.to))
     };
-    let mut ways: Vec<_> = own.iter().copied().filter(|card| is_direct(card)).collect();
+    let mut ways: Vec<_> = own.iter().copied().filter(|nic| is_direct(nic)).collect();
     if ways.is_empty() && (!is_on_guest_network || query.to.is_ipv6()) {
         ways = own;
     }
-    ways.into_iter().map(|card| path(cards, card, query)).collect()
+    ways.into_iter().map(|nic| path(nics, nic, query)).collect()
 }
 
 /// The interface that has the address on the network of `sender`.
 fn receiver<'a>(
-    cards: &'a [BridgedCard],
-    sender: &BridgedCard,
+    nics: &'a [BridgedInterface],
+    sender: &BridgedInterface,
     to: IpAddr,
-) -> Option<&'a BridgedCard> {
-    cards.iter().find(|card| card.network == sender.network && card.addresses.contains(&to))
+) -> Option<&'a BridgedInterface> {
+    nics.iter().find(|nic| nic.network == sender.network && nic.addresses.contains(&to))
 }
 
-fn path(cards: &[BridgedCard], card: &BridgedCard, query: &TraceQuery<'_>) -> TracePath {
-    let BridgedCard { machine, interface, network, addresses, .. } = card;
+fn path(nics: &[BridgedInterface], nic: &BridgedInterface, query: &TraceQuery<'_>) -> TracePath {
+    let BridgedInterface { machine, interface, network, addresses, .. } = nic;
     let known = addresses.iter().find(|own| own.is_ipv4() == query.to.is_ipv4());
     let place = format!("{machine}, interface {interface} on network {network}");
     let detail = match known {
@@ -56,10 +56,10 @@ fn path(cards: &[BridgedCard], card: &BridgedCard, query: &TraceQuery<'_>) -> Tr
         port: query.port,
     };
     let mut steps = vec![TraceStep { stage: "source", is_accepted: true, detail }];
-    let Ruling { is_accepted, detail } = card.egress(&packet);
+    let Ruling { is_accepted, detail } = nic.egress(&packet);
     steps.push(TraceStep { stage: "egress", is_accepted, detail });
     if is_accepted {
-        steps.push(match receiver(cards, card, query.to) {
+        steps.push(match receiver(nics, nic, query.to) {
             Some(receiver) => {
                 let Ruling { is_accepted, detail } = receiver.ingress(&packet);
                 let detail = format!("{}: {detail}", receiver.machine);

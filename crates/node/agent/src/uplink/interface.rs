@@ -13,6 +13,8 @@ use net::{
 };
 use serde_json::{Value, json};
 
+use super::invalid::InvalidRequest;
+
 /// No more nodes than this are pinged on an interface.
 const MOST_PEERS: usize = 16;
 
@@ -27,7 +29,7 @@ pub(super) struct WantedInterface {
     pub(super) revision: String,
     pub(super) policy: ChangePolicy,
     /// The interface, or why there cannot be one.
-    pub(super) interface: Result<HostInterface, String>,
+    pub(super) interface: Result<HostInterface, InvalidRequest>,
     /// Other nodes that have an address in the same subnet.
     pub(super) peers: Vec<PingTarget>,
     /// A node that rolled this generation back.
@@ -117,20 +119,21 @@ fn interface(
     node: &str,
     leased: &Leased<'_>,
     config: &HostNetworkConfig,
-) -> Result<HostInterface, String> {
+) -> Result<HostInterface, InvalidRequest> {
     let spec = &config.spec;
-    let number = u64::try_from(spec.vlan_id).map_err(|why| why.to_string())?;
-    let vlan = VlanId::try_from(number).map_err(|why| why.to_string())?;
-    let name = |text: &str| text.parse::<LinkName>().map_err(|why| why.to_string());
+    let number = u64::try_from(spec.vlan_id);
+    let number = number.map_err(|_| InvalidRequest::NegativeVlan(spec.vlan_id))?;
+    let vlan = VlanId::try_from(number)?;
+    let name = |text: &str| text.parse::<LinkName>();
     let link = name(&host_interface_of(&spec.cluster_network, spec.vlan_id))?;
     let bridge = name(&bridge_of(&spec.cluster_network))?;
     if spec.mode == "dhcp" {
         let (origin, addresses) = (AddressOrigin::Dhcp, leased.of(&bridge, &link));
         return Ok(HostInterface { link, bridge, vlan, origin, addresses });
     }
-    let address =
-        spec.ips.get(node).ok_or_else(|| format!("static IP not found for node {node}"))?;
-    let address: IpNet = address.parse().map_err(|why| format!("{address}: {why}"))?;
+    let text = spec.ips.get(node).ok_or_else(|| InvalidRequest::NoAddress(node.to_owned()))?;
+    let address: IpNet =
+        text.parse().map_err(|source| InvalidRequest::Address { text: text.clone(), source })?;
     let (origin, addresses) = (AddressOrigin::Static, vec![address]);
     Ok(HostInterface { link, bridge, vlan, origin, addresses })
 }
@@ -289,7 +292,7 @@ mod tests {
             let all = wanted(node, &labels, [&config(mode, Value::Null)]);
             all[0].interface.clone().unwrap_err()
         };
-        assert_eq!(why("nine", "static"), "static IP not found for node nine");
+        assert_eq!(why("nine", "static"), InvalidRequest::NoAddress("nine".to_owned()));
         assert!(wanted("nine", &labels, [&config("dhcp", Value::Null)])[0].interface.is_ok());
         let all = wanted("one", &labels, [&config("dhcp", Value::Null)]);
         let none = ObservedLinks::new();

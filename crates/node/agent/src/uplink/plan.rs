@@ -12,6 +12,8 @@ use hci::network::{
 use net::{LinkName, Mac, Uplink, UplinkReport, VlanId};
 use serde_json::{Map, Value, json};
 
+use super::invalid::InvalidRequest;
+
 /// Default interval of a bond's carrier checks, in milliseconds.
 const MIIMON: u32 = 100;
 
@@ -25,7 +27,7 @@ pub(super) struct WantedUplink {
     pub(super) revision: String,
     pub(super) policy: ChangePolicy,
     /// The uplink, or why there cannot be one.
-    pub(super) uplink: Result<Uplink, String>,
+    pub(super) uplink: Result<Uplink, InvalidRequest>,
 }
 
 impl WantedUplink {
@@ -63,8 +65,8 @@ fn uplink(
     cluster_network: &str,
     config: &VlanConfig,
     networks: &[&NetworkConfig],
-) -> Result<Uplink, String> {
-    let link = |name: &str| name.parse::<LinkName>().map_err(|why| why.to_string());
+) -> Result<Uplink, InvalidRequest> {
+    let link = |name: &str| name.parse::<LinkName>();
     let bridge = bridge_of(cluster_network);
     let own = networks.iter().filter(|network| network.bridge == bridge);
     // One that makes no sense has no machines either.
@@ -80,12 +82,9 @@ fn uplink(
         bridge: link(&bridge)?,
         bond: link(&bond_of(cluster_network))?,
         nics: spec.nics.iter().map(|nic| link(nic)).collect::<Result<_, _>>()?,
-        mode: mode
-            .unwrap_or("active-backup")
-            .parse()
-            .map_err(|why: net::BondModeError| why.to_string())?,
+        mode: mode.unwrap_or("active-backup").parse()?,
         miimon: positive(options.miimon).unwrap_or(MIIMON),
-        mtu: u16::try_from(uplink_mtu(config)).map_err(|why| format!("the MTU: {why}"))?,
+        mtu: u16::try_from(uplink_mtu(config)).map_err(InvalidRequest::Mtu)?,
         mac: mac.filter(|text| !text.is_empty()).map(read_mac).transpose()?,
         tx_queue_len: positive(attributes.and_then(|own| own.tx_q_len)),
         vlans: vlans.into_iter().filter_map(vlan).filter(|own| *own != VlanId::UNTAGGED).collect(),
@@ -93,16 +92,16 @@ fn uplink(
 }
 
 /// An address as Go writes bytes.
-fn read_mac(text: &str) -> Result<Mac, String> {
+fn read_mac(text: &str) -> Result<Mac, InvalidRequest> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(text).ok();
     let mac = bytes.and_then(|bytes| Mac::try_from(bytes.as_slice()).ok());
-    mac.ok_or_else(|| format!("linkAttributes.hardwareAddr {text:?} must be six bytes in base64"))
+    mac.ok_or_else(|| InvalidRequest::Mac(text.to_owned()))
 }
 
 /// Problems of an uplink, as one text.
 pub(super) fn problem(wanted: &WantedUplink, report: &UplinkReport) -> Option<String> {
     match &wanted.uplink {
-        Err(why) => Some(why.clone()),
+        Err(why) => Some(why.to_string()),
         Ok(uplink) => report.problems.get(&uplink.bridge).map(|problems| problems.join("; ")),
     }
 }

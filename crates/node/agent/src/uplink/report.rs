@@ -191,7 +191,7 @@ impl StatusWriter {
             let (status, reason, message) = state.applied(bridge.as_ref());
             let failed = |why: &str| Some(format!("setup l3 connectivity failed: {why}"));
             let problem = match (&own.interface, reason) {
-                (Err(why), _) => failed(why),
+                (Err(why), _) => failed(&why.to_string()),
                 (Ok(_), "Confirmed") => None,
                 (Ok(_), "Applying" | "AwaitingConfirmation" | "Waiting") => {
                     Some(format!("{reason}: {message}"))

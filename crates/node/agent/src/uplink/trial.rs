@@ -41,6 +41,15 @@ pub(super) enum HostTrialError {
     Turn(#[from] TurnError),
 }
 
+/// Why the process that would roll a trial back does not run.
+#[derive(Debug, thiserror::Error)]
+enum WatchdogStartError {
+    #[error("cannot start the watchdog: {0}")]
+    Spawn(#[source] std::io::Error),
+    #[error("the watchdog did not report that it is ready")]
+    NotReady,
+}
+
 /// The end of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TrialEnd {
@@ -231,7 +240,7 @@ impl HostTrials {
         self.healthy_since = None;
         info!(trial = id, "trying a change of the host's network");
         if let Err(why) = self.start_watchdog(id).await {
-            return self.roll_back(id, Some(TrialEvent::Failed(why))).await;
+            return self.roll_back(id, Some(TrialEvent::Failed(why.to_string()))).await;
         }
         let (uplinks, interfaces) = host_parts(&record.active());
         let report = self.uplinks.try_host(&uplinks, &interfaces).await?;
@@ -345,22 +354,21 @@ impl HostTrials {
     }
 
     /// The process outlives this one, and rolls back at the deadline.
-    async fn start_watchdog(&mut self, id: u64) -> Result<(), String> {
+    async fn start_watchdog(&mut self, id: u64) -> Result<(), WatchdogStartError> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("sheaf").arg("network-watchdog").arg("--dir").arg(&self.dir);
         command.arg("--trial").arg(id.to_string()).process_group(0);
         let log = File::create(self.dir.join("network-watchdog.log"));
         let log = log.map_or_else(|_| Stdio::null(), Stdio::from);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let child = command.spawn();
-        let mut child = child.map_err(|why| format!("the watchdog does not start: {why}"))?;
-        let Some(output) = child.stdout.take() else { return Err("no output".to_owned()) };
+        let mut child = command.spawn().map_err(WatchdogStartError::Spawn)?;
+        let Some(output) = child.stdout.take() else { return Err(WatchdogStartError::NotReady) };
         let mut said = String::new();
         let mut output = BufReader::new(output);
         let ready = tokio::time::timeout(START_TIMEOUT, output.read_line(&mut said)).await;
         if !matches!(ready, Ok(Ok(_))) || !said.starts_with("ready") {
             let _ = child.kill().await;
-            return Err("the watchdog does not start".to_owned());
+            return Err(WatchdogStartError::NotReady);
         }
         self.watchdog = Some(child);
         Ok(())

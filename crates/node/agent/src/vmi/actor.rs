@@ -4,11 +4,11 @@
 //! be stopped, or killed with the whole process; the next one continues from the files in the
 //! folder of the machine and from the API.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Backoff, Chain, Stop, Tasks, clock};
+use base::{Chain, Stop, Tasks, clock};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use qemu::{Exit, RunDir, RunDirState};
@@ -18,74 +18,42 @@ use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use super::attend::attend;
 use super::awaited::{AwaitedObjects, Object};
-use super::grow::Size;
-use super::memory_dump::MemoryDump;
+use super::disks::DiskState;
 use super::plan::{self, DesiredMachine, ObservedMachine, VmiStep};
-use super::resolve::Resolved;
+use super::process_state::ProcessState;
 use super::resume::Resumed;
+use super::retry::Retry;
 use super::status::MachineProblem;
-use super::volume_migration::MovingVolume;
 use crate::context::Context;
-use crate::machine::{ATTACHMENTS, Attachment, KnownMachine, LiveMachine, MachineChanges, Vmi};
+use crate::machine::{ATTACHMENTS, Attachment, KnownMachine, LiveMachine, Vmi};
 
-/// How long a failed step waits before it is tried again.
-const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LAST_RETRY: Duration = Duration::from_secs(5);
-/// The same where a watch reports what happens; only for what a watch can miss.
+/// How long a failed step waits where a watch reports what happens; only for what a watch can miss.
 const WATCHED_RETRY: Duration = Duration::from_secs(60);
 
 pub(super) struct VmiActor {
     pub(super) context: Arc<Context>,
     pub(super) dir: RunDir,
     pub(super) object: watch::Receiver<KnownMachine>,
+    /// The running machine, for requests to this node.
     live: watch::Sender<Option<LiveMachine>>,
     pub(super) tasks: Tasks,
     stop: Stop,
     pub(super) local: LocalMachine,
-    /// When the power button was last pressed.
-    pub(super) pressed: Option<Timestamp>,
-    pub(super) trouble: Option<MachineProblem>,
-    backoff: Backoff,
-    retry_at: Option<Instant>,
-    /// Objects that are missing for the next step.
-    pub(super) awaited: AwaitedObjects,
-    /// Notifies of changes on the node.
-    bell: watch::Receiver<()>,
     /// The object as our last write left it, until the watch delivers a newer one.
     pub(super) written: Option<Arc<Vmi>>,
-    /// Volumes that were found, for the status.
-    pub(super) volumes: BTreeMap<String, Resolved>,
+    /// Why the last step failed, for the status.
+    pub(super) trouble: Option<MachineProblem>,
+    pub(super) retry: Retry,
+    /// Objects that are missing for the next step.
+    pub(super) awaited: AwaitedObjects,
+    /// Changes on the node.
+    changes: watch::Receiver<()>,
+    /// The user of the machine's QEMU process.
     pub(super) uid: Option<u32>,
+    /// Why the machine has to end: its liveness probe failed.
     pub(super) condemned: Option<String>,
-    /// Changes of the running machine.
-    news: Option<MachineChanges>,
-    /// Whether an event has reported that the guest is paused by a failed request.
-    pub(super) is_pause_reported: bool,
-    /// Whether an event has reported that QEMU does not answer.
-    pub(super) is_silence_reported: bool,
-    /// Memory that the guest was asked to use beyond its start.
-    pub(super) requested_growth: Option<u64>,
-    /// Volumes that are awaited, and why they are not there.
-    pub(super) pending: BTreeMap<String, String>,
-    /// The object's generation when its volumes were last checked.
-    pub(super) seen_generation: i64,
-    /// Sizes of the files that QEMU was last notified of.
-    pub(super) sizes: Vec<Size>,
-    /// Whether the guest was found, and its networks know nothing of it yet but its taps.
-    pub(super) unknown_to_networks: bool,
-    /// Whether an earlier process started the guest: the size last sent to it is unknown.
-    pub(super) was_found: bool,
-    /// Memory dumps that this process has started, by volume.
-    pub(super) dumps: BTreeMap<String, MemoryDump>,
-    /// Volumes that move to other claims.
-    pub(super) moving: BTreeMap<String, MovingVolume>,
-    /// Objects that the moves wait for.
-    pub(super) moves_await: BTreeSet<Object>,
-    /// The last request to trim file systems that was carried out.
-    pub(super) trimmed: Option<String>,
-    pub(super) tokens_due: Option<Instant>,
-    /// Since when the stream of a post-copy is broken.
-    pub(super) broken_since: Option<Instant>,
+    pub(super) process: ProcessState,
+    pub(super) disks: DiskState,
 }
 
 /// The state of a machine on this node.
@@ -113,7 +81,7 @@ impl VmiActor {
         tasks: Tasks,
     ) -> Self {
         let stop = tasks.stop_signal();
-        let bell = context.bell.listen();
+        let changes = context.notifier.listen();
         Self {
             context,
             dir,
@@ -122,31 +90,15 @@ impl VmiActor {
             tasks,
             stop,
             local: LocalMachine::Nothing,
-            pressed: None,
-            trouble: None,
-            backoff: Backoff::new(FIRST_RETRY, LAST_RETRY),
-            retry_at: None,
-            awaited: AwaitedObjects::default(),
-            bell,
             written: None,
-            volumes: BTreeMap::new(),
+            trouble: None,
+            retry: Retry::default(),
+            awaited: AwaitedObjects::default(),
+            changes,
             uid: None,
             condemned: None,
-            news: None,
-            is_pause_reported: false,
-            is_silence_reported: false,
-            requested_growth: None,
-            pending: BTreeMap::new(),
-            seen_generation: 0,
-            sizes: Vec::new(),
-            unknown_to_networks: false,
-            was_found: false,
-            dumps: BTreeMap::new(),
-            moving: BTreeMap::new(),
-            moves_await: BTreeSet::new(),
-            trimmed: None,
-            tokens_due: None,
-            broken_since: None,
+            process: ProcessState::default(),
+            disks: DiskState::default(),
         }
     }
 
@@ -207,8 +159,8 @@ impl VmiActor {
                             }
                         }
                     }
-                    self.unknown_to_networks = true;
-                    self.was_found = true;
+                    self.process.unknown_to_networks = true;
+                    self.process.was_found = true;
                 }
                 Ok(RunDirState::Ended { spec, exit }) => {
                     self.uid = spec.confinement.identity.map(|identity| identity.uid);
@@ -221,14 +173,14 @@ impl VmiActor {
                 Ok(RunDirState::Nothing) => self.local = LocalMachine::Unstarted,
                 Err(failure) => {
                     warn!(error = %Chain(&failure), "cannot report final state of machine");
-                    let delay = self.backoff.delay();
+                    let delay = self.retry.pause();
                     tokio::select! {
                         () = tokio::time::sleep(delay) => continue,
                         () = self.stop.requested() => {}
                     }
                 }
             }
-            self.backoff.reset();
+            self.retry.succeeded();
             return;
         }
     }
@@ -240,7 +192,7 @@ impl VmiActor {
         let object = self.object.clone();
         let live = attend(&self.context, running, object, attachments, &self.tasks).await;
         self.live.send_replace(Some(live.clone()));
-        self.news = Some(live.news());
+        self.process.changes = Some(live.news());
         self.local = LocalMachine::Running(live);
     }
 
@@ -289,7 +241,7 @@ impl VmiActor {
         match (step, vmi) {
             // Boxed, because only one of them exists at a time and some are large.
             (VmiStep::Launch, Some(vmi)) => self.launch(&vmi).boxed().await,
-            (VmiStep::Tend, Some(vmi)) => self.reconcile_running(&vmi).boxed().await,
+            (VmiStep::Reconcile, Some(vmi)) => self.reconcile_running(&vmi).boxed().await,
             (VmiStep::PressButton, Some(vmi)) => self.press_button(&vmi).boxed().await,
             (VmiStep::Finish(outcome), Some(vmi)) => self.finish(&vmi, outcome).boxed().await,
             (VmiStep::Release, Some(vmi)) => self.release(&vmi).boxed().await,
@@ -322,7 +274,7 @@ impl VmiActor {
         match &self.local {
             LocalMachine::Nothing => ObservedMachine::Nothing,
             LocalMachine::Unstarted => ObservedMachine::Unstarted,
-            LocalMachine::Running(_) => ObservedMachine::Running { pressed: self.pressed },
+            LocalMachine::Running(_) => ObservedMachine::Running { pressed: self.process.pressed },
             LocalMachine::Ended(exit) => ObservedMachine::Ended(exit.clone()),
         }
     }
@@ -331,7 +283,7 @@ impl VmiActor {
     async fn wait(&mut self, until: Option<Instant>) -> bool {
         let until = until.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
         let news = async {
-            match &mut self.news {
+            match &mut self.process.changes {
                 Some(news) => news.wait().await,
                 None => std::future::pending().await,
             }
@@ -341,11 +293,11 @@ impl VmiActor {
             () = news => true,
             // Missing objects may exist now: the back-off ends.
             () = self.awaited.changed() => {
-                self.retry_at = None;
+                self.retry.now();
                 true
             }
-            Ok(()) = self.bell.changed() => {
-                self.retry_at = None;
+            Ok(()) = self.changes.changed() => {
+                self.retry.now();
                 true
             }
             () = tokio::time::sleep_until(until) => true,
@@ -355,15 +307,13 @@ impl VmiActor {
 
     pub(super) fn end(&mut self, exit: Exit) {
         self.live.send_replace(None);
-        self.news = None;
+        self.process.changes = None;
         self.local = LocalMachine::Ended(exit);
     }
 
     /// Waits longer after each failure of the same kind.
     pub(super) fn later(&mut self) -> LoopControl {
-        let at = Instant::now() + self.backoff.delay();
-        self.retry_at = Some(at);
-        LoopControl::Wait(Some(at))
+        LoopControl::Wait(Some(self.retry.later()))
     }
 
     /// Waits for `objects` to change, if that is what is missing, and checks again in any case.
@@ -371,19 +321,10 @@ impl VmiActor {
         let watched = !objects.is_empty();
         self.awaited.set(&self.context.client, objects);
         if watched {
-            self.retry_at = None;
+            self.retry.now();
             return LoopControl::Wait(Some(Instant::now() + WATCHED_RETRY));
         }
         self.later()
-    }
-
-    pub(super) fn is_early(&self) -> Option<Instant> {
-        self.retry_at.filter(|at| Instant::now() < *at)
-    }
-
-    pub(super) fn succeeded(&mut self) {
-        self.backoff.reset();
-        self.retry_at = None;
     }
 }
 

@@ -20,11 +20,11 @@ impl VmiActor {
     pub(super) async fn press_button(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
         let LocalMachine::Running(live) = &self.local else { return LoopControl::Again };
         let asked = vmi.deleted.or_else(|| vmi.eviction_began());
-        if self.pressed.is_none_or(|pressed| asked.is_some_and(|asked| pressed < asked)) {
+        if self.process.pressed.is_none_or(|pressed| asked.is_some_and(|asked| pressed < asked)) {
             info!(namespace = vmi.namespace, name = vmi.name, "shutting down");
             self.report(vmi, EventNote::normal("ShuttingDown", "Signaled Graceful Shutdown"));
         }
-        self.pressed = Some(clock::now());
+        self.process.pressed = Some(clock::now());
         // It would go on before its volumes are this node's.
         if migration::is_arriving(&self.dir)
             && let Err(failure) =
@@ -83,7 +83,7 @@ impl VmiActor {
                     }
                 };
                 self.report(vmi, note);
-                self.succeeded();
+                self.retry.succeeded();
                 LoopControl::Again
             }
             Err(after) => after,
@@ -112,7 +112,7 @@ impl VmiActor {
         let name = self.dir.path().file_name().unwrap_or_default().to_string_lossy();
         self.context.processors.release(&name);
         self.local = LocalMachine::Nothing;
-        self.succeeded();
+        self.retry.succeeded();
         LoopControl::Again
     }
 }

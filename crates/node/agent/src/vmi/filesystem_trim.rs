@@ -16,13 +16,13 @@ impl VmiActor {
     /// Carries out a request once.
     pub(super) fn trim_file_systems(&mut self, vmi: &Vmi, live: &LiveMachine) {
         let Some(at) = vmi.annotations.get(virt::FILESYSTEM_TRIM_AT) else { return };
-        if self.trimmed.is_none() {
-            self.trimmed = self.dir.load::<String>(RECORD).ok().flatten();
+        if self.process.trimmed.is_none() {
+            self.process.trimmed = self.dir.load::<String>(RECORD).ok().flatten();
         }
-        if self.trimmed.as_ref() == Some(at) {
+        if self.process.trimmed.as_ref() == Some(at) {
             return;
         }
-        self.trimmed = Some(at.clone());
+        self.process.trimmed = Some(at.clone());
         if let Err(failure) = self.dir.store(RECORD, at) {
             warn!(error = %Chain(&failure), "cannot record the request to trim file systems");
         }

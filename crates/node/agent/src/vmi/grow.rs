@@ -45,9 +45,9 @@ impl VmiActor {
         // A volume that is not served for a moment has not changed.
         let missing =
             |it: &&Size| it.socket.is_some() && sizes.iter().all(|own| own.name != it.name);
-        let kept: Vec<Size> = self.sizes.iter().filter(missing).cloned().collect();
+        let kept: Vec<Size> = self.process.sizes.iter().filter(missing).cloned().collect();
         sizes.extend(kept);
-        if sizes == self.sizes {
+        if sizes == self.process.sizes {
             return;
         }
         let grown = match self.notify_guest(live, &sizes).await {
@@ -57,8 +57,8 @@ impl VmiActor {
                 return;
             }
         };
-        self.sizes = sizes;
-        self.was_found = false;
+        self.process.sizes = sizes;
+        self.process.was_found = false;
         let context = Arc::clone(&self.context);
         let identity = live.running.spec().confinement.identity;
         for name in grown {
@@ -68,7 +68,7 @@ impl VmiActor {
             let (dir, identity) = (live.running.dir(), identity.as_ref());
             let resolver = Resolver { context: &context, vmi, dir, identity, migration: None };
             if let Ok(Some(found)) = resolver.volume(volume).boxed().await {
-                self.volumes.insert(name, found);
+                self.disks.found.insert(name, found);
             }
         }
     }
@@ -88,9 +88,9 @@ impl VmiActor {
             let seen = known.and_then(|known| known["image"]["virtual-size"].as_u64());
             let is_short = seen.is_some_and(|seen| seen < size.bytes);
             // QEMU learns of a size whenever it connects again, and reports it to no client.
-            let before = self.sizes.iter().find(|it| it.name == size.name);
+            let before = self.process.sizes.iter().find(|it| it.name == size.name);
             let is_unreported = size.socket.is_some()
-                && before.map_or(self.was_found, |before| before.bytes < size.bytes);
+                && before.map_or(self.process.was_found, |before| before.bytes < size.bytes);
             if !is_short && !is_unreported {
                 continue;
             }

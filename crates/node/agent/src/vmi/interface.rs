@@ -19,7 +19,7 @@ impl VmiActor {
     /// Restores the DNS name, the DHCP lease and the open ports of an adopted guest: of these only
     /// its tap survived the restart of the agent.
     pub(super) async fn reconnect(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) {
-        self.unknown_to_networks = false;
+        self.process.unknown_to_networks = false;
         let machine = live.running.spec().machine;
         let has = |attachment: &Attachment| {
             machine.nics.iter().any(|nic| nic.name == attachment.interface)

@@ -82,7 +82,7 @@ impl StartError {
 
 impl VmiActor {
     pub(super) async fn launch(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
-        if let Some(at) = self.is_early() {
+        if let Some(at) = self.retry.is_early() {
             return LoopControl::Wait(Some(at));
         }
         match self.try_launch(vmi).await {
@@ -90,7 +90,7 @@ impl VmiActor {
                 info!(namespace = vmi.namespace, name = vmi.name, "guest started");
                 self.trouble = None;
                 self.awaited.set(&self.context.client, BTreeSet::new());
-                self.succeeded();
+                self.retry.succeeded();
                 LoopControl::Again
             }
             Err(failure) => {
@@ -123,7 +123,7 @@ impl VmiActor {
                 }
                 match failure {
                     StartError::Order { until, .. } => LoopControl::Wait(Some(until)),
-                    // The bell rings when there is one.
+                    // The notifier wakes this up when there is one.
                     StartError::NoQemu { .. } => LoopControl::Wait(None),
                     StartError::Volume(failure) => {
                         self.later_or_with(failure.awaited(&vmi.namespace).into_iter().collect())
@@ -189,7 +189,7 @@ impl VmiActor {
         }
         let spec = Spec { machine, confinement };
         let running = self.context.launcher.launch(&self.dir, spec).await?;
-        self.volumes = volumes;
+        self.disks.found = volumes;
         self.attend(running.clone()).await;
         if let Some(own) = own {
             let each: Vec<Vec<usize>> = own.iter().map(|cpu| vec![*cpu]).collect();

@@ -75,17 +75,17 @@ impl VmiActor {
         let is_wanted = |name: &String| {
             vmi.spec.volumes.iter().any(|own| own.memory_dump.is_some() && own.name == *name)
         };
-        self.dumps.retain(|name, _| is_wanted(name));
+        self.disks.dumps.retain(|name, _| is_wanted(name));
         let mut open = false;
         for volume in &vmi.spec.volumes {
             if volume.memory_dump.is_none()
-                || self.dumps.contains_key(&volume.name)
+                || self.disks.dumps.contains_key(&volume.name)
                 || has_ended(vmi, &volume.name)
             {
                 continue;
             }
             // QEMU writes one dump at a time.
-            if self.dumps.values().any(|dump| dump.report().ended.is_none()) {
+            if self.disks.dumps.values().any(|dump| dump.report().ended.is_none()) {
                 open = true;
                 continue;
             }
@@ -110,13 +110,13 @@ impl VmiActor {
             Ok(found) => found,
             Err(failure) => {
                 debug!(error = %Chain(&failure), "claim of a memory dump is not available");
-                self.pending.insert(volume.name.clone(), failure.trouble().message);
+                self.disks.pending.insert(volume.name.clone(), failure.trouble().message);
                 return false;
             }
         };
-        self.pending.remove(&volume.name);
+        self.disks.pending.remove(&volume.name);
         let target = Target::of(&found.backing.source);
-        self.volumes.insert(volume.name.clone(), found);
+        self.disks.found.insert(volume.name.clone(), found);
         let report = DumpReport {
             claim: source.claim_name.clone(),
             file: file_name(&vmi.name, &volume.name, clock::now()),
@@ -126,7 +126,7 @@ impl VmiActor {
         let (reports, receiver) = watch::channel(report);
         let (cancel, canceled) = oneshot::channel();
         let dump = MemoryDump { report: receiver, _cancel: cancel };
-        self.dumps.insert(volume.name.clone(), dump);
+        self.disks.dumps.insert(volume.name.clone(), dump);
         let job = DumpJob { live: live.clone(), target, reports };
         let (name, about) = (volume.name.clone(), vmi.reference());
         self.tasks.spawn("memory dump", async move {
@@ -138,7 +138,7 @@ impl VmiActor {
                 }
             }
             context.reporter.report(&about, job.note(&name)).await;
-            context.bell.notify();
+            context.notifier.notify();
         });
         true
     }

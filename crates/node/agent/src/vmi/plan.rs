@@ -85,7 +85,7 @@ pub(crate) enum VmiStep {
     /// Prepare everything and start the process.
     Launch,
     /// Write the status of a running guest, and bring its devices to what the object says.
-    Tend,
+    Reconcile,
     PressButton,
     Kill,
     /// Write the final phase.
@@ -149,7 +149,7 @@ fn running(want: &DesiredMachine, pressed: Option<Timestamp>, now: Timestamp) ->
         (Some(deleted), _) => (deleted, later(deleted, want.grace)),
         // The deadline is the request plus the grace period, which the request may shorten.
         (None, Some(end)) => (earlier(end, want.grace), end),
-        (None, None) => return VmiStep::Tend,
+        (None, None) => return VmiStep::Reconcile,
     };
     if now >= end || !want.acpi {
         return VmiStep::Kill;
@@ -213,8 +213,8 @@ mod tests {
         check(Some(want(VmiPhase::Scheduled)), ObservedMachine::Nothing, 0, VmiStep::Launch);
         // Killed while preparing: once more.
         check(Some(want(VmiPhase::Scheduled)), ObservedMachine::Unstarted, 0, VmiStep::Launch);
-        check(Some(want(VmiPhase::Scheduled)), live(None), 0, VmiStep::Tend);
-        check(Some(want(VmiPhase::Running)), live(None), 0, VmiStep::Tend);
+        check(Some(want(VmiPhase::Scheduled)), live(None), 0, VmiStep::Reconcile);
+        check(Some(want(VmiPhase::Running)), live(None), 0, VmiStep::Reconcile);
         // After a power cut the object says Running and there is no process.
         check(
             Some(want(VmiPhase::Running)),

@@ -81,7 +81,7 @@ impl VmiActor {
             return after;
         }
         self.report_unresponsive_qemu(vmi, live.info.borrow().silent);
-        if self.unknown_to_networks {
+        if self.process.unknown_to_networks {
             self.reconnect(vmi, &live).await;
         }
         let first = vmi.phase() == VmiPhase::Scheduled;
@@ -92,8 +92,9 @@ impl VmiActor {
         self.trim_file_systems(vmi, &live);
         let renewal = self.renew_tokens(vmi, &live).await;
         wait = [wait, renewal].into_iter().flatten().min();
-        let dumps = self.dumps.iter().map(|(name, dump)| (name.clone(), dump.report())).collect();
-        let mut guest = view::guest(vmi, &live, &self.volumes, &self.pending, &dumps);
+        let dumps =
+            self.disks.dumps.iter().map(|(name, dump)| (name.clone(), dump.report())).collect();
+        let mut guest = view::guest(vmi, &live, &self.disks.found, &self.disks.pending, &dumps);
         guest.moves = self.volume_moves();
         guest.movable = self.movable_volumes(vmi, &live);
         let trouble = self.trouble.clone();
@@ -105,16 +106,16 @@ impl VmiActor {
             self.report(vmi, EventNote::normal("Started", "VirtualMachineInstance started."));
             return LoopControl::Again;
         }
-        self.succeeded();
+        self.retry.succeeded();
         LoopControl::Wait(wait)
     }
 
     /// Says when QEMU stops answering and when it is back; the condition is in the status.
     fn report_unresponsive_qemu(&mut self, vmi: &Vmi, silent: bool) {
-        if silent == self.is_silence_reported {
+        if silent == self.process.is_silence_reported {
             return;
         }
-        self.is_silence_reported = silent;
+        self.process.is_silence_reported = silent;
         if silent {
             warn!(namespace = vmi.namespace, name = vmi.name, "QEMU does not answer");
             let message = "QEMU does not answer its monitor; the guest may be stopped.";
@@ -131,7 +132,7 @@ impl VmiActor {
     /// A guest that was paused because storage was full goes on when there is room.
     async fn resume_if_room(&mut self, live: &LiveMachine) -> Option<Instant> {
         if live.running.state() != Some(RunState::IoError) {
-            self.is_pause_reported = false;
+            self.process.is_pause_reported = false;
             return None;
         }
         let spec = live.running.spec();
@@ -143,8 +144,8 @@ impl VmiActor {
         let full = paths
             .filter_map(|path| rustix::fs::statvfs(&path).ok())
             .any(|stat| stat.f_bavail * stat.f_frsize < ROOM);
-        if !self.is_pause_reported {
-            self.is_pause_reported = true;
+        if !self.process.is_pause_reported {
+            self.process.is_pause_reported = true;
             warn!(full, "guest is paused by a failed request of a disk");
             if let Some(vmi) = self.present() {
                 let message = "VMI was paused, low-level IO error detected";
@@ -174,7 +175,7 @@ impl VmiActor {
         let now = RunningDevices {
             // Not known yet: then nothing is missing yet.
             sockets: info.topology.map_or(u32::MAX, |topology| topology.sockets),
-            growth: self.requested_growth.unwrap_or(info.growth),
+            growth: self.process.requested_growth.unwrap_or(info.growth),
         };
         let mut trouble = None;
         for change in hotplug::changes(vmi, &wanted, &machine, now) {
@@ -219,7 +220,7 @@ impl VmiActor {
     ) -> (Vec<Disk>, bool) {
         let identity = live.running.spec().confinement.identity;
         let (mut disks, mut open) = (Vec::new(), false);
-        let mut awaited = std::mem::take(&mut self.moves_await);
+        let mut awaited = std::mem::take(&mut self.disks.awaited_by_moves);
         for spec in &vmi.spec.domain.devices.disks {
             let volume = vmi.spec.volumes.iter().find(|volume| volume.name == spec.name);
             let Some(volume) = volume else { continue };
@@ -228,7 +229,7 @@ impl VmiActor {
                 disks.extend(attached.cloned());
                 continue;
             }
-            let known = self.volumes.contains_key(&spec.name);
+            let known = self.disks.found.contains_key(&spec.name);
             // A volume that is attached and cannot be exchanged is not checked again.
             if attached.is_some() && (known || spec.cdrom.is_none()) && !self.is_exchanged(vmi) {
                 disks.extend(attached.cloned());
@@ -251,7 +252,7 @@ impl VmiActor {
                         Ok(disk) => disks.push(disk),
                         Err(failure) => debug!(error = %failure, "disk cannot be made"),
                     }
-                    self.volumes.insert(spec.name.clone(), found);
+                    self.disks.found.insert(spec.name.clone(), found);
                 }
                 Ok(None) => {}
                 Err(failure) => {
@@ -260,18 +261,18 @@ impl VmiActor {
                         Some(object) => drop(awaited.insert(object)),
                         None => open = true,
                     }
-                    self.pending.insert(spec.name.clone(), failure.trouble().message);
+                    self.disks.pending.insert(spec.name.clone(), failure.trouble().message);
                 }
             }
         }
         self.awaited.set(&self.context.client, awaited);
-        self.seen_generation = vmi.generation;
+        self.disks.checked_generation = vmi.generation;
         (disks, open)
     }
 
     /// Whether the object may name other volumes than when they were last checked.
     fn is_exchanged(&self, vmi: &Vmi) -> bool {
-        self.seen_generation != vmi.generation
+        self.disks.checked_generation != vmi.generation
     }
 
     async fn apply(
@@ -286,7 +287,7 @@ impl VmiActor {
             HotplugChange::UnplugDisk(disk) => {
                 qmp.unplug_disk(&disk, RELEASE).await?;
                 record(live, |machine| machine.disks.retain(|each| each.name != disk.name))?;
-                self.volumes.remove(&disk.name);
+                self.disks.found.remove(&disk.name);
                 let message = format!("Volume {} has been unplugged", disk.name);
                 Ok(Some(EventNote::normal("VolumeUnplugged", message)))
             }
@@ -298,7 +299,7 @@ impl VmiActor {
                     }
                 })?;
                 if drive.source == DiskSource::Empty {
-                    self.volumes.remove(&drive.name);
+                    self.disks.found.remove(&drive.name);
                 }
                 Ok(None)
             }
@@ -323,7 +324,7 @@ impl VmiActor {
             }
             HotplugChange::Grow(bytes) => {
                 qmp.request_growth(bytes).await?;
-                self.requested_growth = Some(bytes);
+                self.process.requested_growth = Some(bytes);
                 live.ask_again();
                 Ok(None)
             }
@@ -337,7 +338,7 @@ impl VmiActor {
         disk: Disk,
     ) -> Result<EventNote, ChangeError> {
         qmp.plug_disk(&disk).await?;
-        self.pending.remove(&disk.name);
+        self.disks.pending.remove(&disk.name);
         let message = format!("Successfully attach hotplugged volume {} to VM", disk.name);
         let disk = Disk { hot_plugged: true, ..disk };
         record(live, |machine| machine.disks.push(disk))?;

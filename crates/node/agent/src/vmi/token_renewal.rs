@@ -24,8 +24,8 @@ impl VmiActor {
         vmi: &Arc<Vmi>,
         live: &LiveMachine,
     ) -> Option<Instant> {
-        if self.tokens_due.is_some_and(|due| Instant::now() < due) {
-            return self.tokens_due;
+        if self.process.tokens_due.is_some_and(|due| Instant::now() < due) {
+            return self.process.tokens_due;
         }
         let identity = live.running.spec().confinement.identity;
         let context = Arc::clone(&self.context);
@@ -54,7 +54,7 @@ impl VmiActor {
             debug!(volume = volume.name, seconds = wait.as_secs(), "next token of a disk");
             next = next.map_or(Some(due), |next: Instant| Some(next.min(due)));
         }
-        self.tokens_due = next;
+        self.process.tokens_due = next;
         next
     }
 }

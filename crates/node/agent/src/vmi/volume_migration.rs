@@ -91,15 +91,16 @@ impl VmiActor {
         live: &LiveMachine,
     ) -> Option<Instant> {
         let requests = requests(vmi);
-        self.moving.retain(|name, _| requests.iter().any(|request| request.volume == *name));
+        self.disks.moving.retain(|name, _| requests.iter().any(|request| request.volume == *name));
         let mut again = None;
         for request in &requests {
             let found = || MovingVolume::found(vmi);
-            self.moving.entry(request.volume.clone()).or_insert_with(found);
+            self.disks.moving.entry(request.volume.clone()).or_insert_with(found);
             if let Err(failure) = self.move_volume(vmi, live, request).boxed().await {
                 self.move_failed(vmi, request, &failure);
             }
-            let retry_at = self.moving.get(&request.volume).and_then(|moving| moving.retry_at);
+            let retry_at =
+                self.disks.moving.get(&request.volume).and_then(|moving| moving.retry_at);
             again = [again, retry_at].into_iter().flatten().min();
         }
         again
@@ -112,7 +113,7 @@ impl VmiActor {
             _ => None,
         };
         let why = Chain(failure).to_string();
-        let Some(moving) = self.moving.get_mut(volume) else { return };
+        let Some(moving) = self.disks.moving.get_mut(volume) else { return };
         let is_attaching = matches!(failure, StepError::Resolve(ResolveError::Attaching { .. }));
         moving.retry_at = match (&waits, is_attaching) {
             // Its change wakes this task.
@@ -120,7 +121,7 @@ impl VmiActor {
             (None, true) => Some(Instant::now() + ATTACH_RETRY),
             (None, false) => Some(Instant::now() + moving.backoff.delay()),
         };
-        self.moves_await.extend(waits.clone());
+        self.disks.awaited_by_moves.extend(waits.clone());
         // The guest may be switched: nothing else must be said before QEMU was asked.
         if moving.state == VolumeMoveState::Switching && !matches!(failure, StepError::Job { .. }) {
             warn!(volume, error = why, "volume migration cannot go on yet");
@@ -187,7 +188,7 @@ impl VmiActor {
             Some(claim) if claim == request.source => Side::Source,
             _ => recorded,
         };
-        let retry_at = self.moving.get(&request.volume).and_then(|moving| moving.retry_at);
+        let retry_at = self.disks.moving.get(&request.volume).and_then(|moving| moving.retry_at);
         Ok(MirrorEvidence {
             wanted,
             recorded,
@@ -239,7 +240,7 @@ impl VmiActor {
             MirrorStep::Adopt => {
                 let (next, found) = self.other_image(at, other).await?;
                 self.adopt_image(at, other, next)?;
-                self.volumes.insert(request.volume.clone(), found);
+                self.disks.found.insert(request.volume.clone(), found);
             }
             MirrorStep::Cancel => {
                 qmp.cancel_mirror(at.next).await?;
@@ -259,7 +260,7 @@ impl VmiActor {
     }
 
     fn set_move(&mut self, request: &MoveRequest, state: VolumeMoveState) {
-        if let Some(moving) = self.moving.get_mut(&request.volume) {
+        if let Some(moving) = self.disks.moving.get_mut(&request.volume) {
             moving.state = state;
             moving.retry_at = None;
         }
@@ -334,7 +335,7 @@ impl VmiActor {
         let claim = request.claim(seen.recorded);
         // Found again last, so that it is the one that the machine holds.
         if let Some(found) = self.resolve_claim(at, claim).await? {
-            self.volumes.insert(request.volume.clone(), found);
+            self.disks.found.insert(request.volume.clone(), found);
         }
         resolve::leave_others(at.live.running.dir(), &request.volume, &at.disk.source);
         let (state, note) = match seen.recorded {
@@ -348,7 +349,7 @@ impl VmiActor {
                 (VolumeMoveState::Canceled, EventNote::normal(reason, message))
             }
         };
-        let is_news = self.moving.get(&request.volume).is_none_or(|own| own.state != state);
+        let is_news = self.disks.moving.get(&request.volume).is_none_or(|own| own.state != state);
         self.set_move(request, state);
         if is_news {
             info!(volume = request.volume, claim, "volume migration ended");
@@ -363,7 +364,7 @@ impl VmiActor {
             volume: name.clone(),
             state: moving.state.clone(),
         };
-        self.moving.iter().map(report).collect()
+        self.disks.moving.iter().map(report).collect()
     }
 }
 

@@ -126,7 +126,7 @@ struct CacheInner {
     node: String,
     shelf: CacheDir,
     tasks: Tasks,
-    bell: ChangeNotifier,
+    notifier: ChangeNotifier,
     pulls: Mutex<BTreeMap<WantedContainerDisk, Pull>>,
 }
 
@@ -148,12 +148,13 @@ impl Images {
         egress: Egress,
         node: String,
         root: PathBuf,
-        bell: ChangeNotifier,
+        notifier: ChangeNotifier,
         tasks: &Tasks,
     ) -> std::io::Result<Self> {
         let shelf = CacheDir::open(root)?;
         let pulls = Mutex::new(BTreeMap::new());
-        let inner = CacheInner { client, egress, node, shelf, tasks: tasks.clone(), bell, pulls };
+        let inner =
+            CacheInner { client, egress, node, shelf, tasks: tasks.clone(), notifier, pulls };
         let images = Self(Arc::new(inner));
         tasks.spawn("images", images.clone().collect(tasks.stop_signal()));
         Ok(images)
@@ -234,7 +235,7 @@ impl Images {
             }
         };
         self.0.pulls.lock().insert(wanted, pull);
-        self.0.bell.notify();
+        self.0.notifier.notify();
     }
 
     async fn store(

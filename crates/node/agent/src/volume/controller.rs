@@ -46,7 +46,7 @@ pub(super) struct VolumeContext {
     /// The replicated volumes behind persistent ones, by the names of these.
     pub(super) handles: VolumeHandles,
     /// Rung when a disk has grown.
-    pub(super) bell: ChangeNotifier,
+    pub(super) notifier: ChangeNotifier,
     pub(super) egress: Egress,
 }
 
@@ -119,7 +119,7 @@ enum VolumeEvent {
     Upload(PendingUpload),
     Copy(PendingCopy),
     /// Something on this node has changed.
-    Bell,
+    Changed,
     /// The job of a volume has ended.
     Ended(Result<JobResult, tokio::task::JoinError>),
     Stop,
@@ -149,7 +149,7 @@ impl VolumeController {
         let client = &self.shared.client;
         let claims = watcher::watcher(Api::all(client.clone()), watcher::Config::default());
         let volumes = watcher::watcher(Api::all(client.clone()), watcher::Config::default());
-        let mut bell = self.shared.bell.listen();
+        let mut changes = self.shared.notifier.listen();
         let mut claims = std::pin::pin!(steady(claims, "claims"));
         let mut volumes = std::pin::pin!(steady(volumes, "volumes"));
         loop {
@@ -158,7 +158,7 @@ impl VolumeController {
                 Some(event) = volumes.next() => VolumeEvent::Volume(Box::new(event)),
                 Some(arrival) = uploads.recv() => VolumeEvent::Upload(arrival),
                 Some(copy) = copies.recv() => VolumeEvent::Copy(copy),
-                Ok(()) = bell.changed() => VolumeEvent::Bell,
+                Ok(()) = changes.changed() => VolumeEvent::Changed,
                 Some(ended) = self.jobs.join_next() => VolumeEvent::Ended(ended),
                 () = stop.requested() => VolumeEvent::Stop,
             };
@@ -210,7 +210,7 @@ impl VolumeController {
                     self.inspect(volume);
                 }
             }
-            VolumeEvent::Bell | VolumeEvent::Stop => {}
+            VolumeEvent::Changed | VolumeEvent::Stop => {}
         }
     }
 

@@ -114,7 +114,7 @@ pub(crate) struct Download {
     pending: Option<Bytes>,
     pub(super) checksum: Option<Checksum>,
     /// Connections in a row that may bring nothing.
-    patience: Option<u32>,
+    most_fruitless: Option<u32>,
 }
 
 impl Download {
@@ -143,7 +143,7 @@ impl Download {
             response: None,
             pending: None,
             checksum,
-            patience: None,
+            most_fruitless: None,
         })
     }
 
@@ -165,8 +165,8 @@ impl Download {
     }
 
     /// Lets it fail after more connections in a row than this have brought nothing.
-    pub(crate) fn retry_deadline(&mut self, connections: u32) {
-        self.patience = Some(connections);
+    pub(crate) fn limit_fruitless_connections(&mut self, connections: u32) {
+        self.most_fruitless = Some(connections);
     }
 
     /// Asks the server once, without taking anything.
@@ -206,7 +206,7 @@ impl Download {
                 fruitless = 0;
             }
             fruitless += 1;
-            if self.patience.is_some_and(|most| fruitless > most) {
+            if self.most_fruitless.is_some_and(|most| fruitless > most) {
                 return Err(failure);
             }
             let pause = backoff.delay();

@@ -161,7 +161,7 @@ pub(super) async fn grow(
     let written = claims.patch_status(&claim.name, &params, &Patch::Merge(&patch)).await;
     let written = written.to("write the claim's size")?;
     info!(volume, size, "volume grown");
-    shared.bell.notify();
+    shared.notifier.notify();
     let text = "Resize volume succeeded";
     shared
         .reporter

@@ -12,12 +12,12 @@ use crate::change_notifier::ChangeNotifier;
 pub(crate) struct Readers {
     copies: Arc<Mutex<BTreeMap<String, usize>>>,
     /// Rung when a disk may be written again.
-    bell: ChangeNotifier,
+    notifier: ChangeNotifier,
 }
 
 impl Readers {
-    pub(super) fn new(bell: ChangeNotifier) -> Self {
-        Self { copies: Arc::default(), bell }
+    pub(super) fn new(notifier: ChangeNotifier) -> Self {
+        Self { copies: Arc::default(), notifier }
     }
 
     /// Holds until the mark is dropped.
@@ -44,7 +44,7 @@ impl Drop for ReaderMark {
             *count -= 1;
             if *count == 0 {
                 readers.remove(&self.volume);
-                self.readers.bell.notify();
+                self.readers.notifier.notify();
             }
         }
     }

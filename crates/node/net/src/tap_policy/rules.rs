@@ -1,8 +1,9 @@
 //! The nftables table of policies for interfaces on bridges, in the family `bridge`. Pure.
 //!
 //! ```text
-//!   prerouting   a frame from a tap of ours: `from_*` of its interface; `egress_*` judges
-//!   postrouting  a frame to a tap of ours: `to_*` of its interface; `ingress_*` judges
+//!   prerouting   a frame from a tap of ours: `from_*` of its interface; `judge_from` leads to the
+//!                chain `egress_*` that judges
+//!   postrouting  a frame to a tap of ours: `to_*` of its interface; `judge_to`, `ingress_*`
 //! ```
 //!
 //! Connections are remembered in sets, since connection tracking of bridges is missing in many
@@ -12,8 +13,11 @@
 //! direction find them. Packets without ports are found in `pairs` by protocol and addresses (ping), or
 //! in `ends` by addresses (later fragments, errors of ICMP).
 //!
-//! The table is never deleted, because that would forget connections: a transaction empties it and
-//! fills it again. The chains that exist tell which interfaces have sets.
+//! The table is never deleted, because that would forget connections. Names tell what is in chains:
+//! those that judge are named by a hash of their rules, and those of an interface depend on nothing
+//! but its name. So a transaction writes what is missing, deletes what is not wanted any more, and
+//! replaces the few chains that lead from interfaces to the others. Where `form_*` shows that another
+//! version wrote the table, it is emptied and filled again.
 
 mod flow;
 
@@ -23,7 +27,7 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::{TapBlock, TapPeers, TapPolicies, TapRules};
+use super::{TapBlock, TapPeers, TapPolicies, TapPolicy, TapRules};
 use crate::name::LinkName;
 use crate::policy::rules::destinations;
 use crate::service::short_hash;
@@ -40,131 +44,208 @@ pub(crate) struct TapTable<'a> {
     pub(crate) policies: &'a TapPolicies,
 }
 
-/// The way of a frame.
+/// The direction of a frame.
 #[derive(Clone, Copy)]
-enum Way {
-    /// From the guest.
-    From,
-    /// To the guest.
-    To,
+enum Direction {
+    FromGuest,
+    ToGuest,
 }
 
-impl Way {
+impl Direction {
+    const ALL: [Self; 2] = [Self::FromGuest, Self::ToGuest];
+
+    fn hook(self) -> &'static str {
+        match self {
+            Self::FromGuest => "prerouting",
+            Self::ToGuest => "postrouting",
+        }
+    }
+
+    /// The field with the name of the tap.
+    fn field(self) -> &'static str {
+        match self {
+            Self::FromGuest => "iifname",
+            Self::ToGuest => "oifname",
+        }
+    }
+
+    fn rules(self, policy: &TapPolicy) -> Option<&TapRules> {
+        match self {
+            Self::FromGuest => policy.egress.as_ref(),
+            Self::ToGuest => policy.ingress.as_ref(),
+        }
+    }
+
+    /// The chain that finds the one that judges an interface.
+    fn judge_chain(self) -> String {
+        format!("judge_{}", self.name())
+    }
+
     fn name(self) -> &'static str {
         match self {
-            Self::From => "from",
-            Self::To => "to",
+            Self::FromGuest => "from",
+            Self::ToGuest => "to",
         }
     }
 
     /// Begins the names of chains that judge.
-    fn direction(self) -> &'static str {
+    fn judge_prefix(self) -> &'static str {
         match self {
-            Self::From => "egress",
-            Self::To => "ingress",
+            Self::FromGuest => "egress",
+            Self::ToGuest => "ingress",
         }
     }
 
     /// The address of the peer, after `ip` or `ip6`.
     fn peer(self) -> &'static str {
         match self {
-            Self::From => "daddr",
-            Self::To => "saddr",
+            Self::FromGuest => "daddr",
+            Self::ToGuest => "saddr",
         }
+    }
+}
+
+/// A chain of the table.
+struct Chain {
+    name: String,
+    /// Its lines, each with a line break.
+    body: String,
+    /// Whether one of this name may have had another body; else the name tells.
+    varies: bool,
+}
+
+impl Chain {
+    fn fixed(name: String, body: String) -> Self {
+        Self { name, body, varies: false }
+    }
+
+    fn varying(name: String, body: String) -> Self {
+        Self { name, body, varies: true }
+    }
+
+    fn text(&self) -> String {
+        format!("\tchain {} {{\n{}\t}}\n", self.name, self.body)
     }
 }
 
 impl TapTable<'_> {
     /// The text that the digest is made of.
     pub(crate) fn body(&self) -> String {
-        format!("{}{}", self.sets("t"), self.chains())
+        let chains: String = self.chains().iter().map(Chain::text).collect();
+        format!("{}{chains}", self.sets("t", &BTreeSet::new()))
     }
 
     /// The part of a transaction about this table. `seen` are its chains, if it exists.
     pub(crate) fn transaction(&self, table: &str, stamp: &str, seen: &BTreeSet<String>) -> String {
-        let chains = self.chains();
-        let mut text = format!("add table bridge {table}\n{}", self.sets(table));
-        let _ = writeln!(text, "flush table bridge {table}");
-        let wanted: BTreeSet<_> = chains.lines().filter_map(chain_name).collect();
-        for chain in seen.iter().filter(|own| !wanted.contains(own.as_str()) && **own != stamp) {
+        let mut chains = self.chains();
+        chains.push(Chain::fixed(stamp.to_owned(), String::new()));
+        let form = form();
+        // Chains of another form may have the same names.
+        let none = BTreeSet::new();
+        let kept = if seen.contains(&form) { seen } else { &none };
+        chains.push(Chain::fixed(form, String::new()));
+        let wanted: BTreeSet<&str> = chains.iter().map(|chain| chain.name.as_str()).collect();
+        let unwanted = || seen.iter().filter(|own| !wanted.contains(own.as_str()));
+
+        let mut text = format!("add table bridge {table}\n{}", self.sets(table, kept));
+        if kept.is_empty() {
+            let _ = writeln!(text, "flush table bridge {table}");
+        } else {
+            let varying = chains.iter().filter(|chain| chain.varies && kept.contains(&chain.name));
+            let emptied = varying.map(|chain| &chain.name).chain(unwanted());
+            emptied.for_each(|chain| {
+                let _ = writeln!(text, "flush chain bridge {table} {chain}");
+            });
+        }
+        for chain in unwanted() {
             let _ = writeln!(text, "delete chain bridge {table} {chain}");
         }
-        let kept: BTreeSet<_> = self.restricted().map(|(tap, _)| id(tap)).collect();
+        let restricted: BTreeSet<_> = self.restricted().map(|(tap, _)| id(tap)).collect();
         let known = seen.iter().filter_map(|chain| chain.strip_prefix(MARK));
-        for tap in known.filter(|tap| !kept.contains(*tap)) {
+        for tap in known.filter(|tap| !restricted.contains(*tap)) {
             for set in VERSIONS.iter().flat_map(|version| Flow::set_names(version, tap)) {
                 let _ = writeln!(text, "delete set bridge {table} {set}");
             }
         }
-        let _ = write!(text, "table bridge {table} {{\n\tchain {stamp} {{\n\t}}\n{chains}}}\n");
+        let _ = writeln!(text, "table bridge {table} {{");
+        let written = chains.iter().filter(|chain| chain.varies || !kept.contains(&chain.name));
+        text.extend(written.map(Chain::text));
+        text += "}\n";
         text
     }
 
-    fn restricted(&self) -> impl Iterator<Item = (&LinkName, &super::TapPolicy)> {
+    fn restricted(&self) -> impl Iterator<Item = (&LinkName, &TapPolicy)> {
         self.policies.iter().filter(|(_, policy)| policy.is_restricted())
     }
 
-    /// The sets that outlive changes of the rules.
-    fn sets(&self, table: &str) -> String {
-        let shared = SHARED_SETS.iter().filter(|_| self.restricted().next().is_some());
+    /// The sets that outlive changes of the rules, but those of interfaces that have theirs: these
+    /// have a chain among `kept`.
+    fn sets(&self, table: &str, kept: &BTreeSet<String>) -> String {
+        let taps = self.restricted().map(|(tap, _)| id(tap));
+        let new: Vec<_> = taps.filter(|tap| !kept.contains(&format!("{MARK}{tap}"))).collect();
+        let shared = SHARED_SETS.iter().filter(|_| !new.is_empty());
         let shared = shared.map(|(name, kind, elements)| {
             format!(
                 "add set bridge {table} {name} {{ type {kind}; elements = {{ {elements} }}; }}\n"
             )
         });
-        let taps = self.restricted().map(|(tap, _)| id(tap));
-        let all = taps.flat_map(|tap| {
-            VERSIONS.iter().map(move |version| Flow::definitions(version, &tap, table))
+        let all = new.iter().flat_map(|tap| {
+            VERSIONS.iter().map(move |version| Flow::definitions(version, tap, table))
         });
         shared.chain(all).collect()
     }
 
-    fn chains(&self) -> String {
-        let judged = self.elsewhere.iter().copied().chain(self.policies.keys());
-        let judged: BTreeSet<_> = judged.map(|tap| format!("\"{tap}\"")).collect();
-        let mut text = String::new();
-        let mut judges = BTreeMap::new();
-        let mut own = String::new();
-        for (tap, policy) in self.restricted() {
-            for (way, rules) in [(Way::From, &policy.egress), (Way::To, &policy.ingress)] {
-                let judge = rules.as_ref().map(|rules| {
-                    let lines = judging(rules, way);
-                    let name = format!("{}_{}", way.direction(), short_hash(&lines.join("\n")));
-                    judges.insert(name.clone(), lines);
-                    name
-                });
-                own += &way_chains(&id(tap), way, judge.as_deref());
-            }
-        }
-        for (name, lines) in judges {
-            let _ = write!(text, "\tchain {name} {{\n\t\t{}\n\t}}\n", lines.join("\n\t\t"));
-        }
-        text += &own;
+    fn chains(&self) -> Vec<Chain> {
+        let mut judges: BTreeMap<String, String> = BTreeMap::new();
+        let (mut own, mut last) = (Vec::new(), Vec::new());
+        let elsewhere = self.elsewhere.iter().copied();
+        let judged: BTreeSet<_> =
+            elsewhere.chain(self.policies.keys()).map(|tap| format!("\"{tap}\"")).collect();
         // Sets outlive an emptied table, so names in them would, too: these are in the rules.
-        for (hook, field, way) in
-            [("prerouting", "iifname", Way::From), ("postrouting", "oifname", Way::To)]
-        {
-            let known = match judged.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        let known: Vec<_> = judged.into_iter().collect();
+        for direction in Direction::ALL {
+            let (hook, field, name) = (direction.hook(), direction.field(), direction.name());
+            let known = match known.as_slice() {
                 [] => String::new(),
                 some => format!("{field} != {{ {} }} ", some.join(", ")),
             };
-            let goto = |tap: &LinkName| format!("\"{tap}\" : goto {}_{}", way.name(), id(tap));
-            let gotos: Vec<_> = self.restricted().map(|(tap, _)| goto(tap)).collect();
-            let gotos = match gotos.as_slice() {
+            let (mut gotos, mut jumps) = (Vec::new(), Vec::new());
+            for (tap, policy) in self.restricted() {
+                gotos.push(format!("\"{tap}\" : goto {name}_{}", id(tap)));
+                own.extend(tap_chains(&id(tap), direction));
+                if let Some(rules) = direction.rules(policy) {
+                    let body = lines(&judging(rules, direction));
+                    let judge = format!("{}_{}", direction.judge_prefix(), short_hash(&body));
+                    jumps.push(format!("\"{tap}\" : jump {judge}"));
+                    judges.insert(judge, body);
+                }
+            }
+            let map = |entries: &[String]| match entries {
                 [] => String::new(),
                 some => format!("\t\t{field} vmap {{ {} }}\n", some.join(", ")),
             };
-            let _ = write!(
-                text,
-                "\tchain {hook} {{\n\
-                 \t\ttype filter hook {hook} priority -250; policy accept;\n\
+            last.push(Chain::varying(direction.judge_chain(), map(&jumps)));
+            let body = format!(
+                "\t\ttype filter hook {hook} priority -250; policy accept;\n\
                  \t\t{field} \"{}*\" {known}drop\n\
-                 {gotos}\t}}\n",
-                self.prefix
+                 {}",
+                self.prefix,
+                map(&gotos),
             );
+            last.push(Chain::varying(hook.to_owned(), body));
         }
-        text
+        let judges = judges.into_iter().map(|(name, body)| Chain::fixed(name, body));
+        judges.chain(own).chain(last).collect()
     }
+}
+
+/// The name of a chain that shows how the chains and sets of an interface are made: they are written
+/// once, and not compared.
+fn form() -> String {
+    let chains = Direction::ALL.into_iter().flat_map(|direction| tap_chains("t", direction));
+    let chains: String = chains.map(|chain| chain.text()).collect();
+    let sets = VERSIONS.iter().map(|version| Flow::definitions(version, "t", "t"));
+    format!("form_{}", short_hash(&format!("{chains}{}", sets.collect::<String>())))
 }
 
 /// A tap as a part of names.
@@ -173,38 +254,25 @@ fn id(tap: &LinkName) -> String {
     tap.as_str().chars().map(plain).collect()
 }
 
-fn chain_name(line: &str) -> Option<&str> {
-    line.strip_prefix("\tchain ")?.strip_suffix(" {")
-}
-
-/// The chains of an interface for frames of one way.
-fn way_chains(tap: &str, way: Way, judge: Option<&str>) -> String {
-    let name = way.name();
-    let mut text = String::new();
-    let mut gotos = String::new();
+/// The chains of an interface for frames of one direction. They do not depend on its policies.
+fn tap_chains(tap: &str, direction: Direction) -> Vec<Chain> {
+    let (name, judge) = (direction.name(), direction.judge_chain());
+    let (mut chains, mut gotos) = (Vec::new(), String::new());
     for version in VERSIONS {
-        let (flow, digit) = (Flow::new(version, way, tap), version.digit);
+        let (flow, digit) = (Flow::new(version, direction, tap), version.digit);
         let begin = format!("{name}{digit}_new_{tap}");
-        let judge = judge.map_or_else(String::new, |judge| format!("\t\tjump {judge}\n"));
-        let _ = write!(
-            text,
-            "\tchain {} {{\n{}\t}}\n\
-             \tchain {begin} {{\n{judge}{}\t}}\n\
-             \tchain {name}{digit}_{tap} {{\n{}{}\t\tgoto {begin}\n\t}}\n",
-            flow.ends_chain(),
-            lines(&flow.remember_ends()),
-            lines(&flow.remember()),
-            lines(&flow.known(&begin)),
-            lines(&flow.always()),
-        );
+        let known =
+            format!("{}{}\t\tgoto {begin}\n", lines(&flow.known(&begin)), lines(&flow.always()));
+        let new = format!("\t\tjump {judge}\n{}", lines(&flow.remember()));
+        chains.push(Chain::fixed(flow.ends_chain(), lines(&flow.remember_ends())));
+        chains.push(Chain::fixed(begin, new));
+        chains.push(Chain::fixed(format!("{name}{digit}_{tap}"), known));
         let protocol = version.protocol;
         let _ = writeln!(gotos, "\t\tmeta protocol {protocol} goto {name}{digit}_{tap}");
     }
-    let _ = write!(
-        text,
-        "\tchain {name}_{tap} {{\n\t\tmeta protocol arp accept\n{gotos}\t\tcounter drop\n\t}}\n"
-    );
-    text
+    let body = format!("\t\tmeta protocol arp accept\n{gotos}\t\tcounter drop\n");
+    chains.push(Chain::fixed(format!("{name}_{tap}"), body));
+    chains
 }
 
 fn lines(rules: &[String]) -> String {
@@ -212,11 +280,11 @@ fn lines(rules: &[String]) -> String {
 }
 
 /// One line for every combination of peers and ports that returns, and a last one that drops.
-fn judging(all: &TapRules, way: Way) -> Vec<String> {
+fn judging(all: &TapRules, direction: Direction) -> Vec<String> {
     let mut lines = Vec::new();
     for rule in all.rules.iter().collect::<BTreeSet<_>>() {
         let comment = comment([rule.policy.as_str()].into_iter());
-        for peers in matches(&rule.peers, way) {
+        for peers in matches(&rule.peers, direction) {
             for ports in destinations(&rule.ports) {
                 lines.push(format!("{peers}{ports}return comment \"{comment}\""));
             }
@@ -235,9 +303,9 @@ fn comment<'a>(policies: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Matches of peers, each with a space after it; none where there is no peer.
-fn matches(peers: &TapPeers, way: Way) -> Vec<String> {
+fn matches(peers: &TapPeers, direction: Direction) -> Vec<String> {
     let TapPeers::Only { addresses, blocks } = peers else { return vec![String::new()] };
-    let side = way.peer();
+    let side = direction.peer();
     let mut matches = Vec::new();
     for (field, is_of_version) in
         [("ip", IpAddr::is_ipv4 as fn(&IpAddr) -> bool), ("ip6", IpAddr::is_ipv6)]

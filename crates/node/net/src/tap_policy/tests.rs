@@ -101,6 +101,42 @@ fn chains_and_sets_of_others_are_deleted_after_the_rules_that_name_them() {
     );
 }
 
+/// The names of chains in a transaction that creates them, and of sets that it adds.
+fn written(text: &str) -> (Vec<&str>, Vec<&str>) {
+    let chain = |line: &'_ str| line.strip_prefix("\tchain ")?.strip_suffix(" {");
+    let set =
+        |line: &'_ str| line.strip_prefix("add set bridge sheaf_policies ")?.split(' ').next();
+    (text.lines().filter_map(chain).collect(), text.lines().filter_map(set).collect())
+}
+
+#[test]
+fn a_change_writes_what_it_changes() {
+    let all = text(&policies(), &[]);
+    let (mut chains, _) = written(&all);
+    let judge = chains.iter().position(|name| name.starts_with("ingress_")).unwrap();
+    let old = chains.remove(judge);
+    let other = text(&policies(), &chains);
+    assert!(!other.contains("flush table"), "{other}");
+    let lasting = ["judge_from", "prerouting", "judge_to", "postrouting"];
+    assert_eq!(written(&other), ([&[old][..], &lasting].concat(), vec![]));
+
+    // The policies of one interface are gone: its chains and sets are, and nothing else is written.
+    chains.push(old);
+    let mut fewer = policies();
+    fewer.insert(tap("shf-2"), TapPolicy::default());
+    let fewer = text(&fewer, &chains);
+    assert_eq!(written(&fewer), (lasting.to_vec(), vec![]));
+    let deleted: Vec<_> = fewer.lines().filter(|line| line.starts_with("delete ")).collect();
+    assert_eq!(deleted.len(), 1 + 14 + 8, "{deleted:#?}");
+    assert!(deleted.iter().all(|line| line.contains(old) || line.ends_with("_shf_2")));
+
+    // A table that another version wrote is written anew.
+    chains.retain(|name| !name.starts_with("form_"));
+    let anew = text(&policies(), &chains);
+    assert!(anew.contains("flush table"), "{anew}");
+    assert_eq!(written(&anew), written(&all));
+}
+
 #[test]
 fn the_policy_that_decides_is_named() {
     let policies = policies();

@@ -104,7 +104,7 @@ pub(crate) struct ServerArgs {
     pub(crate) store_backup_keep: u32,
     /// How long a voter of etcd may be lost before a management node on standby takes its place:
     /// a number and s, m, h or d.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::patience)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::positive_duration)]
     pub(crate) replace_voter_after: jiff::SignedDuration,
     /// How long a key signs tokens of service accounts before another one does: a number and s, m, h
     /// or d; 0s for ever. Tokens of the old key stay valid.

@@ -94,8 +94,8 @@ pub(crate) fn vip(text: &str) -> Result<VipArg, String> {
     Ok(VipArg::Address(address))
 }
 
-/// How long something is waited for.
-pub(crate) fn patience(text: &str) -> Result<jiff::SignedDuration, String> {
+/// A time that must not be zero.
+pub(crate) fn positive_duration(text: &str) -> Result<jiff::SignedDuration, String> {
     match duration(text)? {
         time if time.is_zero() => Err("expected more than 0s".to_owned()),
         time => Ok(time),
@@ -225,8 +225,8 @@ mod tests {
         {
             assert!(vip(bad).unwrap_err().starts_with("expected"), "{bad}");
         }
-        assert_eq!(patience("4s").map(|time| time.as_secs()), Ok(4));
-        assert!(patience("0s").is_err() && patience("soon").is_err());
+        assert_eq!(positive_duration("4s").map(|time| time.as_secs()), Ok(4));
+        assert!(positive_duration("0s").is_err() && positive_duration("soon").is_err());
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub(super) async fn config(
             let batching = Batching {
                 queue: args.audit_webhook_batch_buffer_size.max(1) as usize,
                 most: args.audit_webhook_batch_max_size.max(1) as usize,
-                patience: args.audit_webhook_batch_max_wait,
+                max_wait: args.audit_webhook_batch_max_wait,
                 retry: args.audit_webhook_initial_backoff,
             };
             Some((Arc::new(Webhook(client)) as Arc<dyn AuditBackend>, batching))

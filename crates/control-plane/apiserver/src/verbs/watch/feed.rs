@@ -53,7 +53,7 @@ pub(crate) struct Feed {
     marks_end: bool,
     next_bookmark: Instant,
     ends: Instant,
-    said_farewell: bool,
+    sent_final_bookmark: bool,
     stop: Stop,
     _slot: Option<KeyedSlot>,
 }
@@ -95,7 +95,7 @@ impl Feed {
             marks_end: options.initial_events == Some(true),
             next_bookmark: now + BOOKMARK_EVERY,
             ends: now + limit,
-            said_farewell: limit <= FINAL_BOOKMARK_LEAD,
+            sent_final_bookmark: limit <= FINAL_BOOKMARK_LEAD,
             api,
             _slot: slot,
         })
@@ -156,8 +156,9 @@ impl Feed {
     /// Waits for something to send. An empty chunk means: check again.
     async fn live(&mut self) -> Vec<u8> {
         let FeedStage::Live(watcher) = &mut self.stage else { return Vec::new() };
-        let farewell = if self.said_farewell { self.ends } else { self.ends - FINAL_BOOKMARK_LEAD };
-        let wake = if self.bookmarks { self.next_bookmark.min(farewell) } else { self.ends };
+        let final_bookmark =
+            if self.sent_final_bookmark { self.ends } else { self.ends - FINAL_BOOKMARK_LEAD };
+        let wake = if self.bookmarks { self.next_bookmark.min(final_bookmark) } else { self.ends };
         let outcome = tokio::select! {
             events = watcher.next(BATCH) => Some(events),
             () = sleep_until(wake) => None,
@@ -268,7 +269,7 @@ impl Feed {
             let seen = watcher.seen();
             self.encoder.bookmark(chunk, seen, false);
             self.next_bookmark = now + BOOKMARK_EVERY;
-            self.said_farewell |= now + FINAL_BOOKMARK_LEAD >= self.ends;
+            self.sent_final_bookmark |= now + FINAL_BOOKMARK_LEAD >= self.ends;
         }
     }
 

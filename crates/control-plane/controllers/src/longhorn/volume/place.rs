@@ -38,7 +38,7 @@ pub(super) struct ReplicaPlacements {
     paths: BTreeMap<String, String>,
     pub(super) policy: PlacementPolicy,
     /// Seconds to wait for a failed replica before it is replaced.
-    pub(super) patience: i64,
+    pub(super) replenishment_wait: i64,
 }
 
 /// Where a replica is to be.
@@ -59,7 +59,7 @@ impl ReplicaPlacements {
     ) -> Self {
         let mut places = Self {
             policy: policy(settings, volume),
-            patience: number(settings, "replica-replenishment-wait-interval"),
+            replenishment_wait: number(settings, "replica-replenishment-wait-interval"),
             ..Self::default()
         };
         let closed_when_cordoned =
@@ -288,7 +288,7 @@ pub(super) mod tests {
         let soft = json!({"spec": {"replicaSoftAntiAffinity": "enabled"}});
         let places = ReplicaPlacements::new(&[], &[], &[], &soft);
         assert!(places.policy.node_soft && places.policy.zone_soft);
-        assert_eq!((places.policy.minimal_available, places.patience), (10, 600));
+        assert_eq!((places.policy.minimal_available, places.replenishment_wait), (10, 600));
         let set =
             json!({"metadata": {"name": "storage-minimal-available-percentage"}, "value": "5"});
         assert_eq!(

@@ -212,9 +212,9 @@ impl<'a> ReplicaSet<'a> {
             // One at a time: the next reconciliation sees what is left.
             let extra =
                 self.0.iter().filter(|own| own.is_sound() && !own.leaving).max_by(|a, b| {
-                    let crowd =
+                    let load =
                         |of: &Replica<'_>| self.usable().filter(|own| own.node == of.node).count();
-                    crowd(a).cmp(&crowd(b)).then_with(|| a.name.cmp(b.name))
+                    load(a).cmp(&load(b)).then_with(|| a.name.cmp(b.name))
                 });
             spent.extend(extra);
         }
@@ -255,7 +255,8 @@ impl<'a> ReplicaSet<'a> {
             Replacement::Wait(due) => return ReplicaAction::Wait(due),
             Replacement::None => {}
         }
-        let until = degraded_since.unwrap_or(now) + SignedDuration::from_secs(places.patience);
+        let until =
+            degraded_since.unwrap_or(now) + SignedDuration::from_secs(places.replenishment_wait);
         let may_return =
             |own: &Replica<'_>| own.life != NodeHealth::Gone && !replace::is_unusable(own, places);
         if failed().any(may_return) && now < until {

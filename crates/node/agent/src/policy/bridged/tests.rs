@@ -72,10 +72,10 @@ fn evaluate(policies: &[Value]) -> BTreeMap<String, TapPolicy> {
         instances: &instances,
         pools: &pools.collect(),
     };
-    let all = cards(&cluster);
+    let all = interfaces_with_addresses(&cluster);
     let evaluation = Evaluation::new(cluster, &all);
-    let name = |card: &Card<'_>| format!("{} {}", card.key.name, card.interface.name);
-    all.iter().map(|card| (name(card), evaluation.policy(card))).collect()
+    let name = |nic: &AddressedInterface<'_>| format!("{} {}", nic.key.name, nic.interface.name);
+    all.iter().map(|nic| (name(nic), evaluation.policy(nic))).collect()
 }
 
 fn accepts(verdict: TapVerdict<'_>) -> bool {

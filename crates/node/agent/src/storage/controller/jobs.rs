@@ -21,7 +21,7 @@ impl StorageController {
         let hands = self.hands.clone();
         let trouble = self.trouble(&key);
         let (pause, known) = (trouble.pauses.delay(), trouble.complaint.clone());
-        let bell = self.bell.clone();
+        let notifier = self.notifier.clone();
         debug!(?action, "storage");
         self.work.under_way.insert(key.clone());
         // An engine that gave up gives up again unless something changed: its reason stays visible,
@@ -40,7 +40,7 @@ impl StorageController {
                     end
                 }
             };
-            bell.notify();
+            notifier.notify();
             JobResult::Acted(key, result)
         });
     }

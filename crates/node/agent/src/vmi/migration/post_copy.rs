@@ -124,14 +124,14 @@ impl VmiActor {
             }
             ServeStep::End => {
                 info!(target = note.target, ?status, "post-copy is over at its source");
-                self.broken_since = None;
+                self.process.broken_since = None;
                 let exit = live.running.kill().await;
                 self.end(exit);
                 LoopControl::Again
             }
             ServeStep::Lost => {
                 warn!("guest lost: its post-copy ended before the target had it");
-                self.broken_since = None;
+                self.process.broken_since = None;
                 let exit = live.running.kill().await;
                 self.end(exit);
                 LoopControl::Again
@@ -151,10 +151,10 @@ impl VmiActor {
     /// For how long the stream has been broken.
     fn broken_for(&mut self, status: MigrationStatus) -> Duration {
         if status != MigrationStatus::PostCopyPaused {
-            self.broken_since = None;
+            self.process.broken_since = None;
             return Duration::ZERO;
         }
-        self.broken_since.get_or_insert_with(Instant::now).elapsed()
+        self.process.broken_since.get_or_insert_with(Instant::now).elapsed()
     }
 
     /// Asks the target whether its QEMU has the state of all devices.
@@ -233,7 +233,7 @@ impl VmiActor {
                 let after = self.patch(vmi, &lost).await;
                 if after == LoopControl::Again {
                     self.report(vmi, EventNote::warning("Migrated", why));
-                    self.broken_since = None;
+                    self.process.broken_since = None;
                     let exit = live.running.kill().await;
                     self.end(exit);
                 }

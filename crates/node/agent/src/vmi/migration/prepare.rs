@@ -88,7 +88,7 @@ impl VmiActor {
             };
             groups.extend(found.group);
             disks.insert(disk.name.clone(), found.backing.source.clone());
-            self.volumes.insert(disk.name.clone(), found);
+            self.disks.found.insert(disk.name.clone(), found);
         }
         note.volumes = resolver.held_volumes();
         self.dir.store(INCOMING, &note).map_err(failed("write"))?;

@@ -1,6 +1,6 @@
 //! How an interface remembers connections: the sets, and the rules that fill and read them. Pure.
 
-use super::Way;
+use super::Direction;
 
 /// A connection that only one packet has been seen of, or that has been ended.
 const SHORT: &str = "2m";
@@ -83,16 +83,16 @@ pub(super) const SHARED_SETS: &[(&str, &str, &str)] = &[
     ("neighbours", "icmpv6_type", "130, 131, 132, 133, 134, 135, 136, 143"),
 ];
 
-/// The connections of an interface, for frames of one way.
+/// The connections of an interface, for frames of one direction.
 pub(super) struct Flow<'a> {
     version: &'a Version,
-    way: Way,
+    direction: Direction,
     tap: &'a str,
 }
 
 impl<'a> Flow<'a> {
-    pub(super) fn new(version: &'a Version, way: Way, tap: &'a str) -> Self {
-        Self { version, way, tap }
+    pub(super) fn new(version: &'a Version, direction: Direction, tap: &'a str) -> Self {
+        Self { version, direction, tap }
     }
 
     /// The sets of an interface for one version: connections, those that end, pairs of addresses by
@@ -121,36 +121,40 @@ impl<'a> Flow<'a> {
     /// Protocol, address and port of the peer, address and port of the guest.
     fn key(&self) -> String {
         let ip = self.version.ip;
-        match self.way {
-            Way::From => format!("meta l4proto . {ip} daddr . th dport . {ip} saddr . th sport"),
-            Way::To => format!("meta l4proto . {ip} saddr . th sport . {ip} daddr . th dport"),
+        match self.direction {
+            Direction::FromGuest => {
+                format!("meta l4proto . {ip} daddr . th dport . {ip} saddr . th sport")
+            }
+            Direction::ToGuest => {
+                format!("meta l4proto . {ip} saddr . th sport . {ip} daddr . th dport")
+            }
         }
     }
 
     /// Protocol and addresses, the peer's first.
     fn pair(&self) -> String {
         let ip = self.version.ip;
-        match self.way {
-            Way::From => format!("meta l4proto . {ip} daddr . {ip} saddr"),
-            Way::To => format!("meta l4proto . {ip} saddr . {ip} daddr"),
+        match self.direction {
+            Direction::FromGuest => format!("meta l4proto . {ip} daddr . {ip} saddr"),
+            Direction::ToGuest => format!("meta l4proto . {ip} saddr . {ip} daddr"),
         }
     }
 
     /// The addresses, the peer's first.
     fn ends(&self) -> String {
         let Version { source, target, .. } = self.version;
-        match self.way {
-            Way::From => format!("{target} . {source}"),
-            Way::To => format!("{source} . {target}"),
+        match self.direction {
+            Direction::FromGuest => format!("{target} . {source}"),
+            Direction::ToGuest => format!("{source} . {target}"),
         }
     }
 
-    /// The same of the packet that an error is about, which went the other way.
+    /// The same of the packet that an error is about, which went the other direction.
     fn quoted(&self) -> String {
         let [source, target] = self.version.quoted;
-        match self.way {
-            Way::From => format!("{source} . {target}"),
-            Way::To => format!("{target} . {source}"),
+        match self.direction {
+            Direction::FromGuest => format!("{source} . {target}"),
+            Direction::ToGuest => format!("{target} . {source}"),
         }
     }
 
@@ -182,9 +186,9 @@ impl<'a> Flow<'a> {
 
     /// Accepts what every interface needs.
     pub(super) fn always(&self) -> Vec<String> {
-        let all = match self.way {
-            Way::From => self.version.from,
-            Way::To => self.version.to,
+        let all = match self.direction {
+            Direction::FromGuest => self.version.from,
+            Direction::ToGuest => self.version.to,
         };
         all.iter().map(|rule| format!("{rule} accept")).collect()
     }
@@ -206,7 +210,7 @@ impl<'a> Flow<'a> {
     /// The chain that remembers the addresses and accepts. An update of a full set ends its rule, but
     /// not the chain.
     pub(super) fn ends_chain(&self) -> String {
-        format!("{}{}_ends_{}", self.way.name(), self.version.digit, self.tap)
+        format!("{}{}_ends_{}", self.direction.name(), self.version.digit, self.tap)
     }
 
     pub(super) fn remember_ends(&self) -> Vec<String> {

@@ -92,7 +92,7 @@ fn disk_size(asked: Option<u64>, image: &ImageSize) -> Result<String> {
             bail!("--disk {}: the image needs at least {}", quantity(asked), quantity(*image))
         }
         (Some(asked), _) => Ok(quantity(asked)),
-        (None, ImageSize::Known(image)) => Ok(image.to_string()),
+        (None, ImageSize::Known(image)) => Ok(quantity(*image)),
         (None, ImageSize::Remote) => Ok(UNKNOWN_SIZE.to_owned()),
         (None, ImageSize::Unknown(why)) => {
             bail!("{why}, so the size of its disk is not known; add --disk SIZE")
@@ -222,7 +222,7 @@ mod tests {
     fn a_disk_holds_its_image() {
         let known = ImageSize::Known(2 << 30);
         assert_eq!(disk_size(Some(4 << 30), &known).unwrap(), "4Gi");
-        assert_eq!(disk_size(None, &known).unwrap(), (2_u64 << 30).to_string());
+        assert_eq!(disk_size(None, &known).unwrap(), "2Gi");
         let refused = disk_size(Some(1 << 30), &known).unwrap_err().to_string();
         assert_eq!(refused, "--disk 1Gi: the image needs at least 2Gi");
         assert_eq!(disk_size(None, &ImageSize::Remote).unwrap(), UNKNOWN_SIZE);

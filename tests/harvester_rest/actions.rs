@@ -69,7 +69,13 @@ fn machines_are_stopped_started_cloned_and_made_templates_of() {
     assert_eq!(act("backup", &json!({"name": "b"})).text(), "backup target is invalid");
     assert_has(act("removeVolume", &json!({"diskName": "x"})).text(), "disk `x` not found");
     assert_has(act("pause", &json!({})).text(), "default/web failed");
-    assert_eq!(act("findMigratableNodes", &json!({})).ok(), json!({"nodes": []}));
+    let request = http::Request::post(format!("{MACHINES}/web?action=migrate"));
+    let empty = http.send(request, "");
+    assert_eq!(empty.status, 422, "{}", empty.text());
+    assert_has(empty.text(), "Failed to decode request body");
+    let stopped = http.post(&format!("{MACHINES}/copy?action=findMigratableNodes"), &json!({}));
+    assert_eq!(stopped.status, 404, "{}", stopped.text());
+    assert_has(stopped.text(), "virtualmachineinstances.kubevirt.io \"copy\" not found");
     refused(&act("fly", &json!({})), 422, "InvalidAction");
     let missing = http.post(&format!("{MACHINES}/none?action=start"), &json!({}));
     assert_eq!(missing.status, 404, "{}", missing.text());

@@ -63,16 +63,20 @@ pub(crate) struct ActionTarget<'a> {
 
 /// The parameters in the body of an action.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Input(Map<String, Value>);
+pub(crate) struct Input {
+    fields: Map<String, Value>,
+    /// Whether the request had no body.
+    is_absent: bool,
+}
 
 impl Input {
     pub(crate) fn text(&self, name: &str) -> &str {
-        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+        self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// A whole number, which some clients send as a text; 0 if it is missing.
     pub(crate) fn number(&self, name: &str) -> i64 {
-        match self.0.get(name) {
+        match self.fields.get(name) {
             Some(Value::Number(number)) => number.as_i64().unwrap_or(0),
             Some(Value::String(text)) => text.parse().unwrap_or(0),
             _ => 0,
@@ -81,7 +85,7 @@ impl Input {
 
     /// A flag, which some clients send as a text.
     pub(crate) fn flag(&self, name: &str) -> bool {
-        match self.0.get(name) {
+        match self.fields.get(name) {
             Some(Value::Bool(flag)) => *flag,
             Some(Value::String(text)) => text == "true",
             _ => false,
@@ -105,6 +109,10 @@ pub(crate) async fn answer(
         Ok(input) => input,
         Err(error) => return Some(Err(error)),
     };
+    // Its parameters are optional, but as upstream the body is not.
+    if action == "migrate" && input.is_absent {
+        return Some(Err(invalid("Failed to decode request body: EOF")));
+    }
     let outcome = match (&*call.kind.group, &*call.kind.plural) {
         ("kubevirt.io", "virtualmachines") => machine::run(call, target, action, &input).await,
         ("", "namespaces") => quota::run(call, target, action, &input).await,
@@ -134,9 +142,10 @@ pub(crate) async fn of_collection(
 async fn read(asked: &RequestHead, body: Body) -> Result<Input, SteveError> {
     let bytes = request::read(body).await?;
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Ok(Input::default());
+        return Ok(Input { is_absent: true, ..Input::default() });
     }
-    request::parse(&asked.parts, &bytes).map(Input).map_err(|error| {
+    let parsed = request::parse(&asked.parts, &bytes);
+    parsed.map(|fields| Input { fields, is_absent: false }).map_err(|error| {
         let message = format!("Failed to decode request body: {}", error.message);
         invalid(&message)
     })
@@ -174,7 +183,7 @@ mod tests {
         else {
             unreachable!("it is an object")
         };
-        let input = Input(fields);
+        let input = Input { fields, is_absent: false };
         assert_eq!((input.text("name"), input.text("n"), input.text("x")), ("a", "", ""));
         assert!(input.flag("force") && input.flag("withData") && !input.flag("name"));
     }

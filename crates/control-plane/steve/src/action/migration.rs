@@ -56,15 +56,13 @@ async fn fitting(call: &ResourceCall<'_>, vmi: &Value) -> Result<Vec<String>, St
     Ok(migratable(vmi, nodes["items"].as_array().map_or(&[], Vec::as_slice)))
 }
 
-/// The nodes that the machine can move to; none if it does not run.
+/// The nodes that the machine can move to; none if it does not run yet. As upstream, a machine that is
+/// stopped has no instance, and is not found.
 pub(super) async fn nodes(
     call: &ResourceCall<'_>,
     target: ActionTarget<'_>,
 ) -> Result<Vec<String>, SteveError> {
-    let vmi = match instance(call, target).await {
-        Err(error) if error.status == StatusCode::NOT_FOUND => return Ok(Vec::new()),
-        found => found?,
-    };
+    let vmi = instance(call, target).await?;
     if vmi["status"]["phase"] != "Running" {
         return Ok(Vec::new());
     }

@@ -66,7 +66,9 @@ pub(super) fn policies(
 }
 
 /// The interfaces of all machines.
-pub(super) fn nics<'a>(cluster: &BridgedCluster<'a>) -> Vec<AddressedInterface<'a>> {
+pub(super) fn interfaces_with_addresses<'a>(
+    cluster: &BridgedCluster<'a>,
+) -> Vec<AddressedInterface<'a>> {
     let mut leases: BTreeMap<(&str, &str), BTreeSet<IpAddr>> = BTreeMap::new();
     for pool in cluster.pools.values() {
         for (mac, addresses) in &pool.addresses {

@@ -103,10 +103,9 @@ fn chains_and_sets_of_others_are_deleted_after_the_rules_that_name_them() {
 
 /// The names of chains in a transaction that creates them, and of sets that it adds.
 fn written(text: &str) -> (Vec<&str>, Vec<&str>) {
-    let chain = |line: &'_ str| line.strip_prefix("\tchain ")?.strip_suffix(" {");
-    let set =
-        |line: &'_ str| line.strip_prefix("add set bridge sheaf_policies ")?.split(' ').next();
-    (text.lines().filter_map(chain).collect(), text.lines().filter_map(set).collect())
+    let chains = text.lines().filter_map(|line| line.strip_prefix("\tchain ")?.strip_suffix(" {"));
+    let sets = text.lines().filter_map(|line| line.strip_prefix("add set bridge sheaf_policies "));
+    (chains.collect(), sets.filter_map(|line| line.split(' ').next()).collect())
 }
 
 #[test]

@@ -65,13 +65,13 @@ impl MigrationOffer {
     /// The sizes of all disks that are mirrored, by name.
     pub(super) fn mirrored(&self) -> BTreeMap<&str, u64> {
         let copies = self.copies.iter().map(|(disk, copy)| (disk.as_str(), copy.size));
-        let volumes = self.disks.found.iter().map(|(disk, copy)| (disk.as_str(), copy.size));
+        let volumes = self.volumes.iter().map(|(disk, copy)| (disk.as_str(), copy.size));
         copies.chain(volumes).collect()
     }
 
     /// The local volumes that come along.
     pub(super) fn moved(&self) -> Vec<MovedVolume> {
-        let volumes = self.disks.found.iter();
+        let volumes = self.volumes.iter();
         let moved = volumes.map(|(disk, copy)| (disk.clone(), copy.volume.clone()));
         moved.map(|(disk, volume)| MovedVolume { disk, volume }).collect()
     }

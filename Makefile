@@ -53,9 +53,11 @@ e2e: ## The end-to-end tests only (ARGS=… to choose: make e2e ARGS=watch)
 	cargo test --locked -p sheaf --test e2e -- $(ARGS)
 
 .PHONY: long-test
-long-test: ## The end-to-end tests that take minutes each (ARGS=… to choose)
+long-test: ## The tests of servers and of volumes that take minutes each (ARGS=… to choose)
 	@scripts/setup test
 	cargo test --locked -p sheaf --test e2e -- --ignored --skip harvester_clients:: --skip host_network:: $(ARGS)
+	cargo build --locked -p block --example lab
+	cargo test --locked -p block --test volume -- --ignored $(ARGS)
 
 .PHONY: net-test
 net-test: ## VLANs and uplinks on Debian's kernel, in a QEMU machine (minutes; ARGS=… to choose)

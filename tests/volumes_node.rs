@@ -9,6 +9,7 @@ mod kills;
 pub(crate) mod lab;
 mod machine;
 mod memory_dump;
+mod salvage;
 mod storage_migration;
 mod template;
 

@@ -57,3 +57,5 @@ pub use self::request::{
     Action, BadBlock, BlockInfo, Io, IoFault, IoId, IoOp, IoResult, LayerRef, MapOf, Part, Pin,
     ReadData, Reply, Request, RequestError, RequestId, StopReason, View,
 };
+#[cfg(all(feature = "sim", not(test)))]
+pub use self::sabotage::leave_out_sums;

@@ -1,63 +1,26 @@
 //! Every process is killed while clients write: answered writes are there, flushed or not.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::lab::{Lab, MIB};
+use crate::nbd::Client;
 use rustix::process::{Pid, Signal, kill_process};
 
 const BLOCK: usize = 4096;
 
-/// The smallest client that knows exactly what it was answered.
-struct Client(UnixStream);
-
-impl Client {
-    fn connect(socket: &Path) -> io::Result<Self> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        stream.read_exact(&mut [0; 18])?;
-        // Fixed newstyle without zeroes, then the only export, the oldest way.
-        stream.write_all(&3u32.to_be_bytes())?;
-        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
-        stream.read_exact(&mut [0; 10])?;
-        Ok(Self(stream))
+/// Writes a block as its number says.
+fn write(client: &mut Client, block: u64, number: u32) -> io::Result<()> {
+    match number % 8 {
+        7 => client.write_zeroes(block * BLOCK as u64, BLOCK as u32),
+        _ => client.write(block * BLOCK as u64, &content(number)),
     }
+}
 
-    fn ask(&mut self, kind: u16, block: u64, length: u32, data: &[u8]) -> io::Result<()> {
-        let mut request = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
-        request.extend(kind.to_be_bytes());
-        request.extend(block.to_be_bytes());
-        request.extend((block * BLOCK as u64).to_be_bytes());
-        request.extend(length.to_be_bytes());
-        request.extend(data);
-        self.0.write_all(&request)?;
-        let mut reply = [0; 16];
-        self.0.read_exact(&mut reply)?;
-        assert_eq!(reply[..4], [0x67, 0x44, 0x66, 0x98], "a simple reply");
-        assert_eq!(reply[4..8], [0; 4], "no request fails");
-        Ok(())
-    }
-
-    fn write(&mut self, block: u64, number: u32) -> io::Result<()> {
-        match number % 8 {
-            7 => self.ask(6, block, BLOCK as u32, &[]),
-            _ => self.ask(1, block, BLOCK as u32, &content(number)),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.ask(3, 0, 0, &[])
-    }
-
-    fn read(&mut self, block: u64) -> io::Result<Vec<u8>> {
-        self.ask(0, block, BLOCK as u32, &[])?;
-        let mut data = vec![0; BLOCK];
-        self.0.read_exact(&mut data)?;
-        Ok(data)
-    }
+fn read(client: &mut Client, block: u64) -> Vec<u8> {
+    client.read(block * BLOCK as u64, BLOCK as u32).unwrap()
 }
 
 /// The content that a write puts into a block, by its number: every eighth is a command to zero
@@ -89,7 +52,8 @@ impl Known {
             let block = (step * step * 7 + step / 3) % 2000 * 4 + lane;
             self.open = Some((block, self.next));
             let flushes = step.is_multiple_of(97);
-            if client.write(block, self.next).is_err() || (flushes && client.flush().is_err()) {
+            if write(&mut client, block, self.next).is_err() || (flushes && client.flush().is_err())
+            {
                 return;
             }
             self.open = None;
@@ -99,7 +63,7 @@ impl Known {
 
     fn check(&mut self, client: &mut Client) {
         if let Some((block, number)) = self.open.take() {
-            let found = client.read(block).unwrap();
+            let found = read(client, block);
             let before = self.answered.get(&block).copied().unwrap_or(0);
             let torn = |old: &[u8], new: &[u8]| {
                 let sectors = found.chunks(512).zip(old.chunks(512)).zip(new.chunks(512));
@@ -107,11 +71,11 @@ impl Known {
             };
             assert!(torn(&content(before), &content(number)), "block {block} is old or new");
             // An answered write gives the block a known content, whichever it has now.
-            client.write(block, number).unwrap();
+            write(client, block, number).unwrap();
             self.answered.insert(block, number);
         }
         for (block, number) in &self.answered {
-            let found = client.read(*block).unwrap();
+            let found = read(client, *block);
             assert!(found == content(*number), "block {block}: write {number} was answered");
         }
     }

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use block::run::lab::{LabReply, LabRequest};
+use block::run::{AdminReply, AdminRequest};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::killed::wait_for_end;
 use crate::lab::{Lab, MIB, qemu_io};
+use crate::nbd::Client;
 
 fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -25,11 +27,25 @@ fn errors(lab: &Lab) -> Vec<Option<String>> {
     }
 }
 
+/// Writes, flushes and reads through a connection that was made before, and prints how long it took.
+/// The client waits for a minute; the bound that matters is the simulator's, since a busy machine
+/// says nothing about it.
+fn goes_on(client: &mut Client, value: u8, since: Instant, what: &str) {
+    let data = vec![value; 1 << 20];
+    client.write(0, &data).unwrap();
+    let written = since.elapsed();
+    client.flush().unwrap();
+    assert_eq!(client.read(0, 1 << 20).unwrap(), data, "{what}");
+    eprintln!("{what}: written after {written:?}, flushed and read after {:?}", since.elapsed());
+}
+
 #[test]
 fn two_replicas_that_restarted_go_on_when_the_third_dies() {
     let mut lab = Lab::start(16 * MIB, 3, &[]);
-    qemu_io(&lab, &["write -P 1 0 1M", "flush"]);
-    for _ in 0..3 {
+    let mut client = Client::connect(&lab.socket()).unwrap();
+    for round in 1..4 {
+        client.write(0, &vec![round; 1 << 20]).unwrap();
+        client.flush().unwrap();
         let pids: Vec<u32> = (0..3).map(|index| lab.replica_pid(index)).collect();
         signal(pids[0], Signal::KILL);
         signal(pids[1], Signal::KILL);
@@ -37,7 +53,9 @@ fn two_replicas_that_restarted_go_on_when_the_third_dies() {
         lab.ask(&LabRequest::StartReplica { index: 0 });
         lab.ask(&LabRequest::StartReplica { index: 1 });
         signal(pids[2], Signal::KILL);
-        qemu_io(&lab, &["read -P 1 0 1M", "write -P 1 0 1M", "flush"]);
+        let killed = Instant::now();
+        assert_eq!(client.read(0, 1 << 20).unwrap(), vec![round; 1 << 20]);
+        goes_on(&mut client, round + 10, killed, "two restarted, and the third was killed");
         wait_for_end(pids[2]);
         lab.ask(&LabRequest::StartReplica { index: 2 });
         lab.wait_in_sync(3);
@@ -47,17 +65,22 @@ fn two_replicas_that_restarted_go_on_when_the_third_dies() {
 }
 
 #[test]
-fn writes_and_reads_go_on_while_a_replica_is_gone_or_silent() {
+fn writes_reads_and_snapshots_go_on_while_a_replica_is_gone_or_silent() {
     let mut lab = Lab::start(16 * MIB, 3, &[]);
-    qemu_io(&lab, &["write -P 1 0 1M", "flush"]);
-    for sent in [Signal::KILL, Signal::STOP] {
+    let mut client = Client::connect(&lab.socket()).unwrap();
+    for (round, sent) in (1u8..).zip([Signal::KILL, Signal::STOP, Signal::KILL, Signal::STOP]) {
+        client.write(0, &vec![round; 1 << 20]).unwrap();
         let pid = lab.replica_pid(1);
         signal(pid, sent);
-        let start = Instant::now();
-        qemu_io(&lab, &["write -P 2 0 1M", "flush", "read -P 2 0 1M"]);
-        // The replica is still gone or silent. How soon this is depends on the machine; the
-        // simulator has the bound.
-        eprintln!("{sent:?}: it took {:?}", start.elapsed());
+        let since = Instant::now();
+        if round > 2 {
+            let (name, labels) = (format!("s{round}"), Default::default());
+            let request = AdminRequest::Snapshot { name, created: 1, labels };
+            assert!(matches!(lab.admin(request), AdminReply::Snapshot { .. }));
+            eprintln!("{sent:?}: snapshot after {:?}", since.elapsed());
+        }
+        // The replica is still gone or silent.
+        goes_on(&mut client, round + 10, since, &format!("{sent:?}"));
         if sent == Signal::STOP {
             signal(pid, Signal::CONT);
         } else {

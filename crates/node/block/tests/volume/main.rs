@@ -7,6 +7,7 @@
 
 mod backup;
 mod base_image;
+mod campaign;
 mod clients;
 mod cluster;
 mod cut;
@@ -21,10 +22,12 @@ mod killed;
 mod lab;
 mod live_metadata;
 mod liveness;
+mod nbd;
 mod node;
 mod odd;
 mod replaced;
 mod rollback;
+mod shadow;
 mod snapshot_damage;
 mod storage;
 mod supervised;

@@ -1,24 +1,14 @@
 //! A replica's directory is replaced by an older copy of itself: its content is not used, and
 //! it is rebuilt.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use block::run::AdminRequest;
 use block::run::lab::{LabRequest, salvage};
 
+use crate::harm::replace;
 use crate::killed::wait_for_end;
-use crate::lab::{Lab, MIB, qemu_io, tool};
-
-fn copy(from: &Path, to: &Path) {
-    let path = |path: &Path| path.to_str().unwrap().to_owned();
-    tool("cp", &["-a", "--sparse=always", &path(from), &path(to)]);
-}
-
-/// Puts a copy in the place of a directory.
-fn restore(copied: &Path, to: &Path) {
-    std::fs::remove_dir_all(to).unwrap();
-    copy(copied, to);
-}
+use crate::lab::{Lab, MIB, qemu_io};
 
 impl Lab {
     fn replica_dir(&self, index: usize) -> PathBuf {
@@ -27,7 +17,7 @@ impl Lab {
 
     fn copy_replica(&self, index: usize) -> PathBuf {
         let to = self.dir.path().join(format!("copy-{index}"));
-        copy(&self.replica_dir(index), &to);
+        replace(&self.replica_dir(index), &to);
         to
     }
 
@@ -53,7 +43,7 @@ fn a_copy_from_before_a_clean_stop_is_found_whichever_replica_it_is() {
         lab.resume();
         qemu_io(&lab, &["write -P 2 0 1M", "flush"]);
         lab.stop();
-        restore(&copied, &lab.replica_dir(old));
+        replace(&copied, &lab.replica_dir(old));
         lab.resume();
         assert!(lab.log().contains("StaleReplica"), "replica {old}: {}", lab.log());
         lab.check_everywhere(3, "read -P 2 0 1M");
@@ -71,7 +61,7 @@ fn a_copy_from_before_unflushed_writes_is_found() {
     lab.resume();
     qemu_io(&lab, &["write -P 2 0 1M"]);
     lab.kill_all(3);
-    restore(&copied, &lab.replica_dir(2));
+    replace(&copied, &lab.replica_dir(2));
     lab.resume();
     lab.check_everywhere(3, "read -P 2 0 1M");
     lab.stop();
@@ -86,7 +76,7 @@ fn a_copy_that_was_made_while_the_volume_was_served_is_found() {
         let copied = lab.copy_replica(old);
         qemu_io(&lab, &["write -P 2 0 1M", "flush"]);
         lab.kill_all(2);
-        restore(&copied, &lab.replica_dir(old));
+        replace(&copied, &lab.replica_dir(old));
         lab.resume();
         lab.check_everywhere(2, "read -P 2 0 1M");
         lab.stop();
@@ -103,7 +93,7 @@ fn a_replica_that_returns_as_an_older_copy_gets_everything() {
     let pid = lab.replica_pid(1);
     lab.ask(&LabRequest::KillReplica { index: 1 });
     wait_for_end(pid);
-    restore(&copied, &lab.replica_dir(1));
+    replace(&copied, &lab.replica_dir(1));
     lab.ask(&LabRequest::StartReplica { index: 1 });
     lab.check_everywhere(3, "read -P 2 0 1M");
     lab.stop();
@@ -119,7 +109,7 @@ fn the_only_replica_is_not_served_when_it_is_an_older_copy_until_it_is_salvaged(
     lab.resume();
     qemu_io(&lab, &["write -P 2 0 1M", "flush"]);
     lab.stop();
-    restore(&copied, &lab.replica_dir(0));
+    replace(&copied, &lab.replica_dir(0));
     let said = lab.fail(&[]);
     assert!(said.contains("older than writes that were acknowledged"), "{said}");
     assert!(said.contains("salvage"), "{said}");
@@ -150,7 +140,7 @@ fn a_record_from_an_old_backup_makes_no_replica_stale() {
     lab.stop();
     // Nor does it make a stale one good.
     std::fs::write(&record, &backup).unwrap();
-    restore(&copied, &lab.replica_dir(0));
+    replace(&copied, &lab.replica_dir(0));
     lab.resume();
     assert!(lab.log().contains("StaleReplica"), "{}", lab.log());
     lab.check_everywhere(3, "read -P 2 0 1M");

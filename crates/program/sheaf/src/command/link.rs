@@ -107,11 +107,16 @@ impl ClusterClient {
 
     /// Applies a JSON merge patch.
     pub(super) async fn merge(&self, path: &str, patch: &Value) -> Result<Value> {
-        let request = Request::patch(managed(path))
-            .header(CONTENT_TYPE, "application/merge-patch+json")
-            .body(serde_json::to_vec(patch).context("cannot encode the patch")?)
-            .context("cannot build a request")?;
-        self.answer(self.client.request::<Value>(request)).await
+        self.answer(self.client.request::<Value>(merge_patch(path, patch)?)).await
+    }
+
+    /// The same with a patch that names a `resourceVersion`. Nothing if the object is at another one.
+    pub(super) async fn merge_unchanged(&self, path: &str, patch: &Value) -> Result<Option<Value>> {
+        match self.within(self.client.request::<Value>(merge_patch(path, patch)?)).await? {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+            Err(error) => Err(self.describe(error)),
+        }
     }
 
     async fn answer<T>(&self, asked: impl Future<Output = kube::Result<T>>) -> Result<T> {
@@ -143,6 +148,13 @@ impl ClusterClient {
             .context("cannot build a request")?;
         self.answer(self.client.request::<Value>(request)).await
     }
+}
+
+fn merge_patch(path: &str, patch: &Value) -> Result<Request<Vec<u8>>> {
+    Request::patch(managed(path))
+        .header(CONTENT_TYPE, "application/merge-patch+json")
+        .body(serde_json::to_vec(patch).context("cannot encode the patch")?)
+        .context("cannot build a request")
 }
 
 /// The configuration with the first server that is ready: the configured one, or another of the

@@ -17,37 +17,55 @@ use crate::cli::VolumeClaim;
 use crate::command::link::ClusterClient;
 use crate::command::print;
 
+/// The engine's object may change so often while the record is written.
+const ATTEMPTS: u32 = 20;
+
 pub(super) async fn run(volume: &VolumeClaim, replica: Option<&str>, yes: bool) -> Result<()> {
     let link = ClusterClient::to(&volume.place).await?;
     let claim = find_claim(&link, volume).await?;
     let own = text(&claim, "/spec/volumeName").to_owned();
     let path = format!("{LONGHORN}/engines/{own}-e-0");
     let engine = if own.is_empty() { None } else { link.find(&path).await? };
-    let Some(engine) = engine else {
+    let Some(mut engine) = engine else {
         bail!("volume {} was never attached: there is nothing to salvage", volume.name);
     };
-    if text(&engine, "/status/currentState") == "running" {
-        bail!("volume {} is served: there is nothing to salvage", volume.name);
-    }
     let labels = format!("labelSelector=longhornvolume%3D{own}");
     let replicas = link.items(&format!("{LONGHORN}/replicas?{labels}")).await?;
     let names = names(&replicas);
-    let found = read_record(&engine)
-        .with_context(|| format!("volume {} has no record that can be changed", volume.name))?;
-    let kept = choose(&found, &names, replica)?;
-    print(&explain(&found, &names, kept, reason(&engine)))?;
+    let shown = not_served(&engine, &volume.name)?;
+    let kept = choose(&shown, &names, replica)?;
+    print(&explain(&shown, &names, kept, reason(&engine)))?;
     if !yes {
         return print("Nothing was changed. `--yes` accepts the loss.\n");
     }
-    let next =
-        Versioned { version: Version(found.version.0 + 1), record: found.record.salvaged(kept) };
-    let record = serde_json::to_string(&next).context("cannot write the record")?;
-    let patch = json!({"metadata": {
-        "resourceVersion": text(&engine, "/metadata/resourceVersion"),
-        "annotations": {RECORD: record, OLD_RECORD: null},
-    }});
-    link.merge(&path, &patch).await?;
-    print("Accepted. The volume is attached when it is used next.\n")
+    for _ in 0..ATTEMPTS {
+        let found = not_served(&engine, &volume.name)?;
+        if found.record.isr != shown.record.isr {
+            bail!("the in-sync replicas of volume {} changed meanwhile: try again", volume.name);
+        }
+        let version = Version(found.version.0 + 1);
+        let next = Versioned { version, record: found.record.salvaged(kept) };
+        let record = serde_json::to_string(&next).context("cannot write the record")?;
+        let patch = json!({"metadata": {
+            "resourceVersion": text(&engine, "/metadata/resourceVersion"),
+            "annotations": {RECORD: record, OLD_RECORD: null},
+        }});
+        if link.merge_unchanged(&path, &patch).await?.is_some() {
+            return print("Accepted. The volume is attached when it is used next.\n");
+        }
+        // The node tries to attach the volume, and reports each attempt in the same object.
+        engine = link.find(&path).await?.context("the engine of the volume was deleted")?;
+    }
+    bail!("the engine of volume {} changes all the time: try again", volume.name)
+}
+
+/// The record of a volume that no engine serves.
+fn not_served(engine: &Value, volume: &str) -> Result<Versioned> {
+    if text(engine, "/status/currentState") == "running" {
+        bail!("volume {volume} is served: there is nothing to salvage");
+    }
+    read_record(engine)
+        .with_context(|| format!("volume {volume} has no record that can be changed"))
 }
 
 fn read_record(engine: &Value) -> Result<Versioned> {

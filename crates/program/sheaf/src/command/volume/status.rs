@@ -100,10 +100,14 @@ fn explain(facts: &VolumeFacts) -> String {
 /// Conditions that are not as they should be.
 fn trouble(volume: &Value) -> String {
     let conditions = volume.pointer("/status/conditions").and_then(Value::as_array);
+    let concerns = |own: &&Value| {
+        let all = ["Scheduled", "Attachable", "Readable", "SnapshotsIntact", "MetadataIntact"];
+        all.contains(&text(own, "/type"))
+    };
     let unmet = conditions
         .into_iter()
         .flatten()
-        .filter(|own| matches!(text(own, "/type"), "Scheduled" | "Attachable" | "Readable"))
+        .filter(concerns)
         .filter(|own| text(own, "/status") == "False");
     unmet.map(|own| text(own, "/message")).collect::<Vec<_>>().join("; ")
 }
@@ -171,9 +175,12 @@ mod tests {
                     "resources": {"requests": {"storage": "2Gi"}}},
                 "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}),
             volume: Some(json!({"spec": {"numberOfReplicas": 3}, "status": {
-                "state": "attached", "robustness": "degraded", "currentNodeID": "n1",
-                "actualSize": 1_i64 << 20, "conditions": [{"type": "Scheduled",
-                    "status": "False", "message": "insufficient storage"}]}})),
+            "state": "attached", "robustness": "degraded", "currentNodeID": "n1",
+            "actualSize": 1_i64 << 20, "conditions": [
+                {"type": "Scheduled", "status": "False", "message": "insufficient storage"},
+                {"type": "SnapshotsIntact", "status": "True", "message": "whole"},
+                {"type": "MetadataIntact", "status": "False", "message": "L0.map is missing"},
+            ]}})),
             engine: Some(json!({"status": {"replicaModeMap": {"r1": "RW", "r2": "WO"},
                 "rebuildStatus": {"r2": {"progress": 40}}}})),
             replicas: vec![
@@ -192,7 +199,7 @@ data: 1 GiB, attached, degraded
   volume     pvc-1
   node       n1
   on disk    1 MiB
-  trouble    insufficient storage
+  trouble    insufficient storage; L0.map is missing
 Copies (2 of up to 3):
   NODE   STATE          DISK   NAME
   n1     in sync        /d     r1

@@ -76,6 +76,25 @@ fn a_machine_is_started_and_stopped_and_keeps_its_disk() {
 }
 
 #[test]
+fn a_machine_that_is_shutting_down_may_be_stopped_again() {
+    let node = Node::start();
+    // A guest that does not notice the power button.
+    let disk = node.sheaf.scratch("a.img");
+    let mut sector = assemble("count");
+    sector.resize(1 << 20, 0);
+    std::fs::write(&disk, sector).unwrap();
+    node.kubectl().apply(&machine("a", "Always", &disk));
+    running(&node, "a");
+    assert_eq!(node.sheaf.run("vm stop a"), "a is shutting down\n");
+    let again = node.sheaf.run("vm stop a");
+    assert!(again.starts_with("a is shutting down already; it is killed 20 s after"), "{again}");
+    assert_eq!(node.sheaf.run("vm stop a --force"), "a is killed\n");
+    node.until_empty();
+    node.until(&at(VMS, "a"), "/status/printableStatus", "Stopped");
+    assert!(node.sheaf.refused("vm stop a").contains("VM is not running"));
+}
+
+#[test]
 fn a_guest_that_is_reset_boots_anew_and_stays_the_same_instance() {
     let node = Node::start();
     node.kubectl().apply(&machine("a", "Always", &node.disk("a.img")));

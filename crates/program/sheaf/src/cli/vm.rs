@@ -7,7 +7,7 @@ use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValuePa
 use clap::{Args, Subcommand};
 
 use super::DataDir;
-use super::value::{memory_size, namespace_name, object_name, volume_size};
+use super::value::{guest_user, memory_size, namespace_name, object_name, volume_size};
 use super::volume::Output;
 
 /// The cluster and the namespace to work in.
@@ -117,7 +117,8 @@ pub(crate) enum VmCommand {
         #[command(flatten)]
         machine: MachineArg,
         /// Log in as this user.
-        #[arg(long, short = 'l', value_name = "USER", default_value = "root")]
+        #[arg(long, short = 'l', value_name = "USER", default_value = "root",
+              value_parser = guest_user)]
         login: String,
         /// Private key to use.
         #[arg(long, short, value_name = "FILE")]

@@ -5,11 +5,12 @@ mod wrong_input;
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
-use crate::harness::{Sheaf, assert_has, poll};
+use crate::harness::{Sheaf, assert_has, binary, output_of, poll};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -80,6 +81,31 @@ fn flags_of_the_guest_network_are_checked() {
     let overlap = "server --listen 127.0.0.1:0 --guest-network 10.53.0.0/24";
     assert_has(refused(&sheaf, overlap), "addresses in common");
     assert!(!sheaf.data().exists(), "nothing was created");
+}
+
+#[test]
+fn a_data_directory_on_the_command_line_wins_over_the_kubeconfig_of_the_environment() {
+    let sheaf = Sheaf::start();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(binary());
+        let output =
+            output_of(command.args(arguments).env("KUBECONFIG", sheaf.scratch("elsewhere")));
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let data = sheaf.data().display().to_string();
+    let (succeeds, text) = run(&["vm", "list", "--data-dir", &data]);
+    assert!(succeeds, "{text}");
+    let (succeeds, text) = run(&["vm", "list"]);
+    assert!(!succeeds && text.contains("elsewhere"), "{text}");
+    let output =
+        output_of(Command::new(binary()).args(["vm", "list"]).env("KUBECONFIG", "/dev/zero"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("it is a device"));
+    let several = format!("/none:{}", sheaf.kubeconfig().display());
+    let output = output_of(Command::new(binary()).args(["vm", "list"]).env("KUBECONFIG", several));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let none = sheaf.scratch("none").display().to_string();
+    let (succeeds, text) = run(&["vm", "list", "--data-dir", &data, "--kubeconfig", &none]);
+    assert!(!succeeds && text.contains("none"), "{text}");
 }
 
 #[test]

@@ -35,9 +35,11 @@ use crate::error::SteveError;
 use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::{self, Body, RequestHead, SteveRequest};
 
-pub use password::PasswordError;
+pub use password::{PasswordError, check as check_password};
 pub(crate) use token_requests::local_user;
-pub use users::{NewToken, NewUser, PASSWORD_NAMESPACE, TokenOrder, UserError, UserRole, Users};
+pub use users::{
+    FIRST_USER, NewToken, NewUser, PASSWORD_NAMESPACE, TokenOrder, UserError, UserRole, Users,
+};
 
 use password::{LONGEST, PasswordHash};
 use provider::{check_provider, provider};

@@ -5,11 +5,12 @@ mod wrong_input;
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
-use crate::harness::{Sheaf, assert_has, poll};
+use crate::harness::{Sheaf, assert_has, binary, output_of, poll};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -80,6 +81,78 @@ fn flags_of_the_guest_network_are_checked() {
     let overlap = "server --listen 127.0.0.1:0 --guest-network 10.53.0.0/24";
     assert_has(refused(&sheaf, overlap), "addresses in common");
     assert!(!sheaf.data().exists(), "nothing was created");
+}
+
+#[test]
+fn flags_of_a_server_are_checked_before_anything_is_made() {
+    let sheaf = Sheaf::prepared(&[]);
+    let file = sheaf.scratch("file");
+    fs::write(&file, "no tokens").unwrap();
+    let file = file.display();
+    for (flags, expected) in [
+        ("--host-disk-path disks", "expected an absolute path"),
+        ("--host-disk-path /none/disks", "expected a directory that exists"),
+        (&format!("--host-disk-path {file}"), "expected a directory, and it is none"),
+        ("--tls-san a,b/c", "expected host names or addresses"),
+        ("--tls-san a,,b", "--tls-san"),
+        ("--max-image-size 1", "the minimum is 1Mi"),
+        ("--token-auth-file /none/tokens", "--token-auth-file /none/tokens: expected a file"),
+        (&format!("--token-auth-file {file}"), "token,user,uid"),
+        ("--listen localhost:6443", "0.0.0.0:6443"),
+        ("--advertise-address 0.0.0.0", "the address of one machine"),
+        ("--dashboard-listen 127.0.0.1:7 --listen 127.0.0.1:7", "both have port 7"),
+        ("--service-cluster-ip-range banana", "--service-cluster-ip-range"),
+        ("--service-cluster-ip-range 127.0.0.0/8", "not loopback"),
+        ("--node-name No_Such", "lower-case letters"),
+        ("--import-allow banana", "127.0.0.0/8"),
+        ("--event-ttl 0", "--event-ttl"),
+        ("--max-watches-per-user 0", "--max-watches-per-user"),
+        ("--max-connections 5 --reserved-connections 5", "--reserved-connections is 5"),
+        ("--oidc-issuer-url http://x --oidc-client-id y", "must begin with https://"),
+        ("--oidc-groups-claim x", "--oidc-issuer-url"),
+        ("--admin-password short", "--admin-password is not accepted"),
+        ("--etcd-endpoints http://127.0.0.1:1", "--store etcd"),
+        ("--log-level= ", "--log-level is empty"),
+    ] {
+        let line = format!("server --no-agent {flags}");
+        assert_has(refused(&sheaf, &line), expected);
+    }
+    // The same from a file, and from the environment.
+    let config = sheaf.scratch("config.yaml");
+    fs::write(&config, "tls-san: [sheaf.example.org, a b]\n").unwrap();
+    let line = format!("server --no-agent --config {}", config.display());
+    assert_has(refused(&sheaf, &line), "expected host names or addresses");
+    let mut command = Command::new(binary());
+    command.args(["server", "--no-agent", "--data-dir"]).arg(sheaf.data());
+    let output = output_of(command.env("SHEAF_ADMIN_PASSWORD", "short"));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("at least 12"), "{text}");
+    assert!(!sheaf.data().exists(), "nothing was created");
+}
+
+#[test]
+fn a_data_directory_on_the_command_line_wins_over_the_kubeconfig_of_the_environment() {
+    let sheaf = Sheaf::start();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(binary());
+        let output =
+            output_of(command.args(arguments).env("KUBECONFIG", sheaf.scratch("elsewhere")));
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let data = sheaf.data().display().to_string();
+    let (succeeds, text) = run(&["vm", "list", "--data-dir", &data]);
+    assert!(succeeds, "{text}");
+    let (succeeds, text) = run(&["vm", "list"]);
+    assert!(!succeeds && text.contains("elsewhere"), "{text}");
+    let output =
+        output_of(Command::new(binary()).args(["vm", "list"]).env("KUBECONFIG", "/dev/zero"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("it is a device"));
+    let several = format!("/none:{}", sheaf.kubeconfig().display());
+    let output = output_of(Command::new(binary()).args(["vm", "list"]).env("KUBECONFIG", several));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let none = sheaf.scratch("none").display().to_string();
+    let (succeeds, text) = run(&["vm", "list", "--data-dir", &data, "--kubeconfig", &none]);
+    assert!(!succeeds && text.contains("none"), "{text}");
 }
 
 #[test]

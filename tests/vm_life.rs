@@ -76,6 +76,60 @@ fn a_machine_is_started_and_stopped_and_keeps_its_disk() {
 }
 
 #[test]
+fn the_log_of_a_launcher_pod_is_the_console_and_exec_names_what_to_use() {
+    let node = Node::start();
+    let kubectl = node.kubectl();
+    kubectl.apply(&machine("a", "Always", &node.disk("a.img")));
+    running(&node, "a");
+    node.until_said("boot 1");
+    let pod = kubectl.run("get pods -o name");
+    let pod = pod.trim();
+    for flags in ["", "-c compute --tail=5"] {
+        let log = kubectl.run(&format!("logs {pod} {flags}"));
+        assert!(log.contains("boot 1"), "{flags}: {log:?}");
+    }
+    assert_eq!(kubectl.run(&format!("logs {pod} --tail=0")), "");
+    // As KubeVirt calls the container that prints the console.
+    let log = format!("/api/v1/namespaces/default/{}/log", pod.replace("pod/", "pods/"));
+    let http = node.sheaf.http();
+    let own = http.get(&format!("{log}?container=guest-console-log"));
+    assert!(own.text().contains("boot 1"), "{}", own.text());
+    let other = http.get(&format!("{log}?container=nginx")).refused(400);
+    assert!(other.contains("container nginx is not valid"), "{other}");
+    for (command, expected) in [
+        (format!("logs {pod} --previous"), "no log of a previous guest"),
+        (format!("exec {pod} -- ls"), "virtctl console a -n default"),
+        (format!("attach {pod}"), "virtctl ssh USER@vm/a -n default"),
+        (format!("port-forward {pod} 17100:22"), "virtctl port-forward vm/a"),
+    ] {
+        let refused = kubectl.fails(&command);
+        assert!(refused.contains(expected), "{command}: {refused}");
+    }
+    let viewer = "--as jane --as-group system:authenticated";
+    let refused = kubectl.fails(&format!("logs {pod} {viewer}"));
+    assert!(refused.contains("forbidden"), "{refused}");
+}
+
+#[test]
+fn a_machine_that_is_shutting_down_may_be_stopped_again() {
+    let node = Node::start();
+    // A guest that does not notice the power button.
+    let disk = node.sheaf.scratch("a.img");
+    let mut sector = assemble("count");
+    sector.resize(1 << 20, 0);
+    std::fs::write(&disk, sector).unwrap();
+    node.kubectl().apply(&machine("a", "Always", &disk));
+    running(&node, "a");
+    assert_eq!(node.sheaf.run("vm stop a"), "a is shutting down\n");
+    let again = node.sheaf.run("vm stop a");
+    assert!(again.starts_with("a is shutting down already; it is killed 20 s after"), "{again}");
+    assert_eq!(node.sheaf.run("vm stop a --force"), "a is killed\n");
+    node.until_empty();
+    node.until(&at(VMS, "a"), "/status/printableStatus", "Stopped");
+    assert!(node.sheaf.refused("vm stop a").contains("VM is not running"));
+}
+
+#[test]
 fn a_guest_that_is_reset_boots_anew_and_stays_the_same_instance() {
     let node = Node::start();
     node.kubectl().apply(&machine("a", "Always", &node.disk("a.img")));

@@ -145,6 +145,11 @@ pub trait ExtensionRules: Send + Sync {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<Vec<String>, Denial>;
+    /// Why a subresource that needs a running container is not available, if there is more to say
+    /// than that no pods run.
+    fn explain_pod(&self, _pod: &Value, _subresource: &str) -> Option<String> {
+        None
+    }
 }
 
 /// Tokens that another component issues, and whose validity is in objects.

@@ -105,7 +105,9 @@ impl RevokedSubject {
     pub fn serial(text: &str) -> Result<Self, RevocationError> {
         let digits: String = text.chars().filter(|letter| !":- ".contains(*letter)).collect();
         let digits = digits.strip_prefix("0x").unwrap_or(&digits);
+        // A minus is no separator.
         let is_serial = !digits.is_empty()
+            && !text.trim_start().starts_with('-')
             && digits.len() <= 64
             && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         match is_serial {

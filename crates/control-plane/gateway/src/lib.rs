@@ -10,6 +10,7 @@
 //!                     ├► template   machines from templates
 //!                     ├► upload     images from a client to a volume of the node
 //!                     ├► export     disks to a client, with the token of their export
+//!                     ├► launcher_log  the serial console as the log of a pod
 //!                     ├► image      the data of Harvester's images to the node of their disk
 //!                     ├► metrics    present usage of nodes and machines: `metrics.k8s.io`
 //!                     └► series     their recent usage: `metrics.sheaf.io`
@@ -28,6 +29,7 @@ mod graph;
 mod guard;
 mod image;
 mod instance;
+mod launcher_log;
 mod machine;
 mod metrics;
 mod node;
@@ -53,6 +55,7 @@ pub use answer::GatewayReply;
 pub use eviction::{EvictionError, EvictionMode};
 pub use export::owns as owns_export;
 pub use image::{image_of, is_download};
+pub use launcher_log::log_of;
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
 pub use node::{GRANT, NodeConnection, NodeRequest, Nodes, ReportError, report};
 pub use route::{
@@ -167,6 +170,12 @@ impl Gateway {
     /// A request for the data of an image, which [`image_of`] reads from the path.
     pub async fn image(&self, asked: GatewayRequest) -> GatewayReply {
         image::answer(&self.of(&asked), asked).await.unwrap_or_else(|failure| failure.reply())
+    }
+
+    /// A request for the log of a launcher pod, which [`log_of`] reads from the path.
+    pub async fn launcher_log(&self, asked: GatewayRequest) -> GatewayReply {
+        let outcome = launcher_log::answer(&self.of(&asked), asked).await;
+        outcome.unwrap_or_else(|failure| failure.reply())
     }
 
     /// Whether a pod may be evicted now.

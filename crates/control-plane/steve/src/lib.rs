@@ -58,8 +58,9 @@ use serde_json::Value;
 pub use bundle::{NODE_ERROR, NODE_HARDWARE, NODE_LOG, NodeReport, NodeReports};
 pub use login::token::identify;
 pub use login::{
-    Login, NewToken, NewUser, OidcProvider, OidcTransport, PASSWORD_NAMESPACE, PasswordError,
-    TokenOrder, TransportError, UserError, UserRole, Users, is_public, owns_login,
+    FIRST_USER, Login, NewToken, NewUser, OidcProvider, OidcTransport, PASSWORD_NAMESPACE,
+    PasswordError, TokenOrder, TransportError, UserError, UserRole, Users, check_password,
+    is_public, owns_login,
 };
 pub use reply::SteveReply;
 pub use request::{Body, RequestHead, SteveRequest};

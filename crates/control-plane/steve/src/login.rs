@@ -38,9 +38,11 @@ use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::{self, Body, RequestHead, SteveRequest};
 
 pub use oidc::{OidcProvider, OidcTransport, TransportError};
-pub use password::PasswordError;
+pub use password::{PasswordError, check as check_password};
 pub(crate) use token_requests::local_user;
-pub use users::{NewToken, NewUser, PASSWORD_NAMESPACE, TokenOrder, UserError, UserRole, Users};
+pub use users::{
+    FIRST_USER, NewToken, NewUser, PASSWORD_NAMESPACE, TokenOrder, UserError, UserRole, Users,
+};
 
 use oidc::OidcLogins;
 use password::{LONGEST, PasswordHash};

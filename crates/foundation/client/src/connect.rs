@@ -1,6 +1,7 @@
 //! Making a [`kube::Client`]: from a kubeconfig, or straight onto a handler in this
 //! process.
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -9,6 +10,9 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::{BoxError, Service, ServiceExt};
+
+/// More than a kubeconfig with its certificates has.
+const MAX_KUBECONFIG: u64 = 4 << 20;
 
 /// Why no client could be made from a kubeconfig.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +59,35 @@ pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
 /// The configuration of the current context of the kubeconfig at `path`.
 pub async fn read_kubeconfig(path: &Path) -> Result<Config, ConnectError> {
     let refused = |failure| refused(path.to_path_buf(), failure);
-    let file = Kubeconfig::read_from(path).map_err(refused)?;
+    let file = read_files(path)?;
     Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(refused)
+}
+
+/// One file, or several that are separated as in `KUBECONFIG` and merged as by kubectl: those that do not
+/// exist are left out.
+fn read_files(path: &Path) -> Result<Kubeconfig, ConnectError> {
+    let files: Vec<PathBuf> = std::env::split_paths(path).filter(|file| file.exists()).collect();
+    if path.exists() || files.is_empty() {
+        return read_file(path);
+    }
+    let mut all = Kubeconfig::default();
+    for file in files {
+        let merged = all.merge(read_file(&file)?);
+        all = merged.map_err(|failure| refused(file, failure))?;
+    }
+    Ok(all)
+}
+
+fn read_file(path: &Path) -> Result<Kubeconfig, ConnectError> {
+    let is_endless = std::fs::metadata(path).is_ok_and(|found| {
+        let kind = found.file_type();
+        kind.is_char_device() || kind.is_block_device() || found.len() > MAX_KUBECONFIG
+    });
+    if is_endless {
+        let reason = format!("it is a device, or larger than {} MiB", MAX_KUBECONFIG >> 20);
+        return Err(ConnectError::Load { path: path.to_owned(), reason });
+    }
+    Kubeconfig::read_from(path).map_err(|failure| refused(path.to_owned(), failure))
 }
 
 /// Errors of kube print their sources, and those of YAML the lines of the file, which may hold keys.
@@ -109,6 +140,30 @@ mod tests {
             "{}",
             messages[3]
         );
+    }
+
+    #[test]
+    fn several_kubeconfigs_are_merged_and_devices_are_not_read() {
+        let dir = std::env::temp_dir().join(format!("kubeconfigs-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = |name: &str| dir.join(name);
+        let file = |name: &str, context: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: {context}\ncontexts:\n- \
+                 name: {context}\n  context: {{cluster: {context}, user: u}}\n"
+            );
+            std::fs::write(path(name), text).unwrap();
+        };
+        file("one", "a");
+        file("two", "b");
+        let all = std::env::join_paths([path("none"), path("one"), path("two")]).unwrap();
+        let merged = read_files(Path::new(&all)).unwrap();
+        assert_eq!(merged.current_context.as_deref(), Some("a"));
+        assert_eq!(merged.contexts.len(), 2);
+        let text = |path: &Path| base::Chain(&read_files(path).unwrap_err()).to_string();
+        assert!(text(Path::new("/dev/zero")).contains("it is a device"));
+        assert!(text(&path("none")).contains("No such file"));
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ mod definition;
 pub mod diagnosis;
 pub mod eviction;
 pub mod instancetype;
+pub mod launcher;
 pub mod lifecycle;
 pub mod memory;
 pub mod node_access;

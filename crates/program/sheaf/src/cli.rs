@@ -18,6 +18,7 @@ mod oidc;
 mod operate;
 mod program;
 mod server;
+mod server_value;
 mod storage;
 mod store;
 mod token;
@@ -60,6 +61,7 @@ pub(crate) use token::{
 };
 pub(crate) use upgrade::{UpgradeAction, UpgradeArgs};
 pub(crate) use user::{UserCommand, UserRoleArg};
+pub(crate) use value::node_name;
 pub(crate) use vm::{ClusterScope, CreateArgs, MachineArg, MigrateArgs, MoveDiskArgs, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
 pub(crate) use volume_claim::{

@@ -80,6 +80,9 @@ fn unknown_level(level: &str) -> Option<&str> {
 }
 
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<LogLevel> {
+    if level.trim().is_empty() {
+        bail!("--log-level is empty; expected error, warn, info, debug or trace, or off");
+    }
     if let Some(word) = unknown_level(level) {
         bail!(
             "--log-level {level:?}: {word} is not a level; expected error, warn, info, debug or \

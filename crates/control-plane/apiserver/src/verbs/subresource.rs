@@ -51,8 +51,13 @@ pub(crate) async fn dispatch(
 /// Subresources of a running pod are not available: this server has no pod runtime.
 fn unreachable_pod(call: &Call<'_>, subresource: &str) -> ApiError {
     let key = call.served.key(call.namespace(), call.path.name);
-    if call.api.store.get(&call.served.table, &key).is_none() {
+    let Some(entry) = call.api.store.get(&call.served.table, &key) else {
         return ApiError::not_found(call.served.subject(call.path.name));
+    };
+    let pod = call.served.live(&entry);
+    let rules = &call.api.extensions.rules;
+    if let Some(reason) = rules.iter().find_map(|own| own.explain_pod(&pod, subresource)) {
+        return ApiError::unsupported(reason);
     }
     ApiError::unsupported(format!(
         "the subresource {subresource:?} of {} needs a pod runtime, which this server does not have",

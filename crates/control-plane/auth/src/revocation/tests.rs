@@ -82,7 +82,7 @@ fn entries_are_checked_when_they_are_written() {
             (outcome, expected) => panic!("{key}: {outcome:?}, not {expected:?}"),
         }
     }
-    for text in ["", "xyz", "ä", "0x"] {
+    for text in ["", "xyz", "ä", "0x", "-1"] {
         assert!(RevokedSubject::serial(text).is_err(), "{text:?}");
     }
     assert!(RevokedSubject::user(&"x".repeat(200)).is_err());

@@ -42,7 +42,7 @@ pub(crate) struct PasswordHash {
 }
 
 /// Whether a password may be chosen.
-pub(crate) fn check(username: &str, password: &str) -> Result<(), PasswordError> {
+pub fn check(username: &str, password: &str) -> Result<(), PasswordError> {
     if password.chars().count() < SHORTEST {
         return Err(PasswordError::Short);
     }

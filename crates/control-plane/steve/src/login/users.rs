@@ -17,6 +17,8 @@ use super::token;
 
 /// Where the hashes of passwords are.
 pub const PASSWORD_NAMESPACE: &str = "cattle-local-user-passwords";
+/// The user that a new cluster has.
+pub const FIRST_USER: &str = "admin";
 const GROUP: &str = "/apis/management.cattle.io/v3";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const MERGE: &str = "application/merge-patch+json";
@@ -373,7 +375,7 @@ impl Users {
         }
     }
 
-    /// Creates `admin` in a cluster in which no user could log in yet. The password is that
+    /// Creates [`FIRST_USER`] in a cluster in which no user could log in yet. The password is that
     /// given or a new one, and is returned if it was set now.
     pub async fn bootstrap(&self, given: Option<&str>) -> Result<Option<String>, UserError> {
         if self.setting("first-login").await?.is_some() {
@@ -381,12 +383,12 @@ impl Users {
         }
         let password = given.map_or_else(|| token::random_text(20), str::to_owned);
         // A start that was cut off left a user whose password was never shown.
-        if self.get("admin").await?.is_some() {
-            self.write_password("admin", &password).await?;
+        if self.get(FIRST_USER).await?.is_some() {
+            self.write_password(FIRST_USER, &password).await?;
         } else {
             // A given password is in a command line or in the environment, so it is changed too.
             let (role, must_change_password) = (UserRole::Administrator, true);
-            let new = NewUser { name: "admin", password: &password, role, must_change_password };
+            let new = NewUser { name: FIRST_USER, password: &password, role, must_change_password };
             self.create(new).await?;
         }
         self.write_setting("first-login", "true").await?;

@@ -1,6 +1,7 @@
 //! References to objects of other namespaces. The user who writes one must be able to get the
 //! object that it names: controllers, which may read all objects, use it later.
 
+use kinds::DataPlace;
 use serde_json::Value;
 
 use super::claim::KEPT;
@@ -53,25 +54,22 @@ pub(super) fn authorize_id(
     Reference { field, group: HARVESTER, resource, namespace, name }.authorize(write)
 }
 
-/// Authorizes reading the disks of another namespace, by CDI's rule: `create datavolumes/source`, or
-/// rights that allow reading the data anyway. `get persistentvolumeclaims` is not enough.
+/// Authorizes reading the disks of another namespace. `get persistentvolumeclaims` is not enough.
 pub(super) fn authorize_disks(
     write: &Write<'_>,
     field: &'static str,
     namespace: &str,
     name: &str,
 ) -> AdmissionResult {
-    let may = |group, resource| write.writer.may_create(group, resource, namespace, name);
+    let may =
+        |group: &str, resource: &str| write.writer.may_create(group, resource, namespace, name);
     if write.trusted
         || namespace == write.namespace
-        || may("cdi.kubevirt.io", "datavolumes/source")
-        || may("", "pods") && may("", "persistentvolumeclaims")
+        || kinds::may_read_data(DataPlace::Snapshot, may)
     {
         return Ok(());
     }
-    let user = write.writer.name();
-    let message =
-        format!("User {user} has insufficient permissions in clone source namespace {namespace}");
+    let message = kinds::data_refusal(write.writer.name(), namespace);
     Err(Refusal::new(403, field, message))
 }
 

@@ -4,6 +4,7 @@
 //! The annotation names the source as it was resolved when the DataVolume was created, so a
 //! DataSource that changes later does not change what was authorized.
 
+use kinds::DataPlace;
 use serde_json::Value;
 
 use super::{Causes, Denial, Objects};
@@ -45,18 +46,17 @@ impl CloneSource {
         Some(Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// CDI's rule: an explicit right, or rights that allow reading the data anyway.
+    /// Whether a user may read the source.
     pub(super) fn is_allowed(&self, access: &dyn Access) -> bool {
         let Self { kind, namespace, name } = self;
-        let may = |group: &str, resource: &str| access.may_create(group, resource, namespace, name);
-        may(GROUP, "datavolumes/source")
-            || may("", "pods") && (*kind == "pvc" || may("", "persistentvolumeclaims"))
+        let place = if *kind == "pvc" { DataPlace::Claim } else { DataPlace::Snapshot };
+        kinds::may_read_data(place, |group, resource| {
+            access.may_create(group, resource, namespace, name)
+        })
     }
 
-    /// CDI's message.
     pub(super) fn refusal(&self, user: &str) -> String {
-        let namespace = &self.namespace;
-        format!("User {user} has insufficient permissions in clone source namespace {namespace}")
+        kinds::data_refusal(user, &self.namespace)
     }
 }
 

@@ -36,10 +36,12 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_webhook_config_file: Option<PathBuf>,
     /// Number of audit events to buffer for the webhook; further events are dropped.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) audit_webhook_batch_buffer_size: u32,
     /// Maximum number of audit events per batch.
-    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    #[arg(long, value_name = "COUNT", default_value_t = 400,
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) audit_webhook_batch_max_size: u32,
     /// Maximum time to wait before a batch of audit events is sent.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse)]

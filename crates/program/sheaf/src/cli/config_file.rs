@@ -90,6 +90,8 @@ pub(crate) fn extend(words: Vec<OsString>) -> Result<Vec<OsString>, ConfigError>
     }
     let is_witness = command == WITNESS;
     let named = named(&words[2..]).or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
+    // An empty name is refused with the other flags.
+    let named = named.filter(|path| !path.as_os_str().is_empty());
     let path = match named {
         Some(path) => path,
         None if Path::new(DEFAULT).exists() => PathBuf::from(DEFAULT),

@@ -11,27 +11,32 @@ use super::kube_apiserver::duration;
 #[command(next_help_heading = "Connections")]
 pub(crate) struct ConnectionArgs {
     /// Number of open connections, streams of consoles and port forwards included.
-    #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().total)]
+    #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().total,
+        value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
     /// Number of these that only clients with a certificate get, such as administrators.
     #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().reserved)]
     reserved_connections: u32,
     /// Number of connections of one source address (IPv6: of one /64) without a client
     /// certificate, and four times as many with one.
-    #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().per_source)]
+    #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().per_source,
+        value_parser = clap::value_parser!(u32).range(1..))]
     max_connections_per_source: u32,
     /// Number of connections on which no request has been authenticated.
-    #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().anonymous)]
+    #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().anonymous,
+        value_parser = clap::value_parser!(u32).range(1..))]
     max_anonymous_connections: u32,
     /// Time after which a connection without requests is closed.
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = parse)]
     connection_idle_timeout: Duration,
     /// Number of open watches of one user; members of system:masters are exempt.
-    #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().watches_per_user)]
+    #[arg(long, value_name = "COUNT", default_value_t = ConnectionLimits::default().watches_per_user,
+        value_parser = clap::value_parser!(u32).range(1..))]
     max_watches_per_user: u32,
     /// Number of open consoles, screens and port forwards of one user; members of system:masters
     /// are exempt.
-    #[arg(long, value_name = "COUNT", default_value_t = gateway::DEFAULT_STREAMS_PER_USER)]
+    #[arg(long, value_name = "COUNT", default_value_t = gateway::DEFAULT_STREAMS_PER_USER,
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_streams_per_user: u32,
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
 use super::LogFormat;
@@ -17,7 +18,7 @@ pub(crate) struct ControllersArgs {
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: PathBuf,
     /// Name of this process in the lease; the default is the host name and the process ID.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) identity: Option<String>,
     /// Format of log lines.
     #[arg(long, value_enum, default_value = "text")]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::ClusterScope;
-use super::value::{display_name, namespace_name, object_name};
+use super::value::{display_name, namespace_name, object_name, sha512};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Image {
@@ -101,7 +101,7 @@ pub(crate) struct ImageOptions {
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     pub(crate) class: Option<String>,
     /// SHA-512 checksum of the file, in hexadecimal digits.
-    #[arg(long, value_name = "SHA512")]
+    #[arg(long, value_name = "SHA512", value_parser = sha512)]
     pub(crate) checksum: Option<String>,
 }
 

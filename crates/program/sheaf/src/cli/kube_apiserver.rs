@@ -111,6 +111,11 @@ fn etcd(flags: &Parsed) -> Result<EtcdArgs, FlagError> {
     if etcd_endpoints.is_empty() {
         return Err(FlagError::Missing { flag: "etcd-servers" });
     }
+    let is_url = |text: &&String| text.starts_with("http://") || text.starts_with("https://");
+    if let Some(wrong) = etcd_endpoints.iter().find(|own| !is_url(own)) {
+        let wanted = "URLs that begin with http:// or https://";
+        return Err(FlagError::Value { flag: "etcd-servers", value: wrong.clone(), wanted });
+    }
     Ok(EtcdArgs {
         etcd_endpoints,
         etcd_cafile: flags.path("etcd-cafile"),
@@ -263,6 +268,10 @@ mod tests {
                 "--tls-private-key-file must be specified",
             ),
             ("--etcd-servers", "--etcd-servers needs a value"),
+            (
+                "--etcd-servers http://a,b",
+                "--etcd-servers \"b\" is invalid: URLs that begin with http:// or https://",
+            ),
             ("--etcd-servers http://a stray", "unexpected argument \"stray\""),
         ] {
             assert_eq!(read(line).unwrap_err().to_string(), expected, "{line}");

@@ -14,13 +14,13 @@ pub(crate) struct KubeconfigArgs {
     #[command(flatten)]
     pub(crate) data: DataDir,
     /// URL of the server; the default is the one in the administrator's kubeconfig.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = value::server_url)]
     pub(crate) server: Option<String>,
     /// Issue a client certificate for this user instead of printing the administrator's.
     #[arg(long, value_name = "NAME", value_parser = value::user_name)]
     pub(crate) user: Option<String>,
     /// Groups of the user; may be repeated.
-    #[arg(long, value_name = "GROUP", requires = "user")]
+    #[arg(long, value_name = "GROUP", requires = "user", value_parser = value::group_name)]
     pub(crate) group: Vec<String>,
     /// Validity of the certificate in days.
     #[arg(long, value_name = "DAYS", default_value_t = 365, requires = "user",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Login with OpenID Connect")]
@@ -11,28 +12,29 @@ pub(crate) struct OidcArgs {
     #[arg(long, value_name = "URL", requires = "oidc_client_id")]
     pub(crate) oidc_issuer_url: Option<String>,
     /// Audience that tokens must have.
-    #[arg(long, value_name = "ID", requires = "oidc_issuer_url")]
+    #[arg(long, value_name = "ID", requires = "oidc_issuer_url",
+          value_parser = NonEmptyStringValueParser::new())]
     pub(crate) oidc_client_id: Option<String>,
     /// Claim with the user name; the default is sub.
-    #[arg(long, value_name = "CLAIM")]
+    #[arg(long, value_name = "CLAIM", requires = "oidc_issuer_url")]
     pub(crate) oidc_username_claim: Option<String>,
     /// Prefix of user names; - is none, the default is the issuer followed by #.
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", requires = "oidc_issuer_url", allow_hyphen_values = true)]
     pub(crate) oidc_username_prefix: Option<String>,
     /// Claim with the groups of the user.
-    #[arg(long, value_name = "CLAIM")]
+    #[arg(long, value_name = "CLAIM", requires = "oidc_issuer_url")]
     pub(crate) oidc_groups_claim: Option<String>,
     /// Prefix of groups.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", requires = "oidc_issuer_url")]
     pub(crate) oidc_groups_prefix: Option<String>,
     /// Claim that tokens must have, as NAME=VALUE; may be repeated.
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", requires = "oidc_issuer_url")]
     pub(crate) oidc_required_claim: Vec<String>,
     /// Signature algorithms that are accepted; the default is RS256.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,…", requires = "oidc_issuer_url", value_delimiter = ',')]
     pub(crate) oidc_signing_algs: Vec<String>,
     /// CA certificates for the issuer (PEM); the default is those of the system.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
     pub(crate) oidc_ca_file: Option<PathBuf>,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::ClusterScope;
-use super::value::{namespace_name, object_name};
+use super::value::{namespace_name, object_name, user_name};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperateCommand {
@@ -26,7 +26,7 @@ pub(crate) struct LoginArgs {
     /// URL of the server: https://HOST:PORT.
     pub(crate) url: String,
     /// Name of the user.
-    #[arg(long, short, default_value = "admin")]
+    #[arg(long, short, default_value = "admin", value_parser = user_name)]
     pub(crate) username: String,
     /// Password, or - to read it from standard input; asked for without this.
     #[arg(long, value_name = "PASSWORD")]

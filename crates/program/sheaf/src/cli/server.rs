@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use agent::{GuestNetwork, IpNet, LinkName};
 use clap::Args;
 
-use super::value;
-use super::volume::parse_size;
 use super::{
     AuditArgs, ConnectionArgs, DashboardListen, DataDir, EncryptionArgs, EtcdArgs, LogFormat,
     NodeRole, OidcArgs, OidcLoginArgs, StoreKind,
 };
+use super::{server_value, value};
 
 /// The virtual address of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +42,8 @@ pub(crate) struct ServerArgs {
     #[command(flatten)]
     pub(crate) data: DataDir,
     /// Address and port to serve HTTPS on.
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443",
+          value_parser = server_value::listen_address)]
     pub(crate) listen: SocketAddr,
     /// Address and port to serve browsers on: the dashboard, without requests for client
     /// certificates. The default is port 8443 of the listen address; "off" for none.
@@ -54,10 +54,11 @@ pub(crate) struct ServerArgs {
     pub(crate) ui_dir: Option<PathBuf>,
     /// Address that clients and other nodes reach this server at; the default is the listen
     /// address.
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = server_value::advertised_address)]
     pub(crate) advertise_address: Option<IpAddr>,
     /// Further host names or addresses for the serving certificate.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',',
+          value_parser = server_value::certificate_name)]
     pub(crate) tls_san: Vec<String>,
     /// Virtual IPv4 address of the API, which one management node has at a time, or `off`. It is
     /// remembered, and management nodes that join get it from the cluster.
@@ -69,9 +70,10 @@ pub(crate) struct ServerArgs {
     #[command(flatten)]
     pub(crate) etcd: EtcdArgs,
     /// Address range of services.
-    #[arg(long, value_name = "CIDR", default_value = "10.53.0.0/16")]
+    #[arg(long, value_name = "CIDR", default_value = "10.53.0.0/16",
+          value_parser = server_value::service_range)]
     pub(crate) service_cluster_ip_range: String,
-    /// File of static tokens (CSV: token,user,uid,"group1,group2").
+    /// File of static tokens (CSV: token,user,uid,"group1,group2"), which has to exist.
     ///
     /// The default is tokens.csv in the data directory, which `sheaf user token` manages.
     #[arg(long, value_name = "FILE")]
@@ -92,11 +94,13 @@ pub(crate) struct ServerArgs {
     /// directory.
     #[arg(long, value_name = "PASSWORD", env = "SHEAF_ADMIN_PASSWORD", hide_env_values = true)]
     pub(crate) admin_password: Option<String>,
-    /// How long events are kept, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    /// How long events are kept, in seconds; at most a year.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600,
+        value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) event_ttl: u64,
     /// Hours between two backups of the store into store-backups in the data directory; 0 for none.
-    #[arg(long, value_name = "HOURS", default_value_t = 12)]
+    #[arg(long, value_name = "HOURS", default_value_t = 12,
+        value_parser = clap::value_parser!(u32).range(0..=8760))]
     pub(crate) store_backup_hours: u32,
     /// How many of these backups are kept.
     #[arg(long, value_name = "COUNT", default_value_t = 5,
@@ -114,7 +118,7 @@ pub(crate) struct ServerArgs {
     #[arg(long)]
     pub(crate) no_agent: bool,
     /// Name of this node; the default is the host name.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = value::node_name)]
     pub(crate) node_name: Option<String>,
     /// Label that this node gets when it is created, KEY=VALUE; may be repeated.
     #[arg(long = "node-label", value_name = "KEY=VALUE", value_parser = value::node_label)]
@@ -126,7 +130,8 @@ pub(crate) struct ServerArgs {
     pub(crate) system_settings: Vec<(String, String)>,
     /// Join the cluster of the server at this URL as a node, with --token: a worker runs virtual
     /// machines and stores volumes, a management node also serves the API.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "no_agent", "tls_san"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "no_agent", "tls_san"],
+          value_parser = value::server_url)]
     pub(crate) join: Option<String>,
     /// Token that `sheaf token create` printed on the management node; needed once.
     #[arg(long, value_name = "TOKEN", env = "SHEAF_TOKEN", hide_env_values = true)]
@@ -135,10 +140,12 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_enum)]
     pub(crate) role: Option<NodeRole>,
     /// Port at which other nodes reach this one: consoles and uploads, and machines that move.
-    #[arg(long, value_name = "PORT", default_value_t = 10250)]
+    #[arg(long, value_name = "PORT", default_value_t = 10250,
+        value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) agent_port: u16,
     /// Port at which other nodes reach the replicas of this node.
-    #[arg(long, value_name = "PORT", default_value_t = 10270)]
+    #[arg(long, value_name = "PORT", default_value_t = 10270,
+        value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) storage_port: u16,
     /// IPv4 network of the guests on this node, or `user` for QEMU's user-mode network.
     ///
@@ -155,16 +162,18 @@ pub(crate) struct ServerArgs {
     ///
     /// Imports (URLs, registries and what they redirect to) connect to no loopback, link-local,
     /// node, guest or service address otherwise.
-    #[arg(long, value_name = "CIDR")]
+    #[arg(long, value_name = "CIDR", value_parser = server_value::network)]
     pub(crate) import_allow: Vec<IpNet>,
-    /// Directory of this node whose files guests may have as HostDisk volumes; may be repeated.
+    /// Directory of this node whose files guests may have as HostDisk volumes; may be repeated. It has
+    /// to exist when the server starts.
     ///
     /// KubeVirt's feature gate HostDisk has to be enabled, too. Users with the right to create
     /// machines can read and change all files below the directory.
-    #[arg(long = "host-disk-path", value_name = "DIR")]
+    #[arg(long = "host-disk-path", value_name = "DIR",
+          value_parser = server_value::host_directory)]
     pub(crate) host_disk_paths: Vec<PathBuf>,
     /// Largest image that this node downloads or takes as an upload, as it comes and as a disk.
-    #[arg(long, value_name = "SIZE", default_value = "2Ti", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "2Ti", value_parser = value::volume_size)]
     pub(crate) max_image_size: u64,
     /// Format of log lines.
     #[arg(long, value_enum, default_value = "text")]

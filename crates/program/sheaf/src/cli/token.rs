@@ -3,7 +3,7 @@
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::value::{node_name, token_ttl, token_uses, user_name};
+use super::value::{group_name, node_name, server_url, token_ttl, token_uses, user_name};
 use super::{ClusterScope, DataDir};
 
 #[derive(Debug, Subcommand)]
@@ -54,7 +54,7 @@ pub(crate) struct TokenCreateArgs {
     pub(crate) uses: TokenUses,
     /// URL at which the new node reaches this server; may be repeated. The default is the
     /// address that the server advertises.
-    #[arg(long = "server", value_name = "URL")]
+    #[arg(long = "server", value_name = "URL", value_parser = server_url)]
     pub(crate) urls: Vec<String>,
     /// Output to print.
     #[arg(long, value_enum, default_value = "command")]
@@ -62,7 +62,8 @@ pub(crate) struct TokenCreateArgs {
     /// Former spelling of `sheaf user token create`.
     #[arg(long, value_name = "NAME", hide = true, value_parser = user_name)]
     pub(crate) user: Option<String>,
-    #[arg(long, value_name = "GROUP", hide = true, requires = "user")]
+    #[arg(long, value_name = "GROUP", hide = true, requires = "user",
+          value_parser = group_name)]
     pub(crate) group: Vec<String>,
 }
 
@@ -114,7 +115,7 @@ pub(crate) enum UserTokenCommand {
         #[arg(long, value_name = "NAME", value_parser = user_name)]
         user: String,
         /// Group of the user; may be repeated.
-        #[arg(long, value_name = "GROUP")]
+        #[arg(long, value_name = "GROUP", value_parser = group_name)]
         group: Vec<String>,
     },
     /// List users that have tokens; the tokens themselves are not shown.

@@ -204,12 +204,49 @@ fn at_least(text: &str, least: u64, shown: &str, usual_unit: &str) -> Result<u64
     ))
 }
 
-/// A user: any text but an empty one.
+/// A user: any text in one line.
 pub(crate) fn user_name(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("a user name must not be empty".to_owned()),
+        _ if text.contains(char::is_control) => Err("a user name is text in one line".to_owned()),
         _ => Ok(text.to_owned()),
     }
+}
+
+/// A group of users: any text in one line.
+pub(crate) fn group_name(text: &str) -> Result<String, String> {
+    match user_name(text) {
+        Ok(name) => Ok(name),
+        Err(_) => Err("a group name is text in one line, and not empty".to_owned()),
+    }
+}
+
+/// A user of a guest, for ssh.
+pub(crate) fn guest_user(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '@';
+    if text.is_empty() || text.starts_with('-') || !text.chars().all(is_plain) {
+        return Err("expected the name of a user in the guest, for example root".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// The URL of an API server.
+pub(crate) fn server_url(text: &str) -> Result<String, String> {
+    let wrong = || format!("{text:?} is not a URL of the form https://HOST:PORT");
+    let url: http::Uri = text.parse().map_err(|_| wrong())?;
+    let has_host = url.host().is_some_and(|host| !host.is_empty());
+    if url.scheme_str() == Some("https") && has_host && url.query().is_none() {
+        return Ok(text.to_owned());
+    }
+    Err(wrong())
+}
+
+/// A SHA-512 checksum.
+pub(crate) fn sha512(text: &str) -> Result<String, String> {
+    if text.len() == 128 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(text.to_owned());
+    }
+    Err("expected a SHA-512 checksum: 128 hexadecimal digits, as sha512sum prints them".to_owned())
 }
 
 #[cfg(test)]
@@ -227,6 +264,41 @@ mod tests {
         }
         assert_eq!(positive_duration("4s").map(|time| time.as_secs()), Ok(4));
         assert!(positive_duration("0s").is_err() && positive_duration("soon").is_err());
+    }
+
+    #[test]
+    fn names_of_users_and_groups_are_in_one_line() {
+        for good in ["jane", "system:serviceaccount:default:default", "Jane Doe", "ü"] {
+            assert!(user_name(good).is_ok() && group_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", " ", "a\nb", "ü\u{1}"] {
+            assert!(user_name(bad).is_err() && group_name(bad).is_err(), "{bad:?}");
+        }
+        assert!(guest_user("root").is_ok() && guest_user("jane.doe").is_ok());
+        for bad in ["", "-oProxyCommand=x", "a b", "a@b"] {
+            assert!(guest_user(bad).unwrap_err().contains("root"), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn servers_have_https_urls() {
+        for good in ["https://10.0.0.1:6443", "https://sheaf.example.org", "https://[fd00::1]:6443"]
+        {
+            assert_eq!(server_url(good).as_deref(), Ok(good));
+        }
+        for bad in
+            ["", "banana banana", "-1", "10.0.0.1:6443", "http://a", "https://", "https://a?b"]
+        {
+            assert!(server_url(bad).unwrap_err().contains("https://HOST:PORT"), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn checksums_have_the_length_of_sha512() {
+        assert!(sha512(&"aF".repeat(64)).is_ok());
+        for bad in ["", "banana", &"a".repeat(64), &"g".repeat(128)] {
+            assert!(sha512(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

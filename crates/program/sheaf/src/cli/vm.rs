@@ -4,25 +4,68 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser as _};
-use clap::{Args, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 
 use super::DataDir;
-use super::value::{memory_size, namespace_name, object_name, volume_size};
+use super::value::{guest_user, memory_size, namespace_name, object_name, volume_size};
 use super::volume::Output;
 
 /// The cluster and the namespace to work in.
-#[derive(Debug, Clone, Args)]
+///
+/// A data directory that the command line names wins over a kubeconfig that only the environment
+/// names: the command is for that cluster.
+#[derive(Debug, Clone)]
 pub(crate) struct ClusterScope {
+    pub(crate) namespace: String,
+    kubeconfig: Option<PathBuf>,
+    pub(crate) data: DataDir,
+}
+
+/// The flags of a [`ClusterScope`].
+#[derive(Debug, Args)]
+struct ScopeFlags {
     /// Namespace to work in.
     #[arg(long, short, value_name = "NAME", default_value = "default",
           value_parser = namespace_name)]
-    pub(crate) namespace: String,
+    namespace: String,
     /// Kubeconfig to use; the default is that of the administrator in the data directory.
+    ///
+    /// A --data-dir on the command line wins over a kubeconfig of the environment. Several files,
+    /// separated by colons, are merged.
     #[arg(long, value_name = "FILE", env = "KUBECONFIG",
           value_parser = OsStringValueParser::new().map(PathBuf::from))]
     kubeconfig: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: DataDir,
+    data: DataDir,
+}
+
+impl FromArgMatches for ClusterScope {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Self::from_arg_matches_mut(&mut matches.clone())
+    }
+
+    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, clap::Error> {
+        let is_given = |flag| matches.value_source(flag) == Some(ValueSource::CommandLine);
+        let is_elsewhere = is_given("data_dir") && !is_given("kubeconfig");
+        let ScopeFlags { namespace, kubeconfig, data } = ScopeFlags::from_arg_matches_mut(matches)?;
+        Ok(Self { namespace, kubeconfig: kubeconfig.filter(|_| !is_elsewhere), data })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ClusterScope {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        ScopeFlags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        ScopeFlags::augment_args_for_update(command)
+    }
 }
 
 impl ClusterScope {
@@ -117,7 +160,8 @@ pub(crate) enum VmCommand {
         #[command(flatten)]
         machine: MachineArg,
         /// Log in as this user.
-        #[arg(long, short = 'l', value_name = "USER", default_value = "root")]
+        #[arg(long, short = 'l', value_name = "USER", default_value = "root",
+              value_parser = guest_user)]
         login: String,
         /// Private key to use.
         #[arg(long, short, value_name = "FILE")]

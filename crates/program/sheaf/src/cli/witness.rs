@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{DataDir, LogFormat, ServerArgs, value};
+use super::{DataDir, LogFormat, ServerArgs, server_value, value};
 
 #[derive(Debug, Clone, Args)]
 #[command(
@@ -27,17 +27,17 @@ pub(crate) struct WitnessArgs {
     #[command(flatten)]
     pub(crate) data: DataDir,
     /// Join the cluster of the server at this URL, with --token.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = value::server_url)]
     pub(crate) join: Option<String>,
     /// Token that `sheaf token create --role witness` printed on a management node; needed once.
     #[arg(long, value_name = "TOKEN", env = "SHEAF_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
     /// Name of this node; the default is the host name.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = value::node_name)]
     pub(crate) node_name: Option<String>,
     /// Address that the management nodes reach this machine at; the default is the one on the way
     /// to the server.
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = server_value::advertised_address)]
     pub(crate) advertise_address: Option<IpAddr>,
     /// Label that this node gets when it is created, KEY=VALUE; may be repeated.
     #[arg(long = "node-label", value_name = "KEY=VALUE", value_parser = value::node_label)]

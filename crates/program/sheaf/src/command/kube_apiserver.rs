@@ -49,6 +49,9 @@ pub(super) fn run(words: Vec<String>) -> Result<()> {
 }
 
 async fn serve(options: &Options) -> Result<()> {
+    if let Some(file) = &options.token_auth_file {
+        tokens::check(file)?;
+    }
     let mut config = Config::etcd(super::store::etcd_config(&options.etcd)?);
     if let Some(file) = &options.encryption_provider_config {
         config.sealing = Arc::new(encryption::configured(file)?);

@@ -180,7 +180,7 @@ async fn answering(config: Config, others: &[String]) -> Config {
 }
 
 /// The server's message, or why it cannot be reached and at which address.
-fn describe(error: kube::Error, url: &Uri) -> anyhow::Error {
+pub(super) fn describe(error: kube::Error, url: &Uri) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => anyhow!(status.message),
         kube::Error::Service(_) | kube::Error::HyperError(_) => {

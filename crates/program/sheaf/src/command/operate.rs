@@ -13,7 +13,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
-use super::link::ClusterClient;
+use super::link::{self, ClusterClient};
 use super::partial_file::PartialFile;
 use super::{interrupt, table, user};
 use crate::cli::{LoginArgs, OperateCommand, SettingCommand, SupportBundleArgs};
@@ -48,7 +48,7 @@ async fn login(args: &LoginArgs) -> Result<()> {
     if url.scheme_str() != Some("https") {
         bail!("{:?} does not begin with https://: a password would be sent readable", args.url);
     }
-    let mut config = Config::new(url);
+    let mut config = Config::new(url.clone());
     config.accept_invalid_certs = args.insecure_skip_tls_verify;
     config.connect_timeout = Some(Duration::from_secs(30));
     if let Some(path) = &args.certificate_authority {
@@ -60,12 +60,12 @@ async fn login(args: &LoginArgs) -> Result<()> {
     let password = user::ask(args.password.as_deref())?;
     let credentials = json!({"username": args.username, "password": password});
     let path = "/v3-public/localProviders/local?action=login";
-    let answer = post(&client, path, &credentials).await?;
+    let answer = post(&client, &url, path, &credentials).await?;
     let token = answer["token"].as_str().context("the server answered without a token")?;
     config.auth_info.token = Some(token.to_owned().into());
     let client = Client::try_from(config).context("cannot make a client")?;
     let path = "/v1/management.cattle.io.clusters/local?action=generateKubeconfig";
-    let answer = post(&client, path, &json!({})).await?;
+    let answer = post(&client, &url, path, &json!({})).await?;
     let kubeconfig = answer["config"].as_str().context("the server sent no kubeconfig")?;
     write_private(&args.output, kubeconfig)
         .with_context(|| format!("cannot write {}", args.output.display()))?;
@@ -108,12 +108,12 @@ fn certificates(pem: &[u8], path: &Path) -> Result<Vec<Vec<u8>>> {
 }
 
 /// The answer to a POST; errors of the REST API are not those of Kubernetes.
-async fn post(client: &Client, path: &str, body: &Value) -> Result<Value> {
+async fn post(client: &Client, url: &Uri, path: &str, body: &Value) -> Result<Value> {
     let request = Request::post(path)
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(kube::client::Body::from(body.to_string().into_bytes()))
         .context("cannot build a request")?;
-    let answer = client.send(request).await.context("cannot reach the server")?;
+    let answer = client.send(request).await.map_err(|error| link::describe(error, url))?;
     let status = answer.status();
     let bytes = http_body_util::BodyExt::collect(answer.into_body())
         .await

@@ -23,6 +23,10 @@ impl PartialFile {
         if wanted.is_dir() {
             bail!("{} is a directory: name a file in it", wanted.display());
         }
+        // A rename would replace a device by a file.
+        if std::fs::metadata(wanted).is_ok_and(|found| !found.is_file()) {
+            bail!("{} is not a regular file", wanted.display());
+        }
         let mut part = wanted.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
@@ -66,6 +70,7 @@ mod tests {
             (folder.path().to_owned(), "is a directory: name a file in it"),
             (folder.path().join("none/x"), "cannot write"),
             (PathBuf::new(), "is empty"),
+            (PathBuf::from("/dev/null"), "is not a regular file"),
         ] {
             let error = PartialFile::create(&path).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

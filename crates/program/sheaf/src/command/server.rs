@@ -6,6 +6,7 @@ mod certificates;
 mod dashboard;
 mod extensions;
 mod first_settings;
+mod flags;
 mod identities;
 mod listen;
 mod live_settings;
@@ -58,7 +59,7 @@ pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1200);
 pub(super) const CONTROLLERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
-    names::check_networks(args)?;
+    flags::check(args)?;
     if join::witness::is_asked_for(args)? {
         return join::witness::run(&args.into());
     }
@@ -97,19 +98,22 @@ pub(super) fn in_runtime<T>(service: impl Future<Output = Result<T>>) -> Result<
 }
 
 async fn serve(args: &ServerArgs, layout: &Layout, log: LogLevel) -> Result<Option<ProcessEnd>> {
+    // Errors in flags and their files are found before anything is made.
+    let audit = super::audit::config(&args.audit, Some(layout.audit_log())).await?;
     let managed = match args.store {
         StoreKind::Sqlite => Box::pin(management::open_store(layout)).await?,
         StoreKind::Etcd => None,
     };
-    let (config, made) = store_config::store_config(args, layout, managed.as_ref()).await?;
     let service_range = args.service_cluster_ip_range.parse::<Cidr>();
     let service_range = service_range.context("--service-cluster-ip-range is wrong")?;
     let (sockets, names) = Sockets::open(args, layout, service_range).await?;
+    let (config, made) = store_config::store_config(args, layout, managed.as_ref()).await?;
     let (pki, tls) = open_certificates(layout, &names)?;
     let tasks = Tasks::default();
     let settings = Settings {
         owns_endpoints: managed.is_none(),
-        ..api_settings(args, layout, &pki, &sockets, service_range).await?
+        audit,
+        ..api_settings(args, &pki, &sockets, service_range)?
     };
     let keys = TokenKeys::open(&layout.pki()).context("cannot use the token keys")?;
     let (extensions, handles) = extensions::new(args.ui_dir.clone());
@@ -201,9 +205,8 @@ fn open_certificates(layout: &Layout, names: &ServingNames) -> Result<(Pki, Tls)
     Ok((pki, tls))
 }
 
-async fn api_settings(
+fn api_settings(
     args: &ServerArgs,
-    layout: &Layout,
     pki: &Pki,
     sockets: &Sockets,
     service_range: Cidr,
@@ -212,7 +215,6 @@ async fn api_settings(
         ca_pem: pki.ca_pem(),
         front_proxy_ca_pem: pki.front_proxy_ca_pem(),
         event_ttl: Duration::from_secs(args.event_ttl),
-        audit: super::audit::config(&args.audit, Some(layout.audit_log())).await?,
         oidc: super::oidc::login(&args.oidc)?,
         bootstrap_tokens: true,
         longest_token: Some(LONGEST_TOKEN.unsigned_abs()),

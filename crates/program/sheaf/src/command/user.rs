@@ -1,6 +1,6 @@
 //! `sheaf user`: local users, thin over the API.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead, IsTerminal as _, Write as _};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::termios::{self, LocalModes, OptionalActions};
@@ -10,6 +10,9 @@ use steve::{NewUser, UserRole, Users};
 use super::link::ClusterClient;
 use super::{table, user_token};
 use crate::cli::{ClusterScope, UserCommand, UserRoleArg};
+
+/// As the server: longer passwords are refused, and standard input may be endless.
+const MAX_PASSWORD: u64 = 1024;
 
 pub(super) fn run(command: UserCommand) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -103,8 +106,16 @@ fn password(given: Option<&str>, prompt: fn(ReadLine) -> Result<String>) -> Resu
 }
 
 fn read_line() -> Result<String> {
+    password_line(std::io::stdin().lock())
+}
+
+/// The first line, which must not be endless.
+fn password_line(input: impl BufRead) -> Result<String> {
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).context("cannot read the password")?;
+    let read = input.take(MAX_PASSWORD + 1).read_line(&mut line);
+    if read.context("cannot read the password")? as u64 > MAX_PASSWORD {
+        bail!("the password has more than {MAX_PASSWORD} bytes");
+    }
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
@@ -123,4 +134,19 @@ fn typed(prompt: &str, read: impl Fn() -> Result<String>) -> Result<String> {
     writeln!(out).context("cannot write to the terminal")?;
     restored.context("cannot turn the terminal's echo on again")?;
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_the_first_line_and_not_endless() {
+        let line = |text: &str| password_line(text.as_bytes()).map_err(|error| error.to_string());
+        assert_eq!(line("secret\r\nmore"), Ok("secret".to_owned()));
+        assert_eq!(line(""), Ok(String::new()));
+        assert_eq!(line(&"a".repeat(1024)).map(|text| text.len()), Ok(1024));
+        assert!(line(&"a".repeat(9999)).unwrap_err().contains("more than 1024 bytes"));
+        assert!(password_line(std::io::BufReader::new(std::io::repeat(0))).is_err());
+    }
 }

@@ -79,6 +79,7 @@ pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, ExtensionHandles) {
             Arc::new(Proxy { gateway: gateway.clone() }),
             Arc::new(ImageData { gateway: gateway.clone() }),
             Arc::new(Exports { gateway: gateway.clone() }),
+            Arc::new(LauncherLogs { gateway: gateway.clone() }),
             Arc::new(rest),
             Arc::new(root_ca),
             Arc::new(management),
@@ -133,6 +134,7 @@ impl GatewayHandle {
                 GatewayPart::Upload => gateway.upload(asked).await,
                 GatewayPart::Image => gateway.image(asked).await,
                 GatewayPart::Export => gateway.export(asked).await,
+                GatewayPart::LauncherLog => gateway.launcher_log(asked).await,
             }
         })
     }
@@ -168,6 +170,7 @@ enum GatewayPart {
     Upload,
     Image,
     Export,
+    LauncherLog,
 }
 
 struct ExtensionHandler {
@@ -254,6 +257,34 @@ impl Paths for ImageData {
 
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
         self.gateway.pass(asked, GatewayPart::Image)
+    }
+}
+
+/// Logs of launcher pods, for those who may read logs of pods.
+struct LauncherLogs {
+    gateway: GatewayHandle,
+}
+
+impl Paths for LauncherLogs {
+    fn own(&self, path: &str, _query: &str) -> bool {
+        gateway::log_of(path).is_some()
+    }
+
+    fn access<'a>(&self, path: &'a str) -> PathAccess<'a> {
+        let (namespace, name) = gateway::log_of(path).unwrap_or_default();
+        PathAccess::Resource(RequiredAccess {
+            verb: "get",
+            group: "",
+            version: "v1",
+            resource: "pods",
+            subresource: "log",
+            namespace,
+            name,
+        })
+    }
+
+    fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
+        self.gateway.pass(asked, GatewayPart::LauncherLog)
     }
 }
 

@@ -6,7 +6,7 @@ use agent::{GuestNetwork, IpNet};
 use anyhow::{Result, bail};
 use auth::pki::ServingNames;
 
-use crate::cli::ServerArgs;
+use crate::cli::{ServerArgs, node_name};
 
 /// The address that is announced to clients: the given one, or the one listened on.
 pub(in crate::command) fn advertised(listening: SocketAddr, given: Option<IpAddr>) -> SocketAddr {
@@ -59,19 +59,13 @@ pub(in crate::command) fn guest_identity() -> String {
     format!("{host}_{}", std::process::id())
 }
 
-/// The name of this server's node: a DNS subdomain.
+/// The name of this server's node: the given one, or the host name.
 pub(in crate::command) fn node(given: Option<&str>) -> Result<String> {
     let Some(name) = given.map(str::to_owned).or_else(hostname) else {
         bail!("cannot determine the host name; use --node-name");
     };
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let fits = name.len() <= 253 && name.chars().all(allowed);
-    if !fits || !edge(name.chars().next()) || !edge(name.chars().next_back()) {
-        bail!(
-            "{name:?} is not a valid node name: it must consist of lower-case letters, digits, '-' \
-             and '.'; choose another with --node-name"
-        );
+    if let Err(rule) = node_name(&name) {
+        bail!("{name:?} is not a valid node name: {rule}; choose another with --node-name");
     }
     Ok(name)
 }

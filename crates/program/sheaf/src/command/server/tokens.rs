@@ -46,6 +46,14 @@ pub(in crate::command) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Res
     Ok(())
 }
 
+/// Fails if a file that was named does not exist or has something else than tokens.
+pub(in crate::command) fn check(path: &Path) -> Result<()> {
+    let wrong =
+        || format!("--token-auth-file {}: expected a file of lines token,user,uid", path.display());
+    let text = std::fs::read_to_string(path).with_context(wrong)?;
+    StaticTokens::parse(&text).map(drop).with_context(wrong)
+}
+
 fn changed(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).and_then(|file| file.modified()).ok()
 }

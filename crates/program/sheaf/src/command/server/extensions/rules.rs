@@ -6,7 +6,7 @@ use apiserver::extension::{
 use auth::User;
 use serde_json::Value;
 use virt::admit::{self, MutationContext, Objects, Write};
-use virt::{ARCHITECTURE, ClusterConfig};
+use virt::{ARCHITECTURE, ClusterConfig, launcher};
 
 use crate::command::server::identities;
 
@@ -81,6 +81,10 @@ impl ExtensionRules for MachineRules {
             _ => Ok(Vec::new()),
         };
         judged.map_err(denial)
+    }
+
+    fn explain_pod(&self, pod: &Value, subresource: &str) -> Option<String> {
+        launcher::instead_of(pod, subresource)
     }
 }
 

@@ -8,6 +8,7 @@ mod connections;
 mod disks;
 mod files;
 mod grants;
+mod guest_clusters;
 mod host_disks;
 mod images;
 mod imports;

@@ -17,6 +17,7 @@ mod paths;
 mod quotas;
 mod references;
 mod services;
+mod sessions;
 mod snapshots;
 mod trust;
 

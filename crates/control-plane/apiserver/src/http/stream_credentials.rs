@@ -35,13 +35,17 @@ impl StreamCredentials {
             return;
         }
         let end = Arc::downgrade(&self.0);
-        tokio::spawn(check(api.clone(), Arc::clone(transport), head, end));
+        api.tasks.spawn("stream-credentials", check(api.clone(), Arc::clone(transport), head, end));
     }
 }
 
 async fn check(api: Api, transport: Arc<Transport>, head: request::Parts, end: Weak<Notify>) {
+    let mut stop = api.tasks.stop_signal();
     loop {
-        tokio::time::sleep(CHECK_INTERVAL).await;
+        tokio::select! {
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
+            () = stop.requested() => return,
+        }
         // Nobody else holds it once the stream is closed.
         let Some(end) = end.upgrade() else { return };
         if identity::authenticate(&api, &transport, &head).is_err() {
@@ -52,7 +56,7 @@ async fn check(api: Api, transport: Arc<Transport>, head: request::Parts, end: W
     }
 }
 
-/// What the credentials of a request are in.
+/// The parts of a request that have its credentials.
 pub(crate) fn head_of<B>(request: &Request<B>) -> request::Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.method = request.method().clone();

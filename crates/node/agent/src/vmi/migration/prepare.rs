@@ -11,6 +11,7 @@ use qemu::machine::{Disk, DiskSource};
 use qemu::qmp::{MirrorScope, QmpError};
 use tracing::info;
 
+use super::allowance;
 use super::disk_transfer::image_key;
 use super::incoming::IncomingError;
 use super::local_volume;
@@ -44,7 +45,7 @@ impl VmiActor {
         let start = |failure: StartError| IncomingError::Start(Box::new(failure));
         let untranslated = |failure| start(StartError::Translate(failure));
         let (memory, cpu) = translate::size(vmi).map_err(untranslated)?;
-        offer::check_offer(&offer.machine, (&memory, &cpu))?;
+        allowance::check_offer(&offer.machine, (&memory, &cpu))?;
         let host = self.host().map_err(start)?;
         let identity = self.identity().map_err(start)?;
         let failed = |doing| move |source| IncomingError::File { doing, source };
@@ -93,7 +94,7 @@ impl VmiActor {
             let spec = vmi.spec.domain.devices.disks.iter().find(|spec| spec.name == disk.name);
             let missing = || UnfitMachine::Missing { what: "disk", name: disk.name.clone() };
             let own = translate::disk(vmi, spec.ok_or_else(missing)?, Some(&found.backing));
-            offer::check_disk(disk, &own.map_err(untranslated)?)?;
+            allowance::check_disk(disk, &own.map_err(untranslated)?)?;
             groups.extend(found.group);
             disks.insert(disk.name.clone(), found.backing.source.clone());
             self.volumes.insert(disk.name.clone(), found);

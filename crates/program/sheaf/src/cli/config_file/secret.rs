@@ -11,7 +11,7 @@ const SECRETS: [&str; 2] = ["--token=", "--admin-password="];
 /// The rights of those who are neither the owner nor in the group.
 const OTHERS: u32 = 0o007;
 
-/// What was found, and whether it could be corrected.
+/// A file that other users could read, and whether that was corrected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Exposed {
     #[error(

@@ -9,26 +9,26 @@ mod login;
 mod objects;
 mod oidc;
 mod rights;
-mod subscribe;
+pub(crate) mod subscribe;
 
 use serde_json::{Value, json};
 
 use crate::harness::{Http, Reply, Sheaf};
 
-const PASSWORD: &str = "password1234";
+pub(crate) const PASSWORD: &str = "password1234";
 const LOGIN: &str = "/v3-public/localProviders/local?action=login";
 
 /// A server whose user `admin` has a known password.
-fn server() -> Sheaf {
+pub(crate) fn server() -> Sheaf {
     Sheaf::with(&["--admin-password", PASSWORD])
 }
 
-fn log_in(sheaf: &Sheaf, username: &str, password: &str) -> Reply {
+pub(crate) fn log_in(sheaf: &Sheaf, username: &str, password: &str) -> Reply {
     sheaf.anonymous().post(LOGIN, &json!({"username": username, "password": password}))
 }
 
 /// Requests with the token of a login.
-fn client_of(sheaf: &Sheaf, username: &str, password: &str) -> Http {
+pub(crate) fn client_of(sheaf: &Sheaf, username: &str, password: &str) -> Http {
     let reply = log_in(sheaf, username, password);
     assert_eq!(reply.status, 201, "{}", reply.text());
     sheaf.bearer(reply.json()["token"].as_str().unwrap())

@@ -8,6 +8,7 @@ mod connections;
 mod disks;
 mod files;
 mod grants;
+mod guest_clusters;
 mod host_disks;
 mod images;
 mod imports;
@@ -16,6 +17,7 @@ mod paths;
 mod quotas;
 mod references;
 mod services;
+mod sessions;
 mod snapshots;
 mod trust;
 

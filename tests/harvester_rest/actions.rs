@@ -212,6 +212,8 @@ fn paths_of_rancher_and_harvester_beside_the_resources_are_answered() {
         (&info["ui-source"], &info["ui-plugin-bundled-version"]),
         (&json!("bundled"), &json!(""))
     );
+    // Read as the server, whose role has to allow it.
+    http.get("/v1/harvester/cluster/local/deviceCapacity").ok();
     let ready = http.get("/v1/harvester/readyz").ok();
     assert!(ready["ready"].is_boolean() && ready["timestamp"].is_string(), "{ready}");
     assert_eq!(http.get("/v1/userpreferences").ok()["data"][0]["id"], "admin");

@@ -19,7 +19,7 @@ fn secret(name: &str) -> Value {
 }
 
 /// A connection with these headers, and without a client certificate.
-async fn connect(
+pub(crate) async fn connect(
     sheaf: &Sheaf,
     headers: &[(&str, &str)],
 ) -> Result<WebSocketStream<TlsStream<TcpStream>>, Error> {
@@ -40,11 +40,16 @@ async fn connect(
     tokio_tungstenite::client_async(request, stream).await.map(|(socket, _)| socket)
 }
 
-async fn say<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>, what: Value) {
+pub(crate) async fn say<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<S>,
+    what: Value,
+) {
     socket.send(Message::text(what.to_string())).await.unwrap();
 }
 
-async fn receive<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> Value {
+pub(crate) async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<S>,
+) -> Value {
     loop {
         let message = socket.next().await.unwrap().unwrap();
         if let Message::Text(text) = message {

@@ -58,3 +58,38 @@ fn a_worker_does_not_let_the_garbage_collector_delete_for_it() {
         });
     }
 }
+
+/// With the passphrase, the blocks of an encrypted volume on the worker's own disk are readable.
+#[test]
+fn a_worker_with_a_replica_does_not_read_the_passphrase_of_its_volume() {
+    let sheaf = Sheaf::start();
+    let (admin, evil) = (sheaf.http(), worker(&sheaf));
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "passphrase"},
+        "stringData": {"CRYPTO_KEY_VALUE": "hush"},
+    });
+    admin.post("/api/v1/namespaces/default/secrets", &secret).ok();
+    let reference = json!({"namespace": "default", "name": "passphrase"});
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "encrypted"},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "csi": {"driver": "driver.longhorn.io", "volumeHandle": "encrypted",
+                "nodePublishSecretRef": reference, "nodeStageSecretRef": reference},
+        },
+    });
+    admin.post("/api/v1/persistentvolumes", &volume).ok();
+    let part = |kind: &str, name: &str| {
+        json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": kind, "metadata": {"name": name},
+            "spec": {"volumeName": "encrypted", "nodeID": "evil"},
+        })
+    };
+    let path = "/api/v1/namespaces/default/secrets/passphrase";
+    admin.post(&format!("{LONGHORN}/replicas"), &part("Replica", "encrypted-r")).ok();
+    assert_has(evil.get(path).refused(403), "no relationship found between node and this object");
+    // It is opened where the engine is.
+    admin.post(&format!("{LONGHORN}/engines"), &part("Engine", "encrypted-e")).ok();
+    evil.get(path).ok();
+}

@@ -12,6 +12,7 @@ pub(crate) mod pretty;
 pub(crate) mod respond;
 pub(crate) mod route;
 pub(crate) mod server;
+pub(crate) mod stream_credentials;
 pub(crate) mod verb;
 pub(crate) mod verb_result;
 pub(crate) mod warnings;

@@ -147,51 +147,60 @@ pub fn is_global(spec: &IpPoolSpec) -> bool {
     }
 }
 
-/// Whether load balancers of this namespace may name the pool: one of its scopes is for the
-/// namespace, or it has none.
-pub fn may_name(spec: &IpPoolSpec, namespace: &str) -> bool {
+/// Whether load balancers of this namespace, in this project, may name the pool: one of its scopes
+/// is for both, or it has none.
+pub fn may_name(spec: &IpPoolSpec, namespace: &str, project: &str) -> bool {
     let scopes = spec.selector.as_ref().map(|selector| selector.scope.as_slice());
     let scopes = scopes.unwrap_or_default();
     let is_for = |scope: &PoolScope| {
+        let own = scope.project.as_deref().unwrap_or_default();
         scope.namespace.as_deref().is_some_and(|own| own == namespace || own == ANY)
+            && (own.is_empty() || own == ANY || own == project)
     };
     scopes.is_empty() || scopes.iter().any(is_for)
 }
 
 /// The pool for this requirement: the one with the highest priority whose network and scope fit,
-/// else the global one. A load balancer of a guest cluster accepts scopes that name neither
-/// project nor cluster.
+/// else one with a scope that names no project, else the global one. A load balancer of a guest
+/// cluster accepts scopes that name no cluster, too.
 pub fn choose<'a>(
     pools: &'a [IpPool],
     wanted: &PoolRequirement,
     of_cluster: bool,
 ) -> Option<&'a IpPool> {
-    let best = |loose: bool| {
-        let fitting = pools.iter().filter(|pool| fits(&pool.spec, wanted, loose));
+    let best = |open: OpenScope| {
+        let fitting = pools.iter().filter(|pool| fits(&pool.spec, wanted, open));
         fitting.max_by_key(|pool| {
             pool.spec.selector.as_ref().and_then(|selector| selector.priority).unwrap_or(0)
         })
     };
-    best(false)
-        .or_else(|| of_cluster.then(|| best(true)).flatten())
+    best(OpenScope { project: false, cluster: false })
+        .or_else(|| best(OpenScope { project: true, cluster: of_cluster }))
         .or_else(|| pools.iter().find(|pool| is_global(&pool.spec)))
 }
 
-fn fits(spec: &IpPoolSpec, wanted: &PoolRequirement, loose: bool) -> bool {
-    let Some(selector) = &spec.selector else { return false };
-    let network = selector.network.as_deref().unwrap_or_default();
-    network == wanted.network && selector.scope.iter().any(|scope| scope_fits(scope, wanted, loose))
+/// The fields of a scope that fit whatever is wanted if they are left out.
+#[derive(Debug, Clone, Copy)]
+struct OpenScope {
+    project: bool,
+    cluster: bool,
 }
 
-fn scope_fits(scope: &PoolScope, wanted: &PoolRequirement, loose: bool) -> bool {
-    let equal = |own: &Option<String>, other: &str| {
+fn fits(spec: &IpPoolSpec, wanted: &PoolRequirement, open: OpenScope) -> bool {
+    let Some(selector) = &spec.selector else { return false };
+    let network = selector.network.as_deref().unwrap_or_default();
+    network == wanted.network && selector.scope.iter().any(|scope| scope_fits(scope, wanted, open))
+}
+
+/// `*` is for administrators: a load balancer that claims it belongs to nothing.
+fn scope_fits(scope: &PoolScope, wanted: &PoolRequirement, open: OpenScope) -> bool {
+    let fits = |own: &Option<String>, wanted: &str, open: bool| {
         let own = own.as_deref().unwrap_or_default();
-        own == other || own == ANY || other == ANY
+        own == ANY || own == wanted || open && own.is_empty()
     };
-    let left_out = |own: &Option<String>| loose && own.as_deref().unwrap_or_default().is_empty();
-    (equal(&scope.project, &wanted.project) || left_out(&scope.project))
-        && equal(&scope.namespace, &wanted.namespace)
-        && (equal(&scope.guest_cluster, &wanted.cluster) || left_out(&scope.guest_cluster))
+    fits(&scope.project, &wanted.project, open.project)
+        && fits(&scope.namespace, &wanted.namespace, false)
+        && fits(&scope.guest_cluster, &wanted.cluster, open.cluster)
 }
 
 /// The next address for `holder`: the one that it had before, else the first free one after that
@@ -304,9 +313,42 @@ mod tests {
             assert_eq!(chosen.metadata.name.as_deref(), Some(expected), "{wanted}");
         }
         assert!(choose(&pools[..3], &wanted("", "other", ""), false).is_none());
-        let named = |namespace: &str| pools.each_ref().map(|pool| may_name(&pool.spec, namespace));
+        let named =
+            |namespace: &str| pools.each_ref().map(|pool| may_name(&pool.spec, namespace, ""));
         assert_eq!(named("default"), [true; 5]);
         assert_eq!(named("other"), [false, false, false, true, true]);
+    }
+
+    #[test]
+    fn a_pool_of_a_project_is_for_its_namespaces_only() {
+        let scope = |project: &str, namespace: &str| json!({"scope": [{"project": project, "namespace": namespace, "guestCluster": "*"}]});
+        let pools = [
+            pool("project", scope("local/p-1", "*")),
+            pool("namespace", scope("", "team")),
+            pool("both", scope("local/p-1", "team")),
+        ];
+        for (project, namespace, cluster, chosen, named) in [
+            ("local/p-1", "web", "", Some("project"), [true, false, false]),
+            ("local/p-1", "team", "", Some("both"), [true, true, true]),
+            ("local/p-2", "web", "", None, [false, false, false]),
+            ("local/p-2", "team", "", Some("namespace"), [false, true, false]),
+            ("", "team", "", Some("namespace"), [false, true, false]),
+            ("*", "web", "*", None, [false, false, false]),
+        ] {
+            let wanted = PoolRequirement {
+                network: String::new(),
+                project: project.into(),
+                namespace: namespace.into(),
+                cluster: cluster.into(),
+            };
+            for of_cluster in [false, true] {
+                let found = choose(&pools, &wanted, of_cluster);
+                let found = found.and_then(|pool| pool.metadata.name.as_deref());
+                assert_eq!(found, chosen, "{wanted}");
+            }
+            let all = pools.each_ref().map(|pool| may_name(&pool.spec, namespace, project));
+            assert_eq!(all, named, "{wanted}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::host_network;
 use crate::import_cron::{LAST_CRON_TIME, SOURCE_DIGEST};
 
 pub use backup::{uses_backup_metadata, uses_backup_secret};
-pub use volume::{claim_concerns, is_stored_on};
+pub use volume::{claim_concerns, is_attached_to, is_stored_on};
 
 /// A write of a node.
 #[derive(Clone, Copy)]
@@ -103,6 +103,7 @@ fn check_placement(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
         ("cdi.kubevirt.io", "dataimportcrons") if write.is_management => import_cron(write),
         ("longhorn.io", "nodes") => {
             named_as_node(write)?;
+            volume::storage_node(write)?;
             volume::disks(write)
         }
         (crate::network::GROUP, "vlanstatuses") => uplink_report(write),

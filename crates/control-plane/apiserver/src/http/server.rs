@@ -7,7 +7,8 @@ use std::time::Duration;
 use auth::pki::tls::{PeerError, Tls};
 use auth::revocation::ClientCertificate;
 use base::{Tasks, clock};
-use http::{Request, Uri};
+use futures_util::FutureExt as _;
+use http::{Request, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -24,6 +25,7 @@ use crate::extension::SourceAddress;
 use crate::http::activity::{ActiveBody, ConnectionActivity};
 use crate::http::body::RequestBody;
 use crate::http::connections::{ConnectionRefused, ConnectionSlot, CountedStream};
+use crate::http::stream_credentials::{StreamCredentials, head_of};
 use crate::http::websocket::Upgrade;
 
 /// A client that does not finish its handshake or its headers by then is not worth waiting for.
@@ -160,15 +162,28 @@ impl Connection {
         let revoked = certificate.and_then(|own| self.api.authenticator.until_revoked(own));
         let transport = Arc::new(Transport::Network(peer));
         let activity = ConnectionActivity::new();
-        let stream = CountedStream::new(stream, self.slot.clone(), revoked);
-        let shared = Arc::new((self.api.clone(), transport, self.slot.clone()));
+        let credentials = StreamCredentials::default();
+        let ended = credentials.ended();
+        let over = match revoked {
+            None => ended,
+            Some(revoked) => futures_util::future::select(revoked, ended).map(drop).boxed(),
+        };
+        let stream = CountedStream::new(stream, self.slot.clone(), Some(over));
+        let shared = Arc::new((self.api.clone(), transport, self.slot.clone(), credentials));
         let (requests, clients) = (activity.clone(), self.clients);
         let service = service_fn(move |request: Request<Incoming>| {
             let (shared, active) = (shared.clone(), requests.begin());
             async move {
-                let (api, transport, slot) = &*shared;
+                let (api, transport, slot, credentials) = &*shared;
                 let has_token = request.headers().contains_key(http::header::AUTHORIZATION);
+                let is_stream = request.headers().contains_key(http::header::UPGRADE);
+                let head = is_stream.then(|| head_of(&request));
                 let reply = api.handle(received(request, from, clients), transport).await;
+                if let Some(head) =
+                    head.filter(|_| reply.status() == StatusCode::SWITCHING_PROTOCOLS)
+                {
+                    credentials.check(api, transport, head);
+                }
                 // Other than anonymous requests, these are refused if the token is not good.
                 if has_token && reply.status().is_success() {
                     slot.identify();

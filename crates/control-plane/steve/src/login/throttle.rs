@@ -1,10 +1,11 @@
 //! Limits the rate of failed logins.
 //!
 //! Failures are counted by address and user together: an attacker who guesses a password is slowed
-//! down, while the user can still log in from elsewhere. The clock is an argument.
+//! down, while the user can still log in from elsewhere. The addresses of an IPv6 network of 64 bits
+//! are one: its hosts choose theirs freely. The clock is an argument.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,7 @@ impl Attempt {
         username: &str,
         now: Instant,
     ) -> Result<Self, Duration> {
+        let source = source.map(network_of);
         throttle.lock().begin(source, username, now)?;
         let (throttle, username) = (throttle.clone(), username.to_owned());
         Ok(Self { throttle, source, username, success: false })
@@ -96,13 +98,26 @@ impl LoginThrottle {
         if self.failures.len() >= MOST {
             self.failures.retain(|_, (_, last)| now.duration_since(*last) < MEMORY);
         }
-        let known = self.failures.contains_key(&key);
-        if known || self.failures.len() < MOST {
-            let (count, last) = self.failures.entry(key).or_insert((0, now));
-            let forgotten = now.duration_since(*last) >= MEMORY;
-            *count = if forgotten { 1 } else { count.saturating_add(1) };
-            *last = now;
+        if self.failures.len() >= MOST && !self.failures.contains_key(&key) {
+            // Users who are tried once must not push out those whose password is guessed.
+            let least = self.failures.iter().min_by_key(|(_, (count, last))| (*count, *last));
+            let least = least.map(|(key, _)| key.clone());
+            least.and_then(|key| self.failures.remove(&key));
         }
+        let (count, last) = self.failures.entry(key).or_insert((0, now));
+        let forgotten = now.duration_since(*last) >= MEMORY;
+        *count = if forgotten { 1 } else { count.saturating_add(1) };
+        *last = now;
+    }
+}
+
+/// The address, or the network of 64 bits of an IPv6 address.
+fn network_of(source: IpAddr) -> IpAddr {
+    match source.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address => address,
     }
 }
 
@@ -144,6 +159,27 @@ mod tests {
     }
 
     #[test]
+    fn another_address_of_the_same_network_is_no_other_client() {
+        let throttle = Arc::new(Mutex::new(LoginThrottle::default()));
+        let begin = |source: &str| {
+            let source = source.parse().ok();
+            Attempt::begin(&throttle, source, "admin", Instant::now()).is_ok()
+        };
+        for host in 1..=FREE {
+            assert!(begin(&format!("2001:db8::{host}")), "{host}");
+        }
+        for (source, may) in [
+            ("2001:db8::ffff", false),
+            ("2001:db8:0:0:1:2:3:4", false),
+            ("2001:db8:0:1::1", true),
+            ("10.0.0.1", true),
+        ] {
+            assert_eq!(begin(source), may, "{source}");
+        }
+        assert_eq!(network_of("::ffff:10.0.0.1".parse().unwrap()), IpAddr::from([10, 0, 0, 1]));
+    }
+
+    #[test]
     fn one_address_has_few_attempts_at_once() {
         let here: IpAddr = [10, 0, 0, 1].into();
         let now = Instant::now();
@@ -162,11 +198,19 @@ mod tests {
         let here: IpAddr = [10, 0, 0, 1].into();
         let now = Instant::now();
         let mut throttle = LoginThrottle::default();
+        let later = now + Duration::from_millis(1);
         for number in 0..MOST + 10 {
-            fail(&mut throttle, here, &format!("u{number}"), 1, now);
+            fail(&mut throttle, here, &format!("u{number}"), 1, later);
         }
         assert_eq!(throttle.failures.len(), MOST);
-        fail(&mut throttle, here, "new", 1, now + MEMORY);
+        // A new one counts all the same, and stays although others come after it.
+        fail(&mut throttle, here, "admin", FREE, now);
+        for number in 0..20 {
+            fail(&mut throttle, here, &format!("v{number}"), 1, later);
+        }
+        assert!(throttle.begin(Some(here), "admin", now).is_err());
+        assert_eq!(throttle.failures.len(), MOST);
+        fail(&mut throttle, here, "new", 1, later + MEMORY);
         assert_eq!(throttle.failures.len(), 1);
     }
 }

@@ -56,12 +56,16 @@ pub(super) fn complete(write: &Write<'_>, object: &mut Value) {
         metadata["annotations"] = json!({});
     }
     metadata["annotations"][NAMESPACE] = write.namespace.into();
-    if of_cluster {
-        let namespace = write.objects.get("", "namespaces", "", write.namespace);
-        let project = namespace.as_ref().map(|namespace| {
-            text(namespace, "/metadata/annotations/field.cattle.io~1projectId").replace(':', "/")
-        });
-        metadata["annotations"][PROJECT] = project.unwrap_or_default().into();
+    // Pools are chosen by the project, so it is that of the namespace, whatever the writer says.
+    let namespace = write.objects.get("", "namespaces", "", write.namespace);
+    let project = namespace.as_ref().map(|namespace| {
+        text(namespace, "/metadata/annotations/field.cattle.io~1projectId").replace(':', "/")
+    });
+    let project = project.unwrap_or_default();
+    if of_cluster || !project.is_empty() {
+        metadata["annotations"][PROJECT] = project.into();
+    } else if let Some(annotations) = metadata["annotations"].as_object_mut() {
+        annotations.remove(PROJECT);
     }
 }
 

@@ -140,7 +140,8 @@ fn cluster_role(name: &str, rules: &[(&str, &[&str], &[&str])]) -> Value {
 
 const READ: &[&str] = &["get", "list", "watch"];
 
-/// The rights of the cloud provider of a guest cluster in the namespace of its machines.
+/// The rights of the cloud provider and the CSI driver of a guest cluster in the namespace of its
+/// machines.
 fn cloud_provider() -> Value {
     let volumes = [
         "virtualmachines/addvolume",
@@ -159,21 +160,19 @@ fn cloud_provider() -> Value {
             ),
             ("subresources.kubevirt.io", &volumes, &["get", "update"]),
             ("kubevirt.io", &["virtualmachines", "virtualmachineinstances"], READ),
+            ("kubevirt.io", &["virtualmachines"], &["patch"]),
             ("", &["pods"], READ),
             ("", &["persistentvolumeclaims", "persistentvolumeclaims/status"], &["*"]),
+            ("snapshot.storage.k8s.io", &["volumesnapshots", "volumesnapshots/status"], &["*"]),
+            ("harvesterhci.io", &["volumeremotebackups", "volumeremoterestores"], &["*"]),
         ],
     )
 }
 
-/// The rights of the CSI driver of a guest cluster in the whole cluster.
+/// The rights of the CSI driver of a guest cluster in the whole cluster: to read. Harvester's role
+/// also writes machines and snapshots of all namespaces. Its credentials lie in a guest cluster, so
+/// what the driver writes is in the role that is bound in the namespace of its machines.
 fn csi_driver() -> Value {
-    let snapshots = [
-        "volumesnapshots",
-        "volumesnapshotcontents",
-        "volumesnapshotclasses",
-        "volumesnapshots/status",
-        "volumesnapshotcontents/status",
-    ];
     let settings = json!({
         "apiGroups": ["harvesterhci.io"], "resources": ["settings"], "verbs": ["get", "list"],
         "resourceNames": ["csi-online-expand-validation", "csi-driver-config"],
@@ -182,10 +181,8 @@ fn csi_driver() -> Value {
         "harvesterhci.io:csi-driver",
         &[
             ("storage.k8s.io", &["storageclasses", "volumeattachments"], READ),
-            ("harvesterhci.io", &["volumeremotebackups", "volumeremoterestores"], &["*"]),
             ("longhorn.io", &["volumes", "volumes/status"], &["get", "list"]),
-            ("snapshot.storage.k8s.io", &snapshots, &["*"]),
-            ("kubevirt.io", &["virtualmachines"], &["patch"]),
+            ("snapshot.storage.k8s.io", &["volumesnapshotcontents", "volumesnapshotclasses"], READ),
         ],
     );
     if let Some(rules) = role["rules"].as_array_mut() {
@@ -226,6 +223,23 @@ mod tests {
                 && has(rule, "verbs", verb)
                 && (rule["resourceNames"].is_null() || has(rule, "resourceNames", name))
         })
+    }
+
+    /// Its credentials are in a guest cluster, whose owner is a tenant.
+    #[test]
+    fn the_driver_of_a_guest_cluster_changes_nothing_outside_of_its_namespace() {
+        let verbs = |role: &Value| -> Vec<String> {
+            let rules = role["rules"].as_array().unwrap().iter();
+            let verbs = rules.flat_map(|rule| rule["verbs"].as_array().unwrap().clone());
+            verbs.map(|verb| verb.as_str().unwrap().to_owned()).collect()
+        };
+        let driver = csi_driver();
+        assert!(verbs(&driver).iter().all(|verb| READ.contains(&verb.as_str())), "{driver}");
+        let snapshots = ("snapshot.storage.k8s.io", "volumesnapshots");
+        assert!(!allows(&driver, snapshots.0, snapshots.1, "s", "get"), "{driver}");
+        let own = cloud_provider();
+        assert!(allows(&own, snapshots.0, snapshots.1, "s", "create"), "{own}");
+        assert!(allows(&own, "kubevirt.io", "virtualmachines", "vm", "patch"), "{own}");
     }
 
     #[test]

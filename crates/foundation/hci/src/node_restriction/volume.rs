@@ -11,6 +11,13 @@ use crate::longhorn::{MIGRATION_PARAMETER, NAMESPACE};
 
 const LONGHORN: &str = "longhorn.io";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Annotations of a claim by which controllers fill it, beside names of Secrets and certificates.
+const SOURCES: [&str; 4] = [
+    "k8s.io/CloneRequest",
+    "sheaf.io/authorized-clone-source",
+    "sheaf.io/clone-source",
+    "sheaf.io/populator",
+];
 
 /// Local volumes are made by the node that has their files, and moved by the controller.
 pub(super) fn persistent_volume(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
@@ -70,7 +77,7 @@ pub(super) fn claim(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
     // A node may not change the node of a claim or the source of its data.
     let is_source = |key: &&str| {
         *key == SELECTED_NODE
-            || *key == "k8s.io/CloneRequest"
+            || SOURCES.contains(key)
             || key.ends_with(".secretName")
             || key.ends_with(".certConfigMap")
     };
@@ -109,6 +116,19 @@ pub fn is_stored_on(node: &str, volume: &str, objects: &dyn crd::lookup::Objects
             .iter()
             .any(|it| it["spec"]["volumeName"] == volume && it["spec"]["nodeID"] == node)
     })
+}
+
+/// Whether a node reads and writes the data of a replicated volume: it has the engine, or gets it with
+/// the machine that migrates to it. A replica alone is no reason to know the passphrase of the volume.
+pub fn is_attached_to(node: &str, volume: &str, objects: &dyn crd::lookup::Objects) -> bool {
+    let engines = objects.list(LONGHORN, "engines", NAMESPACE);
+    let has_engine = engines
+        .iter()
+        .any(|engine| engine["spec"]["volumeName"] == volume && engine["spec"]["nodeID"] == node);
+    has_engine
+        || objects
+            .get(LONGHORN, "volumes", NAMESPACE, volume)
+            .is_some_and(|volume| volume["spec"]["migrationNodeID"] == node)
 }
 
 /// Replicas and engines say themselves where they are.
@@ -241,6 +261,22 @@ fn exports_image(write: &NodeWrite<'_>, volume: &str) -> bool {
 fn disk_ids(node: &Value) -> BTreeSet<&str> {
     let disks = node["status"]["diskStatus"].as_object().into_iter().flat_map(|map| map.values());
     disks.map(|disk| text(disk, "diskUUID")).filter(|id| !id.is_empty()).collect()
+}
+
+/// Tags choose the nodes that replicas of a class may be on, and administrators close disks: a node
+/// makes its Longhorn node without tags, and leaves the spec alone then.
+pub(super) fn storage_node(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let Some(object) = write.object else { return Ok(()) };
+    if let Some(old) = write.old {
+        return write.keeps_spec(object, old);
+    }
+    let disks = object["spec"]["disks"].as_object();
+    let disks = disks.into_iter().flat_map(|disks| disks.values());
+    let has_tags = |part: &Value| part["tags"].as_array().is_some_and(|tags| !tags.is_empty());
+    match disks.chain([&object["spec"]]).any(has_tags) {
+        true => Err(write.field("the tags of its storage")),
+        false => Ok(()),
+    }
 }
 
 /// A disk is on one node: a node that names another's would be given what that one may read.

@@ -18,6 +18,7 @@
 //! write, and after a failure it resumes the guest only once another write has made sure that the
 //! first cannot arrive any more. The record of a volume decides which node may write it.
 
+mod allowance;
 mod arrival;
 mod describe;
 mod disk_copy;

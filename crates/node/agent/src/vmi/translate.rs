@@ -12,7 +12,7 @@ mod nic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use qemu::machine::{Machine, PciBus, Start};
+use qemu::machine::{Cpu, Machine, Memory, PciBus, Start};
 
 use crate::host::HostCapabilities;
 use crate::machine::Vmi;
@@ -93,6 +93,12 @@ pub(crate) fn machine(vmi: &Vmi, around: &TranslateContext<'_>) -> Result<Machin
     machine.nics = nic::nics(vmi, around)?;
     check_buses(&machine)?;
     Ok(machine)
+}
+
+/// The memory and the processors of the machine that `vmi` describes.
+pub(crate) fn size(vmi: &Vmi) -> Result<(Memory, Cpu), TranslateError> {
+    let domain = &vmi.spec.domain;
+    Ok((board::memory(domain)?, board::cpu(domain)))
 }
 
 /// The PCI bus that a device names.

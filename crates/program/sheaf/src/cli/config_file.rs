@@ -5,6 +5,7 @@
 //! without regard to case and to `_` or `-`. Nothing is read from the file by any other path.
 
 mod installer;
+mod secret;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -112,6 +113,9 @@ pub(crate) fn extend(words: Vec<OsString>) -> Result<Vec<OsString>, ConfigError>
         Ok(translation) => translation,
         Err(source) => return Err(ConfigError::Key { path, source }),
     };
+    if let Some(notice) = secret::protect(&path, &translation.flags) {
+        eprintln!("sheaf: {}: {notice}", path.display());
+    }
     if is_witness {
         translation.keep(&flags_of(WITNESS));
     }

@@ -203,6 +203,8 @@ fn rest_rules() -> Vec<PolicyRule> {
         on(&["list"], CORE, &["nodes"]),
         on(&["list"], LONGHORN, &["nodes"]),
         on(&["list"], KUBEVIRT, &["kubevirts"]),
+        // The devices that are left, which every user may know.
+        on(&["list"], KUBEVIRT, &["virtualmachines"]),
         on(
             &["get", "list", "create", "patch", "delete"],
             "management.cattle.io",

@@ -113,10 +113,10 @@ pub(super) fn allocate(
         return Allocation::Address(held);
     }
     let wished = typed.spec.ip_pool.as_deref().filter(|pool| !pool.is_empty());
+    let requirement = requirement(balancer);
     let chosen = match wished {
         Some(wished) => wished.to_owned(),
         None => {
-            let requirement = requirement(balancer);
             let known: Vec<IpPool> = pools.iter().map(|open| open.pool.clone()).collect();
             let of_cluster = typed.spec.workload_type.as_deref() == Some("cluster");
             let chosen = address_pool::choose(&known, &requirement, of_cluster);
@@ -131,8 +131,9 @@ pub(super) fn allocate(
     let Some(open) = open else {
         return Allocation::None(format!("fail to get allocator {chosen}"));
     };
-    if wished.is_some() && !address_pool::may_name(&open.pool.spec, namespace(balancer)) {
-        let namespace = namespace(balancer);
+    let namespace = namespace(balancer);
+    if wished.is_some() && !address_pool::may_name(&open.pool.spec, namespace, &requirement.project)
+    {
         let message = format!("IPPool {chosen} is not for namespace {namespace}; see its selector");
         return Allocation::None(message);
     }

@@ -70,15 +70,24 @@ fn load_balancers_are_completed() {
         json!({"workloadType": "vm", "ipam": "pool", "healthCheck": {"port": 80,
             "successThreshold": 2, "failureThreshold": 2, "periodSeconds": 5, "timeoutSeconds": 1}}),
     );
+    let (namespace, project) =
+        ("loadbalancer.harvesterhci.io/namespace", "loadbalancer.harvesterhci.io/project");
     assert_eq!(
         object["metadata"]["annotations"],
-        json!({"loadbalancer.harvesterhci.io/namespace": "default"}),
+        json!({namespace: "default", project: "local/p-1"}),
     );
     let mut object = balancer(json!({"workloadType": "cluster"}));
     complete(&write, &mut object).unwrap();
     assert_eq!(object["spec"], json!({"workloadType": "cluster", "ipam": "pool"}));
-    let annotations = &object["metadata"]["annotations"];
-    assert_eq!(annotations["loadbalancer.harvesterhci.io/project"], "local/p-1");
+    assert_eq!(object["metadata"]["annotations"][project], "local/p-1");
+    // The project of another tenant is not to be had by its name.
+    let apart = Cluster(Vec::new());
+    for (objects, expected) in [(&cluster, json!("local/p-1")), (&apart, Value::Null)] {
+        let mut object = balancer(json!({}));
+        object["metadata"]["annotations"] = json!({project: "local/p-2"});
+        complete(&Write { objects, ..write }, &mut object).unwrap();
+        assert_eq!(object["metadata"]["annotations"][project], expected);
+    }
 }
 
 #[test]

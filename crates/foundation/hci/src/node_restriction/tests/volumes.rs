@@ -35,6 +35,19 @@ fn a_node_makes_volumes_only_for_claims_that_are_for_it() {
 }
 
 #[test]
+fn a_replica_alone_does_not_give_a_node_the_passphrase_of_its_volume() {
+    for (volume, stored, attached) in [
+        ("vol-a", true, true),
+        ("vol-n", true, false),
+        ("vol-m", false, true),
+        ("vol-b", false, false),
+    ] {
+        let found = (is_stored_on("a", volume, &World), is_attached_to("a", volume, &World));
+        assert_eq!(found, (stored, attached), "{volume}");
+    }
+}
+
+#[test]
 fn a_node_does_not_move_volumes() {
     use crate::local_volume::{PREVIOUS_NODES, VOLUME_MOVE};
     for note in [VOLUME_MOVE, PREVIOUS_NODES] {

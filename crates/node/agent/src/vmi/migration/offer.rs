@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use qemu::Machine;
-use qemu::machine::{Accelerator, Bus, CpuModel, DiskSource, Firmware, NicBackend, Start};
+use qemu::machine::{Accelerator, CpuModel, DiskSource, Firmware, NicBackend, Start};
 use qemu::qmp::MirrorScope;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::allowance::check_parts;
 use super::disk_transfer::DiskTransfer;
 use super::local_volume::MovedVolume;
 
@@ -145,21 +146,13 @@ pub(crate) enum UnfitMachine {
     Swtpm,
     #[error("a file of the machine cannot be read from the offer")]
     Content,
+    #[error("the source offers {what} that its object does not give the machine")]
+    Beyond { what: &'static str },
 }
 
 /// Whether the machine can be made again from its description.
 pub(super) fn check(machine: &Machine, transfers: &[DiskTransfer]) -> Result<(), UnfitMachine> {
-    // QEMU does not say which port of the USB bus it chose.
-    let on_usb = |disk: &&qemu::machine::Disk| disk.hot_plugged && disk.bus == Bus::Usb;
-    if let Some(disk) = machine.disks.iter().find(on_usb) {
-        return Err(UnfitMachine::HotPluggedUsb { name: disk.name.clone() });
-    }
-    if machine.kernel.is_some() {
-        return Err(UnfitMachine::Kernel);
-    }
-    if machine.numa.iter().any(|node| node.host_node.is_some()) {
-        return Err(UnfitMachine::Numa);
-    }
+    check_parts(machine)?;
     let mut disks = machine.disks.iter().zip(transfers);
     match disks.find(|(_, transfer)| **transfer == DiskTransfer::Bound) {
         Some((disk, _)) => Err(UnfitMachine::LocalDisk { name: disk.name.clone() }),
@@ -260,7 +253,7 @@ fn fingerprint(cpuinfo: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use qemu::machine::{DeviceLayout, Disk, FileImage, Nic, Tpm, TpmInterface};
+    use qemu::machine::{Bus, DeviceLayout, Disk, FileImage, Nic, Tpm, TpmInterface};
 
     use super::*;
 

@@ -11,6 +11,7 @@ use qemu::machine::{Disk, DiskSource};
 use qemu::qmp::{MirrorScope, QmpError};
 use tracing::info;
 
+use super::allowance;
 use super::disk_transfer::image_key;
 use super::incoming::IncomingError;
 use super::local_volume;
@@ -21,6 +22,7 @@ use crate::vmi::actor::{LocalMachine, VmiActor};
 use crate::vmi::launch::StartError;
 use crate::vmi::resolve::{ResolveError, Resolved, Resolver};
 use crate::vmi::state::StateDir;
+use crate::vmi::translate;
 use crate::volume::MissingDisk;
 
 /// The socket that the disks of a guest on its way are exported on, in the folder of the machine.
@@ -41,6 +43,9 @@ impl VmiActor {
         offer: &MigrationOffer,
     ) -> Result<(RunningMachine, Prepared), IncomingError> {
         let start = |failure: StartError| IncomingError::Start(Box::new(failure));
+        let untranslated = |failure| start(StartError::Translate(failure));
+        let (memory, cpu) = translate::size(vmi).map_err(untranslated)?;
+        allowance::check_offer(&offer.machine, (&memory, &cpu))?;
         let host = self.host().map_err(start)?;
         let identity = self.identity().map_err(start)?;
         let failed = |doing| move |source| IncomingError::File { doing, source };
@@ -86,6 +91,10 @@ impl VmiActor {
                 }
                 found
             };
+            let spec = vmi.spec.domain.devices.disks.iter().find(|spec| spec.name == disk.name);
+            let missing = || UnfitMachine::Missing { what: "disk", name: disk.name.clone() };
+            let own = translate::disk(vmi, spec.ok_or_else(missing)?, Some(&found.backing));
+            allowance::check_disk(disk, &own.map_err(untranslated)?)?;
             groups.extend(found.group);
             disks.insert(disk.name.clone(), found.backing.source.clone());
             self.disks.found.insert(disk.name.clone(), found);

@@ -120,7 +120,7 @@ fn volume_uses(node: &str, namespace: &str, name: &str, objects: &dyn Lookup) ->
     let volumes = objects.list("", "persistentvolumes", "");
     volumes.iter().filter(|volume| named(volume)).any(|volume| {
         let handle = volume["spec"]["csi"]["volumeHandle"].as_str().unwrap_or_default();
-        node_restriction::is_stored_on(node, handle, &reader)
+        node_restriction::is_attached_to(node, handle, &reader)
     })
 }
 

@@ -151,14 +151,15 @@ impl OidcLogins {
         let attempt = Attempt::begin(throttle, asked.source, THROTTLED_AS, Instant::now());
         let outcome = match (step, attempt) {
             ("login" | "callback", Err(_)) => Err(OidcLoginError::TooMany),
+            // Only those at once are limited: nothing can be guessed here, and a page of another site
+            // could make a browser fail as often as it likes.
             ("login", Ok(mut attempt)) => {
                 attempt.success = true;
                 self.begin(asked).await
             }
             ("callback", Ok(mut attempt)) => {
-                let outcome = self.finish(users, asked).await;
-                attempt.success = outcome.is_ok();
-                outcome
+                attempt.success = true;
+                self.finish(users, asked).await
             }
             _ => return Err(SteveError::not_found(format!("path {path:?} does not exist"))),
         };

@@ -94,11 +94,13 @@ fn the_log_of_a_launcher_pod_is_the_console_and_exec_names_what_to_use() {
     let http = node.sheaf.http();
     let own = http.get(&format!("{log}?container=guest-console-log"));
     assert!(own.text().contains("boot 1"), "{}", own.text());
+    let exec = log.replace("/log", "/exec?command=ls");
+    let refused = http.get(&exec).refused(503);
+    assert!(refused.contains("virtctl console a -n default"), "{refused}");
     let other = http.get(&format!("{log}?container=nginx")).refused(400);
     assert!(other.contains("container nginx is not valid"), "{other}");
     for (command, expected) in [
         (format!("logs {pod} --previous"), "no log of a previous guest"),
-        (format!("exec {pod} -- ls"), "virtctl console a -n default"),
         (format!("attach {pod}"), "virtctl ssh USER@vm/a -n default"),
         (format!("port-forward {pod} 17100:22"), "virtctl port-forward vm/a"),
     ] {

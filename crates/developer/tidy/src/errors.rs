@@ -8,7 +8,6 @@ use crate::tree::SourceFile;
 const UNTYPED: &[(&str, &str)] = &[
     ("crates/developer/tidy/src/errors.rs", "texts of these tests"),
     ("crates/foundation/hci/", "TODO(#14): values of settings and annotations"),
-    ("crates/node/agent/src/uplink/", "TODO(#14): interfaces that a node does not accept"),
     ("crates/node/block/", "TODO(#14): reports of the storage process"),
     ("crates/program/sheaf/src/cli/", "values of flags: clap shows the text"),
 ];

@@ -4,14 +4,15 @@
 //! its own, so that it is encrypted at rest with the other secrets; its rights are in role
 //! bindings, for the name of the `User`.
 
-use client::Caller;
+mod sessions;
+
 use http::Method;
 use http::header::CONTENT_TYPE;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::oidc::{OidcIdentity, has_provider, user_name};
+use super::oidc::{OidcIdentity, has_provider};
 use super::password::{self, PasswordError, PasswordHash};
 use super::token;
 
@@ -117,10 +118,6 @@ impl Users {
         Self { client }
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
-    }
-
     async fn send(
         &self,
         method: Method,
@@ -216,42 +213,6 @@ impl Users {
             Err(UserError::Api(error)) if code(&error) == Some(409) => Ok(()),
             outcome => outcome.map(drop),
         }
-    }
-
-    /// The user of an identity at a provider, who is made at their first login.
-    pub(super) async fn of_identity(&self, identity: &OidcIdentity) -> Result<Value, UserError> {
-        let name = identity.user_name();
-        let new = json!({
-            "apiVersion": "management.cattle.io/v3", "kind": "User",
-            "metadata": {"name": name}, "username": identity.name, "displayName": identity.name,
-            "enabled": true, "principalIds": [identity.principal()],
-        });
-        let path = format!("{GROUP}/users");
-        let user = match self.get(&name).await? {
-            Some(user) => user,
-            None => match self.send(Method::POST, &path, JSON, Some(&new)).await {
-                // Two logins at once.
-                Err(UserError::Api(error)) if code(&error) == Some(409) => {
-                    self.get(&name).await?.ok_or_else(|| UserError::Absent(name.clone()))?
-                }
-                outcome => outcome?,
-            },
-        };
-        // Its hash is short: another identity, or a local user, may have the name.
-        if identity.owns(&user) { Ok(user) } else { Err(UserError::Exists(name)) }
-    }
-
-    /// The user of a caller's session, local or of a provider. A user of the same name from
-    /// elsewhere, by a certificate, is another one: only a token brings the uid along.
-    pub(crate) async fn of_session(&self, caller: &Caller) -> Result<Option<Value>, UserError> {
-        for name in [&caller.name, &user_name(&caller.name)] {
-            if let Some(user) = self.get(name).await?
-                && user["metadata"]["uid"] == *caller.uid
-            {
-                return Ok(Some(user));
-            }
-        }
-        Ok(None)
     }
 
     /// Replaces the password of a user. Their tokens stay good.

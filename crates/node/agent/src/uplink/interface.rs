@@ -132,8 +132,7 @@ fn interface(
         return Ok(HostInterface { link, bridge, vlan, origin, addresses });
     }
     let text = spec.ips.get(node).ok_or_else(|| InvalidRequest::NoAddress(node.to_owned()))?;
-    let address: IpNet =
-        text.parse().map_err(|source| InvalidRequest::Address { text: text.clone(), source })?;
+    let address: IpNet = text.parse().map_err(|_| InvalidRequest::Address(text.clone()))?;
     let (origin, addresses) = (AddressOrigin::Static, vec![address]);
     Ok(HostInterface { link, bridge, vlan, origin, addresses })
 }

@@ -20,6 +20,6 @@ pub(super) enum InvalidRequest {
     Vlan(#[from] VlanIdError),
     #[error("static IP not found for node {0}")]
     NoAddress(String),
-    #[error("{text}: {source}")]
-    Address { text: String, source: ipnet::AddrParseError },
+    #[error("{0:?} must be an address with the length of its network, as 192.0.2.7/24")]
+    Address(String),
 }

@@ -1,4 +1,4 @@
-//! What an actor knows of its machine's disks. Nothing of it outlives the agent: the next one finds
+//! State of a machine's disks, as its actor knows them. Nothing of it outlives the agent: the next one finds
 //! it again from the object, the claims and QEMU.
 
 use std::collections::{BTreeMap, BTreeSet};

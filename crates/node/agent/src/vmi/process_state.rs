@@ -1,4 +1,4 @@
-//! What an actor remembers of one run of QEMU: of no use to the next machine, and found again or
+//! State of one run of QEMU, which the actor of its machine remembers: of no use to the next machine, and found again or
 //! repeated harmlessly by the next agent.
 
 use jiff::Timestamp;

@@ -8,6 +8,7 @@ use auth::pki::tls::{PeerError, Tls};
 use auth::revocation::ClientCertificate;
 use base::{Tasks, clock};
 use futures_util::FutureExt as _;
+use http::header::{AUTHORIZATION, UPGRADE};
 use http::{Request, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -175,9 +176,8 @@ impl Connection {
             let (shared, active) = (shared.clone(), requests.begin());
             async move {
                 let (api, transport, slot, credentials) = &*shared;
-                let has_token = request.headers().contains_key(http::header::AUTHORIZATION);
-                let is_stream = request.headers().contains_key(http::header::UPGRADE);
-                let head = is_stream.then(|| head_of(&request));
+                let has_token = request.headers().contains_key(AUTHORIZATION);
+                let head = request.headers().contains_key(UPGRADE).then(|| head_of(&request));
                 let reply = api.handle(received(request, from, clients), transport).await;
                 if let Some(head) =
                     head.filter(|_| reply.status() == StatusCode::SWITCHING_PROTOCOLS)

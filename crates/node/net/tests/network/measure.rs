@@ -1,6 +1,8 @@
-//! How long it takes to make ports. Prints, and judges nothing.
+//! How long it takes to make ports and to change policies. Prints, and judges nothing.
 
 use std::time::Instant;
+
+use net::{AllowedPorts, Policies, TapPeers, TapPolicies, TapPolicy, TapRule, TapRules};
 
 use crate::world::{World, in_world, port};
 
@@ -36,5 +38,36 @@ fn time_to_make_ports() {
         let start = Instant::now();
         network.remove().await.unwrap();
         println!("everything away: {:?}", start.elapsed());
+    });
+}
+
+/// An interface that one address may reach, and that may send to all.
+fn reached_from(address: std::net::IpAddr) -> TapPolicy {
+    let peers = TapPeers::Only { addresses: [address].into(), blocks: vec![] };
+    let rule = TapRule { policy: "n/p".to_owned(), peers, ports: AllowedPorts::All };
+    let rules = TapRules { policies: ["n/p".to_owned()].into(), rules: vec![rule] };
+    TapPolicy { ingress: Some(rules), egress: None }
+}
+
+#[test]
+#[ignore = "measures; run it alone, with --ignored --nocapture"]
+fn time_to_change_policies() {
+    in_world(async |world: World| {
+        let network = world.network(vec![]).await;
+        for count in [50_u16, 500] {
+            let address = |own: u16| std::net::Ipv4Addr::from(0xc612_0000 + u32::from(own)).into();
+            let policy =
+                |own: u16| (format!("shf-{own}").parse().unwrap(), reached_from(address(own)));
+            let mut taps: TapPolicies = (0..count).map(policy).collect();
+            for change in ["all interfaces", "one policy", "one policy again"] {
+                let start = Instant::now();
+                let policies = Policies { taps: taps.clone(), ..Policies::default() };
+                network.restrict(policies).await.unwrap();
+                println!("{count} restricted interfaces, {change}: {:?}", start.elapsed());
+                let first = taps.first_entry().unwrap();
+                let next = if change == "one policy" { 1001 } else { 1000 };
+                *first.into_mut() = reached_from(address(next));
+            }
+        }
     });
 }

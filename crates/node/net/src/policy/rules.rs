@@ -86,7 +86,8 @@ impl PolicyRules {
             prefix: &bridge.tap_prefix,
             elsewhere: of_guest_network.map(|port| &port.tap).collect(),
             policies: &policies.taps,
-        };
+        }
+        .ruleset();
         let hash = Sha256::digest(format!("{body}{}", taps.body()).as_bytes());
         let digest = hex(&hash[..12]);
         let table = table(&bridge.table);

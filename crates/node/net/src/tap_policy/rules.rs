@@ -16,7 +16,7 @@
 //! The table is never deleted, because that would forget connections. Names tell what is in chains:
 //! those that judge are named by a hash of their rules, and those of an interface depend on nothing
 //! but its name. So a transaction writes what is missing, deletes what is not wanted any more, and
-//! replaces the few chains that lead from interfaces to the others. Where `form_*` shows that another
+//! replaces the few chains that lead from interfaces to the others. Where `layout_*` shows that another
 //! version wrote the table, it is emptied and filled again.
 
 mod flow;
@@ -128,39 +128,43 @@ impl Chain {
     }
 }
 
-impl TapTable<'_> {
+/// A table whose chains are made: its digest and a transaction need them both.
+pub(crate) struct TapRuleset<'a> {
+    table: TapTable<'a>,
+    chains: Vec<Chain>,
+}
+
+impl TapRuleset<'_> {
     /// The text that the digest is made of.
     pub(crate) fn body(&self) -> String {
-        let chains: String = self.chains().iter().map(Chain::text).collect();
-        format!("{}{chains}", self.sets("t", &BTreeSet::new()))
+        let chains: String = self.chains.iter().map(Chain::text).collect();
+        format!("{}{chains}", self.table.sets("t", &BTreeSet::new()))
     }
 
     /// The part of a transaction about this table. `seen` are its chains, if it exists.
     pub(crate) fn transaction(&self, table: &str, stamp: &str, seen: &BTreeSet<String>) -> String {
-        let mut chains = self.chains();
-        chains.push(Chain::fixed(stamp.to_owned(), String::new()));
-        let form = form();
-        // Chains of another form may have the same names.
+        let layout = layout();
+        // Chains of another layout may have the same names.
         let none = BTreeSet::new();
-        let kept = if seen.contains(&form) { seen } else { &none };
-        chains.push(Chain::fixed(form, String::new()));
-        let wanted: BTreeSet<&str> = chains.iter().map(|chain| chain.name.as_str()).collect();
+        let kept = if seen.contains(&layout) { seen } else { &none };
+        let marks = [stamp.to_owned(), layout].map(|name| Chain::fixed(name, String::new()));
+        let chains = || self.chains.iter().chain(&marks);
+        let wanted: BTreeSet<&str> = chains().map(|chain| chain.name.as_str()).collect();
         let unwanted = || seen.iter().filter(|own| !wanted.contains(own.as_str()));
 
-        let mut text = format!("add table bridge {table}\n{}", self.sets(table, kept));
+        let mut text = format!("add table bridge {table}\n{}", self.table.sets(table, kept));
         if kept.is_empty() {
             let _ = writeln!(text, "flush table bridge {table}");
         } else {
-            let varying = chains.iter().filter(|chain| chain.varies && kept.contains(&chain.name));
-            let emptied = varying.map(|chain| &chain.name).chain(unwanted());
-            emptied.for_each(|chain| {
+            let varying = chains().filter(|chain| chain.varies && kept.contains(&chain.name));
+            for chain in varying.map(|chain| &chain.name).chain(unwanted()) {
                 let _ = writeln!(text, "flush chain bridge {table} {chain}");
-            });
+            }
         }
         for chain in unwanted() {
             let _ = writeln!(text, "delete chain bridge {table} {chain}");
         }
-        let restricted: BTreeSet<_> = self.restricted().map(|(tap, _)| id(tap)).collect();
+        let restricted: BTreeSet<_> = self.table.restricted().map(|(tap, _)| id(tap)).collect();
         let known = seen.iter().filter_map(|chain| chain.strip_prefix(MARK));
         for tap in known.filter(|tap| !restricted.contains(*tap)) {
             for set in VERSIONS.iter().flat_map(|version| Flow::set_names(version, tap)) {
@@ -168,10 +172,17 @@ impl TapTable<'_> {
             }
         }
         let _ = writeln!(text, "table bridge {table} {{");
-        let written = chains.iter().filter(|chain| chain.varies || !kept.contains(&chain.name));
-        text.extend(written.map(Chain::text));
+        text.extend(
+            chains().filter(|own| own.varies || !kept.contains(&own.name)).map(Chain::text),
+        );
         text += "}\n";
         text
+    }
+}
+
+impl<'a> TapTable<'a> {
+    pub(crate) fn ruleset(self) -> TapRuleset<'a> {
+        TapRuleset { chains: self.chains(), table: self }
     }
 
     fn restricted(&self) -> impl Iterator<Item = (&LinkName, &TapPolicy)> {
@@ -241,11 +252,11 @@ impl TapTable<'_> {
 
 /// The name of a chain that shows how the chains and sets of an interface are made: they are written
 /// once, and not compared.
-fn form() -> String {
+fn layout() -> String {
     let chains = Direction::ALL.into_iter().flat_map(|direction| tap_chains("t", direction));
     let chains: String = chains.map(|chain| chain.text()).collect();
     let sets = VERSIONS.iter().map(|version| Flow::definitions(version, "t", "t"));
-    format!("form_{}", short_hash(&format!("{chains}{}", sets.collect::<String>())))
+    format!("layout_{}", short_hash(&format!("{chains}{}", sets.collect::<String>())))
 }
 
 /// A tap as a part of names.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::Steve;
 use crate::caller::Session;
 use crate::error::SteveError;
-use crate::login::{OidcProvider, TokenOrder, Users, local_user, refused};
+use crate::login::{OidcProvider, TokenOrder, Users, is_principal, local_user, refused};
 use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::RequestHead;
 
@@ -93,7 +93,7 @@ fn generated(config: &str) -> SteveReply {
 /// login, so that no token without end is made from it.
 fn is_of_provider(caller: &Caller) -> bool {
     let principals = caller.extra.get("principalid");
-    principals.is_some_and(|all| all.iter().any(|own| own.starts_with("oidc://")))
+    principals.is_some_and(|all| all.iter().any(|own| is_principal(own)))
 }
 
 /// kubectl's usual plugin for OpenID Connect (`kubectl oidc-login`), which logs in when it has to.

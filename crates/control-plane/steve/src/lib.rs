@@ -119,7 +119,7 @@ impl Steve {
         self
     }
 
-    /// With kubeconfigs for users of this provider.
+    /// Enables kubeconfigs for users of an OpenID Connect provider.
     #[must_use]
     pub fn with_oidc(mut self, provider: Option<OidcProvider>) -> Self {
         self.oidc = provider.map(Arc::new);

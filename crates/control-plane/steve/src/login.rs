@@ -37,6 +37,7 @@ use crate::error::SteveError;
 use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::{self, Body, RequestHead, SteveRequest};
 
+pub(crate) use oidc::is_principal;
 pub use oidc::{OidcProvider, OidcTransport, TransportError};
 pub use password::{PasswordError, check as check_password};
 pub(crate) use token_requests::local_user;

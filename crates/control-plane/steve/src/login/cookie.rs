@@ -28,12 +28,17 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<String> {
         let (scheme, token) = text.trim().split_once(' ')?;
         return scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned());
     }
+    find(headers, SESSION).map(str::to_owned)
+}
+
+/// The value of a cookie.
+pub(super) fn find<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| {
+    let mut pairs = cookies.flat_map(|text| text.split(';'));
+    pairs.find_map(|pair| {
         let (name, value) = pair.trim().split_once('=')?;
-        (name == SESSION).then(|| value.to_owned())
-    });
-    pairs.next()
+        (name == wanted).then_some(value)
+    })
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::request::RequestHead;
 use attempt::LoginAttempt;
 use endpoints::EndpointCache;
 pub(super) use identity::{OidcIdentity, has_provider, is_of_provider, user_name};
+pub(crate) use identity::{is_principal, principal};
 
 pub(super) const PATH: &str = "/v3-public/oidc/";
 /// Where Rancher describes the provider, in small letters.

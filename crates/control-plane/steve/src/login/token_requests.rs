@@ -13,6 +13,7 @@ use http::{Method, StatusCode};
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
+use super::oidc::principal;
 use super::{NewToken, PRIVATE, TokenOrder, Users, collection, cookie, fields, refused, token};
 use crate::error::SteveError;
 use crate::reply::{self, SteveResult};
@@ -135,15 +136,15 @@ fn shown(stored: &Value, asked: &RequestHead) -> Value {
     let name = stored["metadata"]["name"].as_str().unwrap_or_default();
     let user = stored["userId"].as_str().unwrap_or_default();
     let own = format!("{}{PRIVATE}/tokens/{name}", asked.origin());
-    let principal = match stored["userPrincipal"]["loginName"].as_str() {
-        Some(login) => format!("oidc://{login}"),
+    let own_principal = match stored["userPrincipal"]["loginName"].as_str() {
+        Some(login) => principal(login),
         None => format!("local://{user}"),
     };
     json!({
         "id": name, "name": name, "type": "token", "baseType": "token",
         "links": {"self": own, "remove": own}, "actions": {},
         "created": stored["metadata"]["creationTimestamp"], "uuid": stored["metadata"]["uid"],
-        "userId": user, "userPrincipal": principal,
+        "userId": user, "userPrincipal": own_principal,
         "authProvider": stored["authProvider"].as_str().unwrap_or("local"), "ttl": stored["ttl"], "expiresAt": stored["expiresAt"],
         "expired": token::is_expired(stored, base::clock::now()),
         "isDerived": stored["isDerived"] == true, "description": stored["description"],

@@ -3,11 +3,11 @@
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use http::HeaderMap;
-use http::header::{COOKIE, HeaderValue};
+use http::header::HeaderValue;
 use sha2::{Digest as _, Sha256};
 
 use super::{DASHBOARD, PATH};
-use crate::login::token;
+use crate::login::{cookie, token};
 
 const NAME: &str = "OIDC_LOGIN";
 /// Seconds that a user has to log in at the provider.
@@ -45,16 +45,11 @@ impl LoginAttempt {
     pub(super) fn cookie(&self) -> HeaderValue {
         let Self { state, verifier, nonce, page } = self;
         let page = BASE64_URL_SAFE_NO_PAD.encode(page);
-        cookie(&format!("{state}.{verifier}.{nonce}.{page}"), LONGEST)
+        set_cookie(&format!("{state}.{verifier}.{nonce}.{page}"), LONGEST)
     }
 
     pub(super) fn of_request(headers: &HeaderMap) -> Option<Self> {
-        let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let value = texts.flat_map(|text| text.split(';')).find_map(|pair| {
-            let (name, value) = pair.trim().split_once('=')?;
-            (name == NAME).then_some(value)
-        })?;
-        let mut parts = value.split('.');
+        let mut parts = cookie::find(headers, NAME)?.split('.');
         let mut secret = || parts.next().filter(|part| part.len() == SECRET_LENGTH);
         let (state, verifier, nonce) = (secret()?, secret()?, secret()?);
         let page = BASE64_URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
@@ -69,10 +64,10 @@ impl LoginAttempt {
 
 /// The cookie of an attempt that has ended.
 pub(super) fn clear() -> HeaderValue {
-    cookie("", 0)
+    set_cookie("", 0)
 }
 
-fn cookie(value: &str, seconds: u32) -> HeaderValue {
+fn set_cookie(value: &str, seconds: u32) -> HeaderValue {
     let text =
         format!("{NAME}={value}; Path={PATH}; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
@@ -87,6 +82,8 @@ fn own_page(page: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use http::header::COOKIE;
+
     use super::*;
 
     fn sent_back(cookie: &HeaderValue) -> HeaderMap {

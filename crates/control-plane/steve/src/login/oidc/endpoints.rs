@@ -71,7 +71,7 @@ impl Endpoints {
         Ok(parsed)
     }
 
-    /// The address at the provider where the user logs in.
+    /// URL of the authorization endpoint with the parameters of this login.
     pub(super) fn authorization(
         &self,
         provider: &OidcProvider,

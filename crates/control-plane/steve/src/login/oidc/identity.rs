@@ -55,7 +55,7 @@ impl OidcIdentity {
     }
 
     pub(crate) fn principal(&self) -> String {
-        format!("{PROVIDER}://{}", self.name)
+        principal(&self.name)
     }
 
     /// Whether a User is that of this identity.
@@ -66,12 +66,10 @@ impl OidcIdentity {
 
     /// The fields of a Token that hold it.
     pub(crate) fn write(&self, token: &mut Value) {
-        let principal =
-            |name: &String, kind: &str| json!({"loginName": name, "principalType": kind});
+        let entry = |name: &String, kind: &str| json!({"loginName": name, "principalType": kind});
         token["authProvider"] = PROVIDER.into();
-        token["userPrincipal"] = principal(&self.name, "user");
-        token["groupPrincipals"] =
-            self.groups.iter().map(|group| principal(group, "group")).collect();
+        token["userPrincipal"] = entry(&self.name, "user");
+        token["groupPrincipals"] = self.groups.iter().map(|group| entry(group, "group")).collect();
     }
 }
 
@@ -83,10 +81,20 @@ pub(crate) fn is_of_provider(token: &Value) -> bool {
 /// Whether a User logs in at a provider, and has no password.
 pub(crate) fn has_provider(user: &Value) -> bool {
     let mut principals = user["principalIds"].as_array().into_iter().flatten();
-    principals.any(|own| own.as_str().is_some_and(|own| own.starts_with("oidc://")))
+    principals.any(|own| own.as_str().is_some_and(is_principal))
 }
 
-/// The name of the User object of a name at the provider.
+/// A user of the provider, as Rancher writes identities.
+pub(crate) fn principal(name: &str) -> String {
+    format!("{PROVIDER}://{name}")
+}
+
+/// Whether an identity is of the provider.
+pub(crate) fn is_principal(text: &str) -> bool {
+    text.strip_prefix(PROVIDER).is_some_and(|rest| rest.starts_with("://"))
+}
+
+/// Name of the User object for a user name of the provider.
 pub(crate) fn user_name(name: &str) -> String {
     let digest = Sha256::digest(name);
     let letters = digest.iter().take(HASH_LENGTH);

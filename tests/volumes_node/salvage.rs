@@ -33,7 +33,7 @@ fn use_volume(lab: &Lab, volume: &str, commands: &[&str]) {
     lab.until_state(volume, "detached");
 }
 
-/// Does something to the files of replicas while neither the server nor the storage process runs.
+/// Stops the server and the storage process, changes the files of replicas, and starts them again.
 fn while_stopped(lab: &mut Lab, change: impl FnOnce()) {
     lab.node.sheaf.terminate();
     eventually("the storage process ends with the server", || lab.node.storage().is_none());

@@ -98,7 +98,7 @@ struct LogParameters {
     tail: Option<usize>,
     /// Bytes at the beginning of these.
     limit: Option<usize>,
-    /// A parameter that cannot be met.
+    /// A parameter of the request that has no effect.
     ignored: Option<&'static str>,
 }
 

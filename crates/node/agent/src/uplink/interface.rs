@@ -13,7 +13,7 @@ use net::{
 };
 use serde_json::{Value, json};
 
-use super::invalid::InvalidRequest;
+use super::invalid::HostNetworkRequestError;
 
 /// No more nodes than this are pinged on an interface.
 const MOST_PEERS: usize = 16;
@@ -29,7 +29,7 @@ pub(super) struct WantedInterface {
     pub(super) revision: String,
     pub(super) policy: ChangePolicy,
     /// The interface, or why there cannot be one.
-    pub(super) interface: Result<HostInterface, InvalidRequest>,
+    pub(super) interface: Result<HostInterface, HostNetworkRequestError>,
     /// Other nodes that have an address in the same subnet.
     pub(super) peers: Vec<PingTarget>,
     /// A node that rolled this generation back.
@@ -119,10 +119,10 @@ fn interface(
     node: &str,
     leased: &Leased<'_>,
     config: &HostNetworkConfig,
-) -> Result<HostInterface, InvalidRequest> {
+) -> Result<HostInterface, HostNetworkRequestError> {
     let spec = &config.spec;
     let number = u64::try_from(spec.vlan_id);
-    let number = number.map_err(|_| InvalidRequest::NegativeVlan(spec.vlan_id))?;
+    let number = number.map_err(|_| HostNetworkRequestError::NegativeVlan(spec.vlan_id))?;
     let vlan = VlanId::try_from(number)?;
     let name = |text: &str| text.parse::<LinkName>();
     let link = name(&host_interface_of(&spec.cluster_network, spec.vlan_id))?;
@@ -131,8 +131,10 @@ fn interface(
         let (origin, addresses) = (AddressOrigin::Dhcp, leased.of(&bridge, &link));
         return Ok(HostInterface { link, bridge, vlan, origin, addresses });
     }
-    let text = spec.ips.get(node).ok_or_else(|| InvalidRequest::NoAddress(node.to_owned()))?;
-    let address: IpNet = text.parse().map_err(|_| InvalidRequest::Address(text.clone()))?;
+    let text =
+        spec.ips.get(node).ok_or_else(|| HostNetworkRequestError::NoAddress(node.to_owned()))?;
+    let address: IpNet =
+        text.parse().map_err(|_| HostNetworkRequestError::Address(text.clone()))?;
     let (origin, addresses) = (AddressOrigin::Static, vec![address]);
     Ok(HostInterface { link, bridge, vlan, origin, addresses })
 }
@@ -291,7 +293,7 @@ mod tests {
             let all = wanted(node, &labels, [&config(mode, Value::Null)]);
             all[0].interface.clone().unwrap_err()
         };
-        assert_eq!(why("nine", "static"), InvalidRequest::NoAddress("nine".to_owned()));
+        assert_eq!(why("nine", "static"), HostNetworkRequestError::NoAddress("nine".to_owned()));
         assert!(wanted("nine", &labels, [&config("dhcp", Value::Null)])[0].interface.is_ok());
         let all = wanted("one", &labels, [&config("dhcp", Value::Null)]);
         let none = ObservedLinks::new();

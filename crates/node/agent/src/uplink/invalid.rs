@@ -5,7 +5,7 @@ use std::num::TryFromIntError;
 use net::{BondModeError, LinkNameError, VlanIdError};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum InvalidRequest {
+pub(super) enum HostNetworkRequestError {
     #[error(transparent)]
     Name(#[from] LinkNameError),
     #[error(transparent)]

@@ -12,7 +12,7 @@ use hci::network::{
 use net::{LinkName, Mac, Uplink, UplinkReport, VlanId};
 use serde_json::{Map, Value, json};
 
-use super::invalid::InvalidRequest;
+use super::invalid::HostNetworkRequestError;
 
 /// Default interval of a bond's carrier checks, in milliseconds.
 const MIIMON: u32 = 100;
@@ -27,7 +27,7 @@ pub(super) struct WantedUplink {
     pub(super) revision: String,
     pub(super) policy: ChangePolicy,
     /// The uplink, or why there cannot be one.
-    pub(super) uplink: Result<Uplink, InvalidRequest>,
+    pub(super) uplink: Result<Uplink, HostNetworkRequestError>,
 }
 
 impl WantedUplink {
@@ -65,7 +65,7 @@ fn uplink(
     cluster_network: &str,
     config: &VlanConfig,
     networks: &[&NetworkConfig],
-) -> Result<Uplink, InvalidRequest> {
+) -> Result<Uplink, HostNetworkRequestError> {
     let link = |name: &str| name.parse::<LinkName>();
     let bridge = bridge_of(cluster_network);
     let own = networks.iter().filter(|network| network.bridge == bridge);
@@ -84,7 +84,7 @@ fn uplink(
         nics: spec.nics.iter().map(|nic| link(nic)).collect::<Result<_, _>>()?,
         mode: mode.unwrap_or("active-backup").parse()?,
         miimon: positive(options.miimon).unwrap_or(MIIMON),
-        mtu: u16::try_from(uplink_mtu(config)).map_err(InvalidRequest::Mtu)?,
+        mtu: u16::try_from(uplink_mtu(config)).map_err(HostNetworkRequestError::Mtu)?,
         mac: mac.filter(|text| !text.is_empty()).map(read_mac).transpose()?,
         tx_queue_len: positive(attributes.and_then(|own| own.tx_q_len)),
         vlans: vlans.into_iter().filter_map(vlan).filter(|own| *own != VlanId::UNTAGGED).collect(),
@@ -92,10 +92,10 @@ fn uplink(
 }
 
 /// An address as Go writes bytes.
-fn read_mac(text: &str) -> Result<Mac, InvalidRequest> {
+fn read_mac(text: &str) -> Result<Mac, HostNetworkRequestError> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(text).ok();
     let mac = bytes.and_then(|bytes| Mac::try_from(bytes.as_slice()).ok());
-    mac.ok_or_else(|| InvalidRequest::Mac(text.to_owned()))
+    mac.ok_or_else(|| HostNetworkRequestError::Mac(text.to_owned()))
 }
 
 /// Problems of an uplink, as one text.
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!((uplink.tx_queue_len, uplink.nics.len()), (Some(500), 2));
         let wrong = config(json!({"nics": [], "linkAttributes": {"hardwareAddr": "02:00"}}));
         let refused = super::uplink("lan", &wrong, &[]).unwrap_err();
-        assert!(matches!(refused, InvalidRequest::Mac(_)), "{refused}");
+        assert!(matches!(refused, HostNetworkRequestError::Mac(_)), "{refused}");
     }
 
     #[test]

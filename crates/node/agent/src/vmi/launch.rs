@@ -82,7 +82,7 @@ impl StartError {
 
 impl VmiActor {
     pub(super) async fn launch(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
-        if let Some(at) = self.retry.is_early() {
+        if let Some(at) = self.retry.not_before() {
             return LoopControl::Wait(Some(at));
         }
         match self.try_launch(vmi).await {

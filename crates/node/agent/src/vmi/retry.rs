@@ -45,7 +45,7 @@ impl Retry {
     }
 
     /// The time of the next attempt, if it is not yet.
-    pub(super) fn is_early(&self) -> Option<Instant> {
+    pub(super) fn not_before(&self) -> Option<Instant> {
         self.at.filter(|at| Instant::now() < *at)
     }
 }
@@ -57,17 +57,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_wait_longer_each_until_one_succeeds() {
         let mut retry = Retry::default();
-        assert_eq!(retry.is_early(), None);
+        assert_eq!(retry.not_before(), None);
         let first = retry.later();
-        assert_eq!(retry.is_early(), Some(first));
+        assert_eq!(retry.not_before(), Some(first));
         tokio::time::sleep_until(first).await;
-        assert_eq!(retry.is_early(), None);
+        assert_eq!(retry.not_before(), None);
         for _ in 0..9 {
             retry.later();
         }
         assert!(retry.later() - Instant::now() > LAST_RETRY / 2);
         retry.now();
-        assert_eq!(retry.is_early(), None);
+        assert_eq!(retry.not_before(), None);
         retry.succeeded();
         assert!(retry.later() - Instant::now() <= FIRST_RETRY * 2);
     }

@@ -34,7 +34,7 @@ const SIZE: u64 = 16 * MIB;
 
 /// When files are damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Moment {
+pub(crate) enum DamageTime {
     /// After a clean stop.
     Stopped,
     /// After all processes were killed.
@@ -47,12 +47,12 @@ pub(crate) enum Moment {
     LiveThenKilled,
 }
 
-pub(crate) const MOMENTS: [Moment; 5] = [
-    Moment::Stopped,
-    Moment::Killed,
-    Moment::Live,
-    Moment::LiveThenVictimsKilled,
-    Moment::LiveThenKilled,
+pub(crate) const MOMENTS: [DamageTime; 5] = [
+    DamageTime::Stopped,
+    DamageTime::Killed,
+    DamageTime::Live,
+    DamageTime::LiveThenVictimsKilled,
+    DamageTime::LiveThenKilled,
 ];
 
 struct Snapshot {
@@ -67,7 +67,7 @@ pub(crate) struct Plan {
     pub(crate) replicas: usize,
     pub(crate) seed: u64,
     pub(crate) damages: u64,
-    pub(crate) moments: &'static [Moment],
+    pub(crate) moments: &'static [DamageTime],
     /// Which files, by name.
     pub(crate) files: fn(&str) -> bool,
     /// Arguments of the laboratory.
@@ -84,7 +84,7 @@ struct Campaign {
     /// Copies of all replicas, some rounds or some writes ago.
     older: PathBuf,
     /// How often each kind of damage was done at each moment.
-    tally: BTreeMap<(Moment, Damage), u64>,
+    tally: BTreeMap<(DamageTime, Damage), u64>,
     context: String,
 }
 
@@ -203,7 +203,7 @@ impl Campaign {
     }
 
     /// Damages up to all replicas but one.
-    fn harm(&mut self, moment: Moment) -> Harm {
+    fn harm(&mut self, moment: DamageTime) -> Harm {
         let first = self.rng.index(self.plan.replicas);
         let count = 1 + self.rng.index(self.plan.replicas.saturating_sub(1));
         let mut harm = Harm { victims: BTreeMap::new(), blocks: Blocks::new() };
@@ -212,7 +212,7 @@ impl Campaign {
             let mut victim = DamageTarget {
                 peer: self.dir((index + 1) % self.plan.replicas),
                 older: self.older.join(index.to_string()),
-                runs: !matches!(moment, Moment::Stopped | Moment::Killed),
+                runs: !matches!(moment, DamageTime::Stopped | DamageTime::Killed),
                 only: self.plan.files,
                 done: Vec::new(),
                 dir: dir.clone(),
@@ -249,14 +249,14 @@ impl Campaign {
         self.context = format!("{moment:?}");
         self.traffic();
         match moment {
-            Moment::Stopped | Moment::Killed => self.at_rest(moment),
+            DamageTime::Stopped | DamageTime::Killed => self.at_rest(moment),
             _ => self.live(moment),
         }
     }
 
-    fn at_rest(&mut self, moment: Moment) -> Result<(), Violation> {
+    fn at_rest(&mut self, moment: DamageTime) -> Result<(), Violation> {
         match moment {
-            Moment::Stopped => self.lab.stop(),
+            DamageTime::Stopped => self.lab.stop(),
             _ => self.lab.kill_all(self.plan.replicas),
         }
         let whole = self.lab.dir.path().join("whole");
@@ -265,7 +265,7 @@ impl Campaign {
         }
         let harm = self.harm(moment);
         let taken = match moment {
-            Moment::Killed => self.taken(&harm),
+            DamageTime::Killed => self.taken(&harm),
             _ => Blocks::new(),
         };
         let mut healthy = true;
@@ -295,7 +295,7 @@ impl Campaign {
         self.read_all(&Blocks::new())
     }
 
-    fn live(&mut self, moment: Moment) -> Result<(), Violation> {
+    fn live(&mut self, moment: DamageTime) -> Result<(), Violation> {
         let harm = self.harm(moment);
         if self.plan.replicas == 1 {
             return self.live_alone(moment, &harm);
@@ -304,10 +304,10 @@ impl Campaign {
         self.write(2);
         let mut taken = Blocks::new();
         match moment {
-            Moment::LiveThenVictimsKilled => {
+            DamageTime::LiveThenVictimsKilled => {
                 harm.victims.keys().for_each(|index| self.restart(*index));
             }
-            Moment::LiveThenKilled => {
+            DamageTime::LiveThenKilled => {
                 taken = self.taken(&harm);
                 self.lab.kill_all(self.plan.replicas);
                 self.lab.resume();
@@ -318,8 +318,8 @@ impl Campaign {
     }
 
     /// The only replica is damaged while it is served.
-    fn live_alone(&mut self, moment: Moment, harm: &Harm) -> Result<(), Violation> {
-        if moment == Moment::Live {
+    fn live_alone(&mut self, moment: DamageTime, harm: &Harm) -> Result<(), Violation> {
+        if moment == DamageTime::Live {
             self.read_alone(harm, &Blocks::new())?;
             let lost = self.scrub();
             if lost == 0 && harm.blocks.is_empty() {

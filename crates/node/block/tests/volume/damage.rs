@@ -11,7 +11,7 @@ use block::run::lab::LabRequest;
 use block::run::{AdminReply, AdminRequest};
 use block::store::View;
 
-use crate::campaign::{MOMENTS, Moment, Plan, run};
+use crate::campaign::{DamageTime, MOMENTS, Plan, run};
 use crate::lab::{Lab, MIB, read_view, try_tool};
 use crate::shadow::Violation;
 
@@ -57,7 +57,7 @@ fn a_thousand_damages_of_one_two_and_three_replicas_are_no_wrong_data() {
 #[test]
 fn a_check_that_is_left_out_is_noticed() {
     let is_data: fn(&str) -> bool = |file| file.ends_with(".data");
-    let killed = Plan { moments: &[Moment::Killed], files: is_data, ..plan(1, 12) };
+    let killed = Plan { moments: &[DamageTime::Killed], files: is_data, ..plan(1, 12) };
     run(killed).unwrap_or_else(|Violation(what)| panic!("{what}"));
     let Err(Violation(what)) = run(Plan { how: &["without=sums"], ..killed }) else {
         panic!("wrong data went unnoticed")

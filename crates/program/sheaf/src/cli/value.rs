@@ -94,7 +94,7 @@ pub(crate) fn vip(text: &str) -> Result<VipArg, String> {
     Ok(VipArg::Address(address))
 }
 
-/// A time that must not be zero.
+/// A duration above zero.
 pub(crate) fn positive_duration(text: &str) -> Result<jiff::SignedDuration, String> {
     match duration(text)? {
         time if time.is_zero() => Err("expected more than 0s".to_owned()),
@@ -221,7 +221,7 @@ pub(crate) fn group_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A user of a guest, for ssh.
+/// Login name in a guest, for ssh.
 pub(crate) fn guest_user(text: &str) -> Result<String, String> {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '@';
     if text.is_empty() || text.starts_with('-') || !text.chars().all(is_plain) {

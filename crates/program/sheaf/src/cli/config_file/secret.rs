@@ -13,7 +13,7 @@ const OTHERS: u32 = 0o007;
 
 /// A file that other users could read, and whether that was corrected.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Exposed {
+pub(super) enum ReadableByOthers {
     #[error(
         "other users could read it (mode {mode:04o}), and it has a token or a password: they cannot any more"
     )]
@@ -25,7 +25,7 @@ pub(super) enum Exposed {
 }
 
 /// Takes a file with one of these flags away from other users. Nothing if they have no rights to it.
-pub(super) fn protect(path: &Path, flags: &[String]) -> Option<Exposed> {
+pub(super) fn protect(path: &Path, flags: &[String]) -> Option<ReadableByOthers> {
     let is_secret = |flag: &String| SECRETS.iter().any(|secret| flag.starts_with(secret));
     if !flags.iter().any(is_secret) {
         return None;
@@ -35,8 +35,8 @@ pub(super) fn protect(path: &Path, flags: &[String]) -> Option<Exposed> {
         return None;
     }
     Some(match fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS)) {
-        Ok(()) => Exposed::Corrected { mode },
-        Err(source) => Exposed::Open { mode, source },
+        Ok(()) => ReadableByOthers::Corrected { mode },
+        Err(source) => ReadableByOthers::Open { mode, source },
     })
 }
 
